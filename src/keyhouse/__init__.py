@@ -1,0 +1,3 @@
+"""Keyhouse: the trusted coordinator of a confidential-computing cluster."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The Client API over HTTPS."""

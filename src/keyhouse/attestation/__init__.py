@@ -1,0 +1,1 @@
+"""Quotes and who may be trusted: the verifier and the platform protocol."""

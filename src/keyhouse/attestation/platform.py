@@ -1,0 +1,57 @@
+"""What a platform gives the coordinator: quotes, a sealing key, its own measurements."""
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Measurements", "Platform", "SealPolicy"]
+
+
+class SealPolicy(StrEnum):
+    """Which enclaves can derive a sealing key again (manifest: ``Config.SealMode``)."""
+
+    PRODUCT_KEY = "ProductKey"
+    UNIQUE_KEY = "UniqueKey"
+
+
+class Measurements(msgspec.Struct, frozen=True):
+    """Who the coordinator itself is, as its quotes say."""
+
+    unique_id: bytes  # MRENCLAVE, 32 bytes
+    signer_id: bytes  # MRSIGNER, 32 bytes
+    product_id: int  # ISVPRODID
+    security_version: int  # ISVSVN
+
+
+class Platform(Protocol):
+    """A trusted execution environment. Calls may block; they are made off the event loop.
+
+    A platform that cannot do what it is asked raises ``Unavailable`` (try again) or ``Broken``;
+    it never returns an empty or made-up answer.
+    """
+
+    @property
+    def kind(self) -> str:
+        """``gramine``, ``tdx`` or ``simulation``: fixed for ever by the first record."""
+        ...
+
+    @property
+    def root_ca(self) -> bytes:
+        """The DER certificate under which this platform's quotes verify."""
+        ...
+
+    @property
+    def measurements(self) -> Measurements:
+        """What the quotes of this process say about it."""
+        ...
+
+    def quote(self, report_data: bytes) -> bytes:
+        """Return a raw DCAP quote over exactly 64 bytes of ``report_data``."""
+        ...
+
+    def sealing_key(self, policy: SealPolicy) -> Secret:
+        """Return the 32-byte key that only enclaves of ``policy`` on this machine can derive."""
+        ...

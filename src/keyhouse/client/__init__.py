@@ -1,0 +1,1 @@
+"""Verify a coordinator first, then talk to it."""

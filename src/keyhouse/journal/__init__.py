@@ -1,0 +1,1 @@
+"""The encrypted, chained record of events behind a small store protocol."""

@@ -1,0 +1,1 @@
+"""What may run and who may do what: bytes in, a checked manifest or every problem at once. Pure."""

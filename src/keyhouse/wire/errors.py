@@ -1,0 +1,159 @@
+"""The tree of errors that Keyhouse raises on purpose.
+
+::
+
+    KeyhouseError
+     +-- Refused            the caller's doing; nothing has changed
+     |    +-- BadRequest         the request itself: unreadable, a broken field rule      400 fail
+     |    +-- TooLarge           a limit on a part of the request                         413 fail
+     |    +-- Unauthenticated    no certificate of a user                                 401 fail
+     |    +-- Forbidden          a user without the permission, or a closed gate          403
+     |    +-- NotFound           nothing there (never: an unknown path)                   404
+     |    +-- WrongPhase         not in this phase of the coordinator                     409
+     |    +-- Conflicting        contradicts what is stored or pending                    409
+     |    +-- Invalid            content that breaks the rules: every problem at once     400
+     |    +-- NotYet             not built yet                                            501
+     +-- Unavailable        try again later: full disk, too busy, shutting down           503
+     +-- Broken             an invariant does not hold; an operator has to look           500
+
+``code`` is stable and for programs, the text is for people: what, where, and what to do.
+No text carries a secret, a value from secret-bearing input, or a library's own message.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+__all__ = [
+    "BadRequest",
+    "Broken",
+    "Conflicting",
+    "Forbidden",
+    "Invalid",
+    "KeyhouseError",
+    "NotFound",
+    "NotYet",
+    "Problem",
+    "Refused",
+    "TooLarge",
+    "Unauthenticated",
+    "Unavailable",
+    "WrongPhase",
+]
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One finding: where, what, and what to do about it.
+
+    ``at`` is a path such as ``Marbles.web.TLS[0]`` (empty: the whole); map keys that are not plain
+    words are quoted: ``Secrets["my key"].Size``.
+    """
+
+    at: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.at}: " if self.at else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}{self.problem}{hint}"
+
+
+class KeyhouseError(Exception):
+    """Base of all errors that are raised on purpose. ``hint`` says what to do."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class Refused(KeyhouseError):
+    """The caller's doing. Nothing has changed."""
+
+    code = "refused"
+
+
+class BadRequest(Refused):
+    """The request itself is wrong. ``fields`` maps each field at fault to its reason."""
+
+    code = "bad-request"
+
+    def __init__(
+        self, message: str, *, fields: Mapping[str, str] | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.fields = dict(fields or {})
+
+
+class TooLarge(BadRequest):
+    """A part of the request is over its limit."""
+
+    code = "too-large"
+
+
+class Unauthenticated(Refused):
+    """The caller presented no certificate, or one that belongs to nobody."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(Refused):
+    """The caller is known and may not do this, or the manifest has not enabled it."""
+
+    code = "forbidden"
+
+
+class NotFound(Refused):
+    """What was asked for does not exist."""
+
+    code = "not-found"
+
+
+class WrongPhase(Refused):
+    """The coordinator is not in a phase in which this can be done."""
+
+    code = "wrong-phase"
+
+
+class Conflicting(Refused):
+    """What was asked for contradicts what is stored or pending."""
+
+    code = "conflict"
+
+
+class Invalid(Refused):
+    """Content that breaks the rules. ``problems`` holds every finding, sorted by place."""
+
+    code = "invalid"
+
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        shown = "; ".join(str(problem) for problem in self.problems[:20])
+        more = len(self.problems) - 20
+        rest = f"; and {more} more" if more > 0 else ""
+        super().__init__(f"{what}: {shown}{rest}")
+
+
+class NotYet(Refused):
+    """This part of the interface has not been built yet."""
+
+    code = "not-implemented"
+
+
+class Unavailable(KeyhouseError):
+    """Cannot be done now; the same request may succeed later. Nothing has changed."""
+
+    code = "unavailable"
+
+
+class Broken(KeyhouseError):
+    """Something that must hold does not. Stop and tell an operator."""
+
+    code = "broken"
