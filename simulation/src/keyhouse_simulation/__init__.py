@@ -1,1 +1,1 @@
-"""A software DCAP platform: true quotes under a root of its own. For trying out and testing only."""
+"""A software DCAP platform: true quotes under a root of its own, for trying out and testing."""

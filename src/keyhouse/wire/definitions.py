@@ -1,0 +1,132 @@
+"""How a manifest describes a secret, and the certificate that it may ask for.
+
+The manifest's reader fills these in, the authority builds from them, and the answer of
+``GET /api/v2/secrets`` repeats them.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "AddressRange",
+    "CertificateTemplate",
+    "Extension",
+    "NameAttribute",
+    "SecretDefinition",
+    "SecretType",
+    "Subject",
+    "Uri",
+]
+
+Oid = tuple[int, ...]
+"""An object identifier as its arcs: ``(2, 5, 4, 3)``."""
+
+
+class SecretType(StrEnum):
+    """What a secret is (manifest: ``Secrets.<name>.Type``)."""
+
+    SYMMETRIC_KEY = "symmetric-key"
+    PLAIN = "plain"
+    CERT_RSA = "cert-rsa"
+    CERT_ECDSA = "cert-ecdsa"
+    CERT_ED25519 = "cert-ed25519"
+
+    @property
+    def is_certificate(self) -> bool:
+        """Whether a value of this type is a key with a certificate."""
+        return self.value.startswith("cert-")
+
+
+class NameAttribute(msgspec.Struct, frozen=True):
+    """One attribute of a distinguished name: ``{"Type": [2, 5, 4, 12], "Value": "text"}``."""
+
+    type: Oid
+    value: str
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A distinguished name, field by field; see manifest.md 7.5 for the order in DER."""
+
+    country: tuple[str, ...] = ()
+    organization: tuple[str, ...] = ()
+    organizational_unit: tuple[str, ...] = ()
+    locality: tuple[str, ...] = ()
+    province: tuple[str, ...] = ()
+    street_address: tuple[str, ...] = ()
+    postal_code: tuple[str, ...] = ()
+    common_name: str = ""
+    serial_number: str = ""
+    extra_names: tuple[NameAttribute, ...] = ()
+
+
+class Uri(msgspec.Struct, frozen=True):
+    """A URI in parts: ``{"Scheme": "spiffe", "Host": "a", "Path": "/b"}``."""
+
+    scheme: str = ""
+    host: str = ""
+    path: str = ""
+
+
+class AddressRange(msgspec.Struct, frozen=True):
+    """An IP range of a name constraint: ``mask`` has as many bytes as the address (4 or 16)."""
+
+    ip: str
+    mask: bytes
+
+
+class Extension(msgspec.Struct, frozen=True):
+    """An extension as it stands in the certificate; ``value`` is its DER."""
+
+    id: Oid
+    value: bytes
+    critical: bool = False
+
+
+class CertificateTemplate(msgspec.Struct, frozen=True):
+    """What a manifest says of a certificate. ``None`` means: not given, so the default holds."""
+
+    subject: Subject = Subject()
+    dns_names: tuple[str, ...] | None = None  # not given: localhost
+    ip_addresses: tuple[str, ...] | None = None  # not given: 127.0.0.1, ::1
+    email_addresses: tuple[str, ...] = ()
+    uris: tuple[Uri, ...] = ()
+    key_usage: int = 0  # the bit mask of the manifest, 1 = digitalSignature; 0: the default
+    ext_key_usage: tuple[int, ...] | None = None  # not given: serverAuth, clientAuth
+    unknown_ext_key_usage: tuple[Oid, ...] = ()
+    not_after: str = ""  # RFC 3339 with a zone, as written
+    is_ca: bool = False
+    max_path_len: int = 0
+    max_path_len_zero: bool = False
+    subject_key_id: bytes = b""
+    ocsp_server: tuple[str, ...] = ()
+    issuing_certificate_url: tuple[str, ...] = ()
+    crl_distribution_points: tuple[str, ...] = ()
+    permitted_dns_domains_critical: bool = False
+    permitted_dns_domains: tuple[str, ...] = ()
+    excluded_dns_domains: tuple[str, ...] = ()
+    permitted_email_addresses: tuple[str, ...] = ()
+    excluded_email_addresses: tuple[str, ...] = ()
+    permitted_uri_domains: tuple[str, ...] = ()
+    excluded_uri_domains: tuple[str, ...] = ()
+    permitted_ip_ranges: tuple[AddressRange, ...] = ()
+    excluded_ip_ranges: tuple[AddressRange, ...] = ()
+    policies: tuple[str, ...] = ()  # dotted; PolicyIdentifiers are added to them
+    extra_extensions: tuple[Extension, ...] = ()
+    signature_algorithm: int = 0  # 10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512
+
+
+class SecretDefinition(msgspec.Struct, frozen=True):
+    """One entry of the manifest's ``Secrets``."""
+
+    type: SecretType
+    size: int = 0  # bits
+    shared: bool = False
+    user_defined: bool = False
+    cert: CertificateTemplate | None = None  # None: no template was written
+    cert_der: bytes = b""  # the base64 form: a DER certificate whose fields serve as template
+    valid_for: int = 0  # days; 0: not given
+    private: Secret | None = None  # a user-defined secret's initial value (PKCS #8 or the bytes)
+    public: Secret | None = None
