@@ -1,0 +1,80 @@
+"""One function between HTTP and the routes: a request's head in, an answer out.
+
+Routes know no server and the server knows no routes. The protocol parses a head and asks
+``Application.admit`` at once, before a byte of the body is taken: paths, identity and gates are
+judged there. Only an ``Admission`` lets the body in, up to its own limit, and is then run with it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Admission", "Answer", "Application", "Head", "Refusal"]
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is known of a request before its body.
+
+    ``method`` is upper case as received (any method that HTTP knows). ``path`` begins with ``/``
+    and is percent-decoded UTF-8; ``query`` is everything after the first ``?`` as received, empty
+    without one. ``identity`` is the DER of the certificate whose key signed the TLS handshake, or
+    None: taken once per connection and never verified.
+    """
+
+    method: str
+    path: str
+    query: bytes
+    identity: bytes | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A complete answer with a JSON body.
+
+    ``headers`` are extra fields only, as they shall appear on the wire. The protocol itself adds
+    content-type (``application/json``), content-length, x-content-type-options, cache-control and
+    connection; it leaves its own content-type out when ``headers`` has one.
+    """
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """Leave to send the body: at most ``body_limit`` bytes of it.
+
+    ``run`` gets the whole body and answers at once (reads: no task is created) or returns an
+    awaitable (writes, which wait for the engine). It is called on the event loop's thread.
+    """
+
+    body_limit: int
+    run: Callable[[bytes], Answer | Awaitable[Answer]]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What the protocol itself refuses.
+
+    ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503; ``part`` names the part at fault:
+    ``body``, ``query``, ``headers``, ``connection``, or empty for the request as a whole.
+    ``path`` is the request's decoded path where it is known, else empty: versions of the
+    interface word their failures differently.
+    """
+
+    status: int
+    part: str
+    message: str
+    hint: str = ""
+    path: str = ""
+
+
+class Application(Protocol):
+    """What answers. Both methods answer at once and never raise on purpose."""
+
+    def admit(self, head: Head) -> Answer | Admission:
+        """Judge a request by its head. An ``Answer`` ends it: its body is never read."""
+        ...
+
+    def refuse(self, refusal: Refusal) -> Answer:
+        """Word a refusal of the protocol. Extra headers of the answer are kept."""
+        ...
