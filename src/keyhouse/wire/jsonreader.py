@@ -1,0 +1,393 @@
+"""JSON to typed values: bytes in, a Struct or every problem with its path out.
+
+Type hints of msgspec Structs drive it; the converter of each type is prepared once. What a hint
+means on the wire (Client API, "Request bodies"; manifest format, "Encoding and JSON rules"):
+
+=====================  ==========================================================================
+``Struct``             object; field names match in any case, folded in ASCII only (so that the
+                       Kelvin sign is no ``k``); ``null`` and absence mean the field's default
+``dict[str, T]``       object; keys are the author's and matched exactly
+``tuple[T, ...]``      list
+``str``, ``bool``      the same
+``UInt64``, ``UInt16`` integer without fraction or exponent, in range; ``int``: signed 64-bit
+``bytes``              standard base64 with padding, or a list of numbers 0..255
+``Secret``             the same; like every value, it is never part of a message
+``T | None``           ``T``, or ``null``
+``str | Struct``       a string or an object; ``bytes | Struct`` likewise
+``object``             anything, as ``read_json`` gave it
+=====================  ==========================================================================
+
+``null`` inside a list or map is the empty value of its type (``""``, 0, an object with all
+defaults) and a mismatch where a type has none.
+"""
+
+import difflib
+import functools
+import types
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.errors import BadRequest, Problem
+from keyhouse.wire.jsontext import INEXACT, Repeated, Unreadable, read_json
+from keyhouse.wire.place import at
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Read", "UInt16", "UInt64", "Unreadable", "decode", "nearest", "read"]
+
+UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
+UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
+
+T = TypeVar("T")
+
+
+class Read(msgspec.Struct, Generic[T], frozen=True):
+    """A value, and what a careful reader finds wrong though the value could be made.
+
+    ``problems``: unknown fields and repeated keys, sorted.
+    """
+
+    value: T
+    problems: tuple[Problem, ...]
+
+
+def decode(data: bytes, kind: type[T], *, ignore_rest: bool = False) -> T:
+    """Return ``data`` as a ``kind``. Unknown fields are ignored, of repeated keys the last wins.
+
+    With ``ignore_rest`` the first JSON value counts and nothing after it is looked at. Raises
+    ``Unreadable`` with every problem; no message holds a value of the input.
+    """
+    value, findings = _convert(data, kind, ignore_rest=ignore_rest)
+    findings.refuse_mismatches()
+    return value
+
+
+def read(data: bytes, kind: type[T]) -> Read[T]:
+    """Return ``data`` as a ``kind``, with unknown fields and repeated keys as problems.
+
+    Raises ``Unreadable``, with these problems too, if ``data`` cannot be read as a ``kind``.
+    """
+    value, findings = _convert(data, kind, ignore_rest=False)
+    findings.refuse_mismatches()
+    return Read(value, tuple(sorted(findings.remarks)))
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """Return a hint that names the word of ``known`` that ``word`` resembles, or all of them."""
+    folded = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word[:40].lower(), folded, n=1)
+    if close:
+        return f"did you mean {folded[close[0]]}?"
+    return f"known are {', '.join(known)}" if known else ""
+
+
+def _convert(data: bytes, kind: type[T], *, ignore_rest: bool) -> tuple[T, "_Findings"]:
+    tree = read_json(data, ignore_rest=ignore_rest)
+    findings = _Findings()
+    shape = _shape(cast(Hashable, kind))
+    if tree is None:
+        value = shape.empty
+        if value is _FAILED:
+            findings.mismatch((), "is null", shape.name)
+    else:
+        value = shape.convert(tree, (), findings)
+    return value, findings  # type: ignore[return-value]
+
+
+_Place = tuple[Any, ...]
+"""A place as nested pairs ``(outer place, step)``: cheap to make, and rarely looked at."""
+
+_REPORTED = 1_000
+
+
+def _path(place: _Place) -> str:
+    steps: list[str | int] = []
+    while place:
+        place, step = place
+        steps.append(step)
+    return at(*reversed(steps))
+
+
+class _Findings:
+    """Collects what is wrong; at most 1,000 findings of each sort are kept."""
+
+    __slots__ = ("mismatches", "remarks")
+
+    def __init__(self) -> None:
+        self.mismatches: list[Problem] = []  # no value can be made
+        self.remarks: list[Problem] = []  # the value is made without what they name
+
+    def mismatch(self, place: _Place, problem: str, wanted: str = "") -> "_Failed":
+        if len(self.mismatches) < _REPORTED:
+            text = f"{problem}, must be {wanted}" if wanted else problem
+            self.mismatches.append(Problem(at=_path(place), problem=text))
+        return _FAILED
+
+    def unknown(self, place: _Place, name: str, known: tuple[str, ...]) -> None:
+        if len(self.remarks) < _REPORTED:
+            hint = nearest(name, known)
+            self.remarks.append(Problem(_path((place, name)), "is no known field", hint))
+
+    def repeated(self, place: _Place, name: str) -> None:
+        if len(self.remarks) < _REPORTED:
+            hint = "keep one of them; names of fields are the same in any case"
+            self.remarks.append(Problem(_path((place, name)), "is given more than once", hint))
+
+    def refuse_mismatches(self) -> None:
+        if self.mismatches:
+            raise Unreadable([*self.mismatches, *self.remarks])
+
+
+class _Failed:
+    """Stands where no value could be made."""
+
+
+_FAILED: Final = _Failed()
+
+_Converter = Callable[[Any, _Place, _Findings], Any]
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """What a type hint means: its name for people, its converter, its value for ``null``."""
+
+    name: str
+    convert: _Converter
+    empty: object = _FAILED
+    form: Literal["string", "object", "other"] = "other"  # of the JSON values that fit
+
+
+@functools.cache
+def _shape(hint: Any) -> _Shape:
+    """Return how to convert to ``hint``; raises ``TypeError`` for hints that are not supported."""
+    while hasattr(hint, "__supertype__"):  # NewType
+        hint = hint.__supertype__
+    origin = get_origin(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _struct(hint)
+    if origin is Annotated:
+        bounds = get_args(hint)[1]
+        return _integer(bounds.ge, bounds.le)
+    if origin is tuple:
+        return _list(_shape(get_args(hint)[0]))
+    if origin is dict:
+        return _map(_shape(get_args(hint)[1]))
+    if origin in {Union, types.UnionType}:
+        return _union(get_args(hint))
+    raise TypeError(f"no JSON form for {hint!r}")
+
+
+def _kind_of(value: object) -> str:
+    """Return what ``value`` is, in words of JSON; never the value itself."""
+    if value is None:
+        return "is null"
+    if isinstance(value, bool):
+        return "is true or false"
+    if isinstance(value, str):
+        return "is a string"
+    if isinstance(value, list):
+        return "is a list"
+    if isinstance(value, dict):
+        return "is an object"
+    return "has a fraction or an exponent" if value is INEXACT else "is a number"
+
+
+def _exactly(kind: type, name: str, empty: object) -> _Shape:
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if type(value) is kind:
+            return value
+        return findings.mismatch(place, _kind_of(value), name)
+
+    return _Shape(name, convert, empty, "string" if kind is str else "other")
+
+
+def _integer(low: int, high: int) -> _Shape:
+    name = f"an integer from {low} to {high}"
+
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if type(value) is not int:
+            return findings.mismatch(place, _kind_of(value), name)
+        if low <= value <= high:
+            return value
+        return findings.mismatch(place, "is out of range", name)
+
+    return _Shape(name, convert, 0)
+
+
+def _bytes(value: Any, place: _Place, findings: _Findings) -> Any:
+    if type(value) is str:
+        try:
+            return decode_base64(value)
+        except BadRequest as refusal:
+            return findings.mismatch(place, refusal.message)
+    if type(value) is not list:
+        return findings.mismatch(place, _kind_of(value), "base64")
+    if any(type(number) is not int for number in value):
+        return findings.mismatch(place, "is a list of other things than numbers", "base64")
+    try:
+        return bytes(value)
+    except ValueError:
+        return findings.mismatch(place, "holds a number that is no byte (0 to 255)")
+
+
+def _secret(value: Any, place: _Place, findings: _Findings) -> Any:
+    content = _bytes(value, place, findings)
+    return content if content is _FAILED else Secret(content)
+
+
+def _anything(value: Any, _place: _Place, _findings: _Findings) -> Any:
+    return value
+
+
+_PLAIN: dict[Any, _Shape] = {
+    str: _exactly(str, "a string", ""),
+    bool: _exactly(bool, "true or false", empty=False),
+    int: _integer(-(2**63), 2**63 - 1),
+    bytes: _Shape("base64", _bytes, b"", "string"),
+    Secret: _Shape("base64", _secret, Secret(b""), "string"),
+    object: _Shape("anything", _anything, None),
+    type(None): _Shape("null", _anything, None),
+}
+
+
+def _list(item: _Shape) -> _Shape:
+    convert_item, empty = item.convert, item.empty
+
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if type(value) is not list:
+            return findings.mismatch(place, _kind_of(value), "a list")
+        made = [
+            empty if element is None else convert_item(element, (place, index), findings)
+            for index, element in enumerate(value)
+        ]
+        if empty is _FAILED:
+            for index, element in enumerate(value):
+                if element is None:
+                    findings.mismatch((place, index), "is null", item.name)
+        return tuple(made)
+
+    return _Shape("a list", convert, ())
+
+
+def _map(item: _Shape) -> _Shape:
+    convert_item, empty = item.convert, item.empty
+
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if not isinstance(value, dict):
+            return findings.mismatch(place, _kind_of(value), "an object")
+        if isinstance(value, Repeated):
+            for name in value.names:
+                findings.repeated(place, name)
+        made = {}
+        for name, element in value.items():
+            if element is not None:
+                made[name] = convert_item(element, (place, name), findings)
+            elif empty is _FAILED:
+                findings.mismatch((place, name), "is null", item.name)
+            else:
+                made[name] = empty
+        return made
+
+    return _Shape("an object", convert, {}, "object")
+
+
+def _union(options: tuple[Any, ...]) -> _Shape:
+    shapes = [_shape(option) for option in options if option is not type(None)]
+    optional = len(shapes) < len(options)
+    if len(shapes) == 1:
+        return msgspec.structs.replace(shapes[0], empty=None)
+    by_form = {shape.form: shape.convert for shape in shapes}
+    if len(by_form) < len(shapes) or "other" in by_form:
+        raise TypeError("only a string and an object can be told apart")
+    if_string, if_object = by_form["string"], by_form["object"]
+
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if type(value) is str:
+            return if_string(value, place, findings)
+        if isinstance(value, dict):
+            return if_object(value, place, findings)
+        return findings.mismatch(place, _kind_of(value), "a string or an object")
+
+    return _Shape("a string or an object", convert, None if optional else _FAILED)
+
+
+_Fields = dict[str, tuple[str, str, _Converter]]
+"""JSON name, as declared and in lower case, to attribute, declared name and converter."""
+
+
+def _struct(kind: type[msgspec.Struct]) -> _Shape:
+    fields: _Fields = {}
+    for field in msgspec.structs.fields(kind):
+        entry = (field.name, field.encode_name, _shape(field.type).convert)
+        fields[field.encode_name] = fields[field.encode_name.lower()] = entry
+    known = tuple(dict.fromkeys(name for _, name, _ in fields.values()))
+    required = {f.name: f.encode_name for f in msgspec.structs.fields(kind) if f.required}
+
+    def convert(value: Any, place: _Place, findings: _Findings) -> Any:
+        if not isinstance(value, dict):
+            return findings.mismatch(place, _kind_of(value), "an object")
+        given, seen = _match(value, fields, known, place, findings)
+        if len(set(seen)) < len(seen):
+            for name, times in sorted(Counter(seen).items()):
+                if times > 1:
+                    findings.repeated(place, name)
+        if required and _any_missing(given, required, place, findings):
+            return _FAILED
+        return kind(**given)
+
+    return _Shape("an object", convert, _FAILED if required else kind(), "object")
+
+
+def _match(
+    value: dict[str, Any],
+    fields: _Fields,
+    known: tuple[str, ...],
+    place: _Place,
+    findings: _Findings,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the given fields as attributes, and the declared name of each key that came."""
+    given: dict[str, Any] = {}
+    seen = []
+    for name, element in value.items():
+        entry = fields.get(name)
+        if entry is None and name.isascii():  # str.lower() folds more than ASCII
+            entry = fields.get(name.lower())
+        if entry is None:
+            findings.unknown(place, name, known)
+            continue
+        attribute, declared, convert = entry
+        seen.append(declared)
+        if element is not None:
+            given[attribute] = convert(element, (place, declared), findings)
+    if isinstance(value, Repeated):
+        seen.extend(_declared(name, fields) for name in value.names)
+    return given, seen
+
+
+def _declared(name: str, fields: _Fields) -> str:
+    entry = fields.get(name.lower()) if name.isascii() else None
+    return entry[1] if entry else name
+
+
+def _any_missing(
+    given: dict[str, Any], required: dict[str, str], place: _Place, findings: _Findings
+) -> bool:
+    missing = [spelled for attribute, spelled in required.items() if attribute not in given]
+    for spelled in missing:
+        findings.mismatch((place, spelled), "is missing")
+    return bool(missing)

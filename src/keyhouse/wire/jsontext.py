@@ -1,0 +1,204 @@
+"""JSON text to plain values: strict, bounded, and without losing that a key came twice.
+
+What is stricter here than RFC 8259 demands: no byte-order mark, no lone surrogates, no NaN or
+Infinity, at most 64 levels and 250,000 values. The scanner is CPython's own; it has no limits, so
+nesting and number are counted before it runs. Its error texts never go out.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+from keyhouse.wire.errors import BadRequest, Problem
+
+__all__ = ["INEXACT", "MAX_NESTING", "MAX_VALUES", "Repeated", "Unreadable", "read_json"]
+
+MAX_NESTING = 64
+MAX_VALUES = 250_000
+
+
+class Unreadable(BadRequest):
+    """The text is no JSON, or not of the wanted shape. ``problems`` holds every finding, sorted."""
+
+    code = "unreadable"
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        shown = "; ".join(str(problem) for problem in self.problems[:5])
+        more = len(self.problems) - 5
+        rest = f"; and {more} more" if more > 0 else ""
+        super().__init__(
+            f"cannot read the JSON text: {shown}{rest}",
+            fields={problem.at or "body": problem.problem for problem in self.problems},
+        )
+
+
+class Repeated(dict[str, object]):
+    """An object in which ``names`` came more than once; the last of each won."""
+
+    names: tuple[str, ...] = ()
+
+
+class Inexact:
+    """Stands for every number with a fraction or an exponent: no field of ours takes one."""
+
+
+INEXACT: Final = Inexact()
+
+
+def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
+    """Return the JSON value of ``data``: None, bool, int, str, list, dict, or ``INEXACT``.
+
+    Integers are exact within 64 bits; longer ones come out as some integer beyond that range.
+    Objects with repeated keys come out as ``Repeated``. Text after the value is refused, or not
+    looked at with ``ignore_rest``. Raises ``Unreadable``, which never shows the text.
+    Sources: RFC 8259; Client API, "Request bodies"; manifest format, "Encoding and JSON rules".
+    """
+    text, bad_byte = _decode_utf8(data)
+    if bad_byte is not None and not ignore_rest:
+        raise _not_utf8(bad_byte)
+    _refuse_excess(text)
+    start = _after_space(text, 0)
+    try:
+        value, end = _SCANNER.raw_decode(text, start)
+    except json.JSONDecodeError as failure:
+        if bad_byte is not None:
+            raise _not_utf8(bad_byte) from None
+        raise _no_json(text, failure.pos) from None
+    if not ignore_rest and _after_space(text, end) != len(text):
+        raise _unreadable(f"has further text after its end, {_position(text, end)}")
+    if _SURROGATE.search(text):
+        _refuse_surrogates(value)
+    return value
+
+
+def _decode_utf8(data: bytes) -> tuple[str, int | None]:
+    """Return the text up to the first byte that is not UTF-8, and where that is."""
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _unreadable("begins with a byte-order mark", hint="save it as UTF-8 without BOM")
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError as failure:  # it carries the bytes, so it is not chained
+        return data[: failure.start].decode(), failure.start
+
+
+_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+
+
+def _refuse_excess(text: str) -> None:
+    """Refuse what is nested too deeply or holds too many values, before anything is built."""
+    if len(text) <= MAX_VALUES and text.count("[") + text.count("{") <= MAX_NESTING:
+        return
+    # Without escaped backslashes and quotes, every second part between quotes is outside strings.
+    # In a text that is no JSON this may misjudge what follows the first error, which is harmless.
+    unescaped = text.replace("\\\\", "").replace('\\"', "")
+    if unescaped.count('"') > 4 * MAX_VALUES:
+        raise _too_many()
+    outside = "".join(unescaped.split('"')[::2])
+    if outside.count(",") + outside.count("[") + outside.count("{") > MAX_VALUES:
+        raise _too_many()
+    if _depth(_NOT_BRACKETS.sub("", outside)) > MAX_NESTING:
+        raise _unreadable(f"is nested deeper than {MAX_NESTING} levels")
+
+
+def _depth(brackets: str) -> int:
+    """Return how deeply the first value is nested."""
+    depth = deepest = 0
+    for bracket in brackets:
+        if bracket in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+            if depth <= 0:
+                break
+    return deepest
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _repeated(pairs)
+
+
+def _repeated(pairs: list[tuple[str, object]]) -> Repeated:
+    made = Repeated()
+    names = []
+    for name, value in pairs:
+        if name in made:
+            del made[name]  # so that the order is that of the values that won
+            names.append(name)
+        made[name] = value
+    made.names = tuple(dict.fromkeys(names))
+    return made
+
+
+def _whole(digits: str) -> int:
+    # JSON has no leading zeros, so cutting keeps a number that is too large too large, and the
+    # quadratic cost of converting a megabyte of digits is not paid.
+    return int(digits[:25])
+
+
+def _inexact(_text: str) -> Inexact:
+    return INEXACT
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise _unreadable("holds NaN or Infinity, which JSON does not have")
+
+
+_SCANNER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_whole,
+    parse_float=_inexact,
+    parse_constant=_refuse_constant,
+)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _after_space(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+def _refuse_surrogates(value: object) -> None:
+    """Refuse strings that no UTF-8 can carry: they would not survive being written again."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _unreadable("holds half of a surrogate pair (\\ud800 to \\udfff)") from None
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_surrogates(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_surrogates(name)
+            _refuse_surrogates(item)
+
+
+def _position(text: str, index: int) -> str:
+    line = text.count("\n", 0, index) + 1
+    column = index - text.rfind("\n", 0, index)
+    return f"line {line}, column {column}"
+
+
+def _no_json(text: str, index: int) -> Unreadable:
+    if not text.strip():
+        return _unreadable("is empty")
+    return _unreadable(f"is no JSON, {_position(text, index)}")
+
+
+def _not_utf8(index: int) -> Unreadable:
+    return _unreadable(f"is not UTF-8, byte {index + 1}")
+
+
+def _too_many() -> Unreadable:
+    return _unreadable(
+        f"holds more than {MAX_VALUES} values", hint="send bytes as base64, not as numbers"
+    )
+
+
+def _unreadable(problem: str, hint: str = "") -> Unreadable:
+    return Unreadable([Problem(at="", problem=problem, hint=hint)])

@@ -1,0 +1,32 @@
+"""How a place in a JSON document is written: ``Marbles.web.TLS[0]``."""
+
+import json
+import re
+
+__all__ = ["at"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_SHOWN = 100  # characters of a key that are shown; the rest would only fill logs
+
+
+def at(*steps: str | int) -> str:
+    """Return the path of a place, from the outermost step: a ``str`` is a key, an ``int`` an index.
+
+    Keys that are not plain words are quoted as JSON strings (``Secrets["my key"].Size``); whatever
+    does not print is escaped, and of very long keys only the beginning is shown.
+    """
+    path = ""
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif _PLAIN.fullmatch(step) and len(step) <= _SHOWN:
+            path += f".{step}" if path else step
+        else:
+            path += f"[{quoted(step)}]"
+    return path
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a JSON string that prints safely: at most 100 characters of it."""
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return json.dumps(shown, ensure_ascii=not shown.isprintable())
