@@ -1,1 +1,60 @@
-"""Quotes and who may be trusted: the verifier and the platform protocol."""
+"""Quotes and who may be trusted: the verifier, collateral, and the platform protocol."""
+
+from keyhouse.attestation.binding import quote_binding, report_data, require_binding
+from keyhouse.attestation.collateral import Collateral, read_collateral, write_collateral
+from keyhouse.attestation.errors import (
+    CollateralRefused,
+    ConfigurationRefused,
+    IdentityRefused,
+    QuoteProblem,
+    QuoteRefused,
+)
+from keyhouse.attestation.identity import (
+    ExpectedIdentity,
+    appraise,
+    read_expected_identity,
+    write_expected_identity,
+)
+from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
+from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.platforms import PLATFORMS, PlatformMissing, open_platform
+from keyhouse.attestation.quote_form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.tcb import accept_tcb
+from keyhouse.attestation.verdict import Freshness, TcbStatus, TdMeasurements, Verdict
+from keyhouse.attestation.verifier import Verifier
+
+__all__ = [
+    "INTEL_SGX_ROOT",
+    "INTEL_SGX_ROOT_SHA256",
+    "PLATFORMS",
+    "Collateral",
+    "CollateralRefused",
+    "ConfigurationRefused",
+    "ExpectedIdentity",
+    "Freshness",
+    "IdentityRefused",
+    "Measurements",
+    "Platform",
+    "PlatformMissing",
+    "QuoteForm",
+    "QuoteProblem",
+    "QuoteRefused",
+    "SealPolicy",
+    "TcbStatus",
+    "TdMeasurements",
+    "Tee",
+    "Verdict",
+    "Verifier",
+    "accept_tcb",
+    "add_header",
+    "appraise",
+    "open_platform",
+    "quote_binding",
+    "read_collateral",
+    "read_expected_identity",
+    "read_form",
+    "report_data",
+    "require_binding",
+    "write_collateral",
+    "write_expected_identity",
+]

@@ -1,0 +1,74 @@
+"""The certificate chains that come with a quote and its collateral.
+
+The quote library skips the roots in them and one chain altogether. Here every byte counts: a
+chain is exactly the PEM of its certificates, its last one is the pinned root, and the issuer of
+the revocation list is the one that issued the PCK certificate.
+"""
+
+import binascii
+import ssl
+
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+
+__all__ = ["read_chain", "require_roots"]
+
+_END = "-----END CERTIFICATE-----\n"
+_MAX_CHAIN = 32_768
+_PCK_CHAIN = 3  # PCK, its CA, root
+_ISSUER_CHAIN = 2  # signer, root
+
+
+def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
+    """Return the certificates of ``pem`` as DER. ``where`` names the chain in refusals.
+
+    Lines may end in CR LF, the last line end may be missing, one NUL may follow (quotes have it).
+    """
+    text = pem.removesuffix("\0").replace("\r\n", "\n")
+    text = text if text.endswith("\n") else text + "\n"
+    if len(text) > _MAX_CHAIN or not text.isascii():
+        raise _refused(f"{where} is no chain of PEM certificates")
+    blocks = [block + _END for block in text.split(_END)[:-1]]
+    try:
+        chain = tuple(ssl.PEM_cert_to_DER_cert(block) for block in blocks)
+    except (ValueError, binascii.Error):
+        raise _refused(f"{where} is no chain of PEM certificates") from None
+    if not chain or "".join(map(ssl.DER_cert_to_PEM_cert, chain)) != text:
+        raise _refused(f"{where} has bytes that belong to none of its certificates")
+    return chain
+
+
+def require_roots(pck_chain: bytes, collateral: Collateral, root_ca: bytes) -> None:
+    """Raise ``QuoteRefused`` unless all chains end in ``root_ca`` (DER) and belong together."""
+    pck = read_chain(pck_chain.decode("latin-1"), "the quote's certificate chain")
+    _require_end(pck, _PCK_CHAIN, root_ca, "the quote's certificate chain")
+    crl_issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)
+    _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
+    _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
+    if crl_issuers[0] != pck[1]:
+        raise QuoteRefused(
+            QuoteProblem.WRONG_PLATFORM,
+            "the collateral's revocation list is of another CA than the quote's PCK certificate",
+            hint="use the collateral of the platform that made the quote",
+        )
+
+
+def _issuers(pem: str, name: str, root_ca: bytes) -> tuple[bytes, ...]:
+    chain = read_chain(pem, f"the collateral's {name}")
+    _require_end(chain, _ISSUER_CHAIN, root_ca, f"the collateral's {name}")
+    return chain
+
+
+def _require_end(chain: tuple[bytes, ...], length: int, root_ca: bytes, where: str) -> None:
+    if len(chain) != length:
+        raise _refused(f"{where} has {len(chain)} certificates, must have {length}")
+    if chain[-1] != root_ca:
+        raise _refused(f"{where} does not end in the pinned root")
+
+
+def _refused(problem: str) -> QuoteRefused:
+    return QuoteRefused(
+        QuoteProblem.CHAIN,
+        f"the quote does not verify: {problem}",
+        hint="use the collateral and the root of the platform that made the quote",
+    )

@@ -1,0 +1,73 @@
+"""Reads what the quote library says it has verified."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from keyhouse.attestation.verdict import TcbStatus
+
+__all__ = ["Claims", "PckClaims", "read_claims"]
+
+_Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
+Octets = tuple[_Byte, ...]
+
+
+class TcbClaims(msgspec.Struct):
+    """The merged state of platform, quoting enclave and (TDX) module."""
+
+    status: TcbStatus
+    advisory_ids: tuple[str, ...]
+    eval_data_number: int
+
+
+class PckClaims(msgspec.Struct):
+    """The SGX extension of the verified PCK certificate."""
+
+    ppid: Octets
+    pce_id: Octets
+    fmspc: Octets
+
+
+class TcbLevel(msgspec.Struct):
+    """The level of the TCB info that matched."""
+
+    tcb_date: datetime = msgspec.field(name="tcbDate")
+
+
+class PlatformClaims(msgspec.Struct):
+    """The platform, without its quoting enclave."""
+
+    tcb_level: TcbLevel
+    pck: PckClaims
+    pck_crl_num: int
+    root_ca_crl_num: int
+
+
+class Claims(msgspec.Struct):
+    """The parts of ``dcap_qvl.QuoteClaims`` that are used. Dates are Unix seconds."""
+
+    tcb: TcbClaims
+    platform: PlatformClaims
+    latest_issue_date: int
+    earliest_expiration_date: int
+    qe_iden_latest_issue_date: int
+    qe_iden_earliest_expiration_date: int
+
+    @property
+    def issued(self) -> int:
+        """The newest issue date among all parts of the collateral."""
+        return max(self.latest_issue_date, self.qe_iden_latest_issue_date)
+
+    @property
+    def expires(self) -> int:
+        """The earliest end among all parts of the collateral."""
+        return min(self.earliest_expiration_date, self.qe_iden_earliest_expiration_date)
+
+
+_decoder = msgspec.json.Decoder(Claims)
+
+
+def read_claims(text: str) -> Claims:
+    """Return the claims in the library's JSON. A new status or shape is an error, never a guess."""
+    return _decoder.decode(text)

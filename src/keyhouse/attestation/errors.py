@@ -1,0 +1,67 @@
+"""Why a quote, its collateral or the identity in it was refused.
+
+::
+
+    Refused
+     +-- QuoteRefused       the quote does not verify; ``reason`` says why
+     +-- CollateralRefused  the bundle of collateral is unreadable
+     +-- IdentityRefused    a true quote, but not of whom was expected
+     +-- ConfigurationRefused  what was expected is itself incomplete or unreadable
+"""
+
+from enum import StrEnum
+
+from keyhouse.wire.errors import Refused
+
+__all__ = [
+    "CollateralRefused",
+    "ConfigurationRefused",
+    "IdentityRefused",
+    "QuoteProblem",
+    "QuoteRefused",
+]
+
+
+class QuoteProblem(StrEnum):
+    """Why a quote does not verify: stable words for programs."""
+
+    MALFORMED = "malformed"
+    SIGNATURE = "signature"
+    CHAIN = "certificate-chain"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not-yet-valid"
+    REVOKED = "revoked"
+    WRONG_PLATFORM = "wrong-platform"  # FMSPC or pceId of another platform
+    COLLATERAL = "collateral"
+    QUOTING_ENCLAVE = "quoting-enclave"
+    TCB_LEVEL = "no-tcb-level"
+    DEBUG = "debug"
+    OTHER = "not-verified"
+
+
+class QuoteRefused(Refused):
+    """The quote does not verify."""
+
+    code = "quote-refused"
+
+    def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class CollateralRefused(Refused):
+    """The bundle of collateral cannot be used."""
+
+    code = "collateral-refused"
+
+
+class ConfigurationRefused(Refused):
+    """What was expected is incomplete, contradictory or unreadable."""
+
+    code = "attestation-configuration"
+
+
+class IdentityRefused(Refused):
+    """The quote is true, but speaks for somebody else, or its platform is not accepted."""
+
+    code = "identity-refused"

@@ -1,0 +1,185 @@
+"""Whom a client expects to talk to, and whether a verified quote is of them."""
+
+import binascii
+
+import msgspec
+
+from keyhouse.attestation.binding import require_binding
+from keyhouse.attestation.errors import ConfigurationRefused, IdentityRefused
+from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.tcb import accept_tcb
+from keyhouse.attestation.verdict import TcbStatus, Verdict
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.errors import BadRequest
+from keyhouse.wire.jsonreader import Unreadable, read
+
+__all__ = [
+    "ExpectedIdentity",
+    "appraise",
+    "read_expected_identity",
+    "write_expected_identity",
+]
+
+_ID = 32
+_MAX_NUMBER = 0xFFFF
+_MAX_FILE = 1 << 20
+_MAX_NONCE = 1024
+
+
+class ExpectedIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """The one coordinator (or several versions of it) that a client is ready to trust.
+
+    Making one that would let in anybody raises ``ConfigurationRefused``: it names a ``unique_id``,
+    or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0. ``b""``, 0 and
+    ``()`` mean: not given. Source: wire reference, "Attestation configuration file".
+    """
+
+    unique_id: bytes = b""  # MRENCLAVE, 32 bytes
+    signer_id: bytes = b""  # MRSIGNER, 32 bytes
+    product_id: int = 0  # ISVPRODID, equal
+    security_version: int = 0  # ISVSVN, at least
+    debug: bool = False
+    accepted_tcb_statuses: tuple[TcbStatus, ...] = ()
+    accepted_advisories: tuple[str, ...] = ()
+    nonce: bytes = b""
+
+    def __post_init__(self) -> None:
+        for name, value in (("UniqueID", self.unique_id), ("SignerID", self.signer_id)):
+            if len(value) not in {0, _ID}:
+                raise _configuration(f"{name} has {len(value)} bytes, must have {_ID}")
+        numbers = (("ProductID", self.product_id), ("SecurityVersion", self.security_version))
+        for name, number in numbers:
+            if not 0 <= number <= _MAX_NUMBER:
+                raise _configuration(f"{name} is not a number from 0 to {_MAX_NUMBER}")
+        triple = self.signer_id and self.product_id and self.security_version
+        if not (self.unique_id or triple):
+            raise _configuration("it would accept enclaves of others")
+
+
+class _File(msgspec.Struct, frozen=True):
+    unique_id: str = msgspec.field(default="", name="UniqueID")
+    signer_id: str = msgspec.field(default="", name="SignerID")
+    security_version: int = msgspec.field(default=0, name="SecurityVersion")
+    product_id: int = msgspec.field(default=0, name="ProductID")
+    debug: bool = msgspec.field(default=False, name="Debug")
+    statuses: tuple[str, ...] = msgspec.field(default=(), name="AcceptedTCBStatuses")
+    advisories: tuple[str, ...] = msgspec.field(default=(), name="AcceptedAdvisories")
+    nonce: str = msgspec.field(default="", name="Nonce")
+    skip: bool = msgspec.field(default=False, name="InsecureSkipVerify")
+
+
+def read_expected_identity(data: bytes) -> ExpectedIdentity:
+    """Return the identity in an attestation configuration file, JSON.
+
+    Field names match in any case; unknown and repeated ones are refused, for a misspelt
+    restriction must never mean none. Raises ``ConfigurationRefused``.
+    """
+    if len(data) > _MAX_FILE:
+        raise _configuration(f"it has more than {_MAX_FILE} bytes")
+    try:
+        found = read(data, _File)
+    except Unreadable as exc:
+        raise _configuration("; ".join(map(str, exc.problems[:5]))) from None
+    if found.problems:
+        raise _configuration("; ".join(map(str, found.problems[:5])))
+    file = found.value
+    if file.skip:
+        raise _configuration("InsecureSkipVerify is true, and verification is never skipped")
+    return ExpectedIdentity(
+        unique_id=_identifier("UniqueID", file.unique_id),
+        signer_id=_identifier("SignerID", file.signer_id),
+        product_id=file.product_id,
+        security_version=file.security_version,
+        debug=file.debug,
+        accepted_tcb_statuses=tuple(map(_status, file.statuses)),
+        accepted_advisories=file.advisories,
+        nonce=_nonce(file.nonce),
+    )
+
+
+def write_expected_identity(expected: ExpectedIdentity) -> bytes:
+    """Return an attestation configuration file, JSON, without what is not given."""
+    fields: dict[str, object] = {
+        "UniqueID": expected.unique_id.hex(),
+        "SignerID": expected.signer_id.hex(),
+        "ProductID": expected.product_id,
+        "SecurityVersion": expected.security_version,
+        "Debug": expected.debug,
+        "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
+        "AcceptedAdvisories": expected.accepted_advisories,
+        "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
+    }
+    given = {name: value for name, value in fields.items() if value}
+    return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
+
+
+def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
+    """Raise ``IdentityRefused`` unless ``verdict`` is of ``expected`` and binds ``binding``.
+
+    In this order, so that the first that fails is named: TCB status, advisories, report data
+    (the 32 bytes of ``quote_binding``), debug, unique id, signer id, product id, security version.
+    Sources: wire reference, "Attestation configuration file"; manifest format, "TCB status and
+    advisories".
+    """
+    accept_tcb(
+        verdict.tcb_status,
+        verdict.advisories,
+        accepted_statuses=expected.accepted_tcb_statuses,
+        accepted_advisories=expected.accepted_advisories,
+    )
+    require_binding(verdict.report_data, binding)
+    if verdict.tee is not Tee.SGX:
+        raise IdentityRefused(
+            "the quote is of a TDX domain, which no identity can describe yet",
+            hint="run the coordinator in an SGX enclave",
+        )
+    if verdict.debug and not expected.debug:
+        raise _mismatch("Debug", "it is a debug enclave")
+    _match_identity(verdict, expected)
+
+
+def _match_identity(verdict: Verdict, expected: ExpectedIdentity) -> None:
+    if expected.unique_id and verdict.mrenclave != expected.unique_id:
+        raise _mismatch("UniqueID", f"the enclave's is {verdict.mrenclave.hex()}")
+    if expected.signer_id and verdict.mrsigner != expected.signer_id:
+        raise _mismatch("SignerID", f"the enclave's is {verdict.mrsigner.hex()}")
+    if expected.product_id and verdict.isvprodid != expected.product_id:
+        raise _mismatch("ProductID", f"the enclave's is {verdict.isvprodid}")
+    if verdict.isvsvn < expected.security_version:
+        raise _mismatch("SecurityVersion", f"the enclave's is {verdict.isvsvn}, which is lower")
+
+
+def _identifier(name: str, text: str) -> bytes:
+    try:
+        return binascii.unhexlify(text)
+    except ValueError:
+        raise _configuration(f"{name} is not a hex string") from None
+
+
+def _status(text: str) -> TcbStatus:
+    try:
+        return TcbStatus(text)
+    except ValueError:
+        known = ", ".join(TcbStatus)
+        raise _configuration(f"AcceptedTCBStatuses has an unknown entry; known: {known}") from None
+
+
+def _nonce(text: str) -> bytes:
+    try:
+        return decode_base64(text, maximum=_MAX_NONCE)
+    except BadRequest as exc:
+        raise _configuration(f"Nonce {exc.message}") from None
+
+
+def _configuration(problem: str) -> ConfigurationRefused:
+    return ConfigurationRefused(
+        f"the attestation configuration cannot be used: {problem}",
+        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more",
+    )
+
+
+def _mismatch(field: str, found: str) -> IdentityRefused:
+    return IdentityRefused(
+        f"the enclave is not the expected one: {field} does not match, {found}",
+        hint="do not trust it; if it was updated on purpose, take its new configuration",
+    )

@@ -1,0 +1,179 @@
+"""The two forms in which a quote travels, and its exact length.
+
+::
+
+    SGX, version 3: header 48 | report 384 | length 4 | signature data
+    TDX, version 4: header 48 | report 584 | length 4 | signature data
+    TDX, version 5: header 48 | type 2 | size 4 | report | length 4 | signature data
+
+An SGX quote may have 16 bytes in front: u32 1, u32 2, u64 length of the quote that follows. All
+numbers are little-endian. The verifier's library ignores bytes after the quote; what is signed
+over a quote (``sign-quote``) must not, so every length in it is followed to the last byte.
+"""
+
+import struct
+from enum import StrEnum
+
+import msgspec
+
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+
+__all__ = ["MAX_QUOTE", "QuoteForm", "Tee", "add_header", "read_form"]
+
+MAX_QUOTE = 65_536
+"""Bytes of the longest quote that is looked at. Real ones have about 5,000."""
+
+_TRANSPORT_START = struct.pack("<II", 1, 2)
+_TRANSPORT_HEADER = 16
+_HEADER = struct.Struct("<HHIHH")  # version, key type, TEE type, QE SVN, PCE SVN
+_HEADER_LENGTH = 48
+_SGX_REPORT = 384
+_TDX_REPORT_10 = 584
+_TDX_BODIES = {2: 584, 3: 648}  # version 5: body type to its size
+_SIGNATURE_AND_KEY = 64 + 64
+_QE_REPORT_AND_SIGNATURE = 384 + 64
+_ECDSA_P256 = 2
+_CHAIN_PEM = 5
+_QE_REPORT_DATA = 6
+
+
+class Tee(StrEnum):
+    """What kind of environment made the quote."""
+
+    SGX = "sgx"
+    TDX = "tdx"
+
+
+class QuoteForm(msgspec.Struct, frozen=True):
+    """A whole quote, taken apart as far as its lengths go. Nothing is verified yet."""
+
+    raw: bytes  # without the header in front, of exact length
+    tee: Tee
+    chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first
+
+
+class _Fields:
+    """Reads numbers and runs of bytes one after the other; running over the end is a refusal."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int, what: str) -> bytes:
+        """Return the next ``count`` bytes."""
+        end = self._at + count
+        if end > len(self._data):
+            raise malformed(f"it ends inside its {what}")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def number(self, count: int, what: str) -> int:
+        """Return the next little-endian number of ``count`` bytes."""
+        return int.from_bytes(self.take(count, what), "little")
+
+    def finish(self, what: str) -> None:
+        """Refuse what is left over."""
+        if self._at != len(self._data):
+            left = len(self._data) - self._at
+            raise malformed(f"{left} bytes follow its {what}")
+
+
+def malformed(problem: str) -> QuoteRefused:
+    """Return the refusal of a quote whose bytes are no quote."""
+    return QuoteRefused(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
+
+
+def read_form(quote: bytes) -> QuoteForm:
+    """Return ``quote`` without the 16-byte header, if it had one; its length is exact.
+
+    Raises ``QuoteRefused`` for anything that is not one whole SGX or TDX quote.
+    Source: wire reference, "Quote bytes".
+    """
+    if not quote:
+        raise malformed("it is empty")
+    if len(quote) > MAX_QUOTE:
+        raise malformed(f"it has more than {MAX_QUOTE} bytes")
+    if not quote.startswith(_TRANSPORT_START):
+        return _read_raw(quote)
+    form = _read_raw(_without_header(quote))
+    if form.tee is not Tee.SGX:
+        raise malformed("only SGX quotes have a header in front")
+    return form
+
+
+def add_header(raw: bytes) -> bytes:
+    """Return ``raw``, an exact SGX quote, with the 16-byte header in front."""
+    if _read_raw(raw).tee is not Tee.SGX:
+        raise malformed("only SGX quotes have a header in front")
+    return _TRANSPORT_START + struct.pack("<Q", len(raw)) + raw
+
+
+def _without_header(quote: bytes) -> bytes:
+    fields = _Fields(quote)
+    fields.take(len(_TRANSPORT_START), "header in front")
+    length = fields.number(8, "header in front")
+    raw = quote[_TRANSPORT_HEADER:]
+    if len(raw) != length:
+        raise malformed(f"the header in front says {length} bytes, {len(raw)} follow")
+    return raw
+
+
+def _read_raw(raw: bytes) -> QuoteForm:
+    """Follow every length of a raw quote to its last byte."""
+    fields = _Fields(raw)
+    version, key_type, tee, qe_svn, pce_svn = _HEADER.unpack(fields.take(12, "header"))
+    fields.take(_HEADER_LENGTH - _HEADER.size, "header")
+    if key_type != _ECDSA_P256:
+        raise malformed("its attestation key is not ECDSA P-256")
+    match version, tee:
+        case 3, 0:
+            if not (qe_svn and pce_svn):
+                raise malformed("its QE and PCE versions must not be 0")
+            fields.take(_SGX_REPORT, "report")
+            return QuoteForm(raw, Tee.SGX, _sgx_chain(_signature_data(fields)))
+        case 4, 0x81:
+            fields.take(_TDX_REPORT_10, "report")
+        case 5, 0x81:
+            _take_tdx_body(fields)
+        case _:
+            raise malformed("it is neither an SGX quote (3) nor a TDX quote (4 or 5)")
+    return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
+
+
+def _take_tdx_body(fields: _Fields) -> None:
+    kind = fields.number(2, "body type")
+    size = fields.number(4, "body size")
+    if _TDX_BODIES.get(kind) != size:
+        raise malformed("its body type and size do not belong together")
+    fields.take(size, "report")
+
+
+def _signature_data(fields: _Fields) -> _Fields:
+    data = fields.take(fields.number(4, "signature length"), "signature data")
+    fields.finish("signature data")
+    return _Fields(data)
+
+
+def _sgx_chain(fields: _Fields) -> bytes:
+    fields.take(_SIGNATURE_AND_KEY, "signature")
+    return _certified_chain(fields)
+
+
+def _tdx_chain(fields: _Fields) -> bytes:
+    fields.take(_SIGNATURE_AND_KEY, "signature")
+    if fields.number(2, "certification type") != _QE_REPORT_DATA:
+        raise malformed("its certification data are not of type 6")
+    inner = _Fields(fields.take(fields.number(4, "certification data"), "certification data"))
+    fields.finish("certification data")
+    return _certified_chain(inner)
+
+
+def _certified_chain(fields: _Fields) -> bytes:
+    fields.take(_QE_REPORT_AND_SIGNATURE, "QE report")
+    fields.take(fields.number(2, "authentication data"), "authentication data")
+    if fields.number(2, "certification type") != _CHAIN_PEM:
+        raise malformed("it does not carry its PCK certificate chain (type 5)")
+    chain = fields.take(fields.number(4, "certificate chain"), "certificate chain")
+    fields.finish("certificate chain")
+    return chain

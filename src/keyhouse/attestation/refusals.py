@@ -1,0 +1,63 @@
+"""Our words for what the quote library refuses; its own text never goes out."""
+
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+
+__all__ = ["reason_for", "refusal"]
+
+_CLOCK = "check this machine's clock; fetch the collateral again if it is right"
+_FETCH = "use the collateral and the root of the platform that made the quote"
+_FORGED = "do not trust it: it was changed on the way, or made by nobody we know"
+_UPDATE = "the platform's operator has to update or replace it"
+
+# The first row with a word that occurs in the library's text, in lower case, decides.
+_WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
+    (QuoteProblem.DEBUG, ("debug mode is enabled", "debug")),
+    (QuoteProblem.REVOKED, ("revoked",)),
+    (QuoteProblem.NOT_YET_VALID, ("in the future",)),
+    (QuoteProblem.EXPIRED, ("expired",)),
+    (QuoteProblem.WRONG_PLATFORM, ("fmspc mismatch", "tcb info in the collateral")),
+    (QuoteProblem.TCB_LEVEL, ("no matching tcb level", "tcb level")),
+    (QuoteProblem.SIGNATURE, ("signature is invalid",)),
+    (
+        QuoteProblem.QUOTING_ENCLAVE,
+        ("qe report", "qe mrsigner", "qe isv", "qe attributes", "qe miscselect", "qe vendor"),
+    ),
+    (QuoteProblem.CHAIN, ("certificate", "parse certs", "crl", "root ca")),
+    (QuoteProblem.COLLATERAL, ("tcbinfo", "tcb info", "qeidentity", "qe identity")),
+)
+
+_MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
+    QuoteProblem.DEBUG: (
+        "it is of a debug enclave, whose memory anybody can read",
+        "build and sign the enclave with debug switched off",
+    ),
+    QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),
+    QuoteProblem.NOT_YET_VALID: ("a part of the collateral is from the future", _CLOCK),
+    QuoteProblem.EXPIRED: ("the collateral or a certificate has expired", _CLOCK),
+    QuoteProblem.WRONG_PLATFORM: ("the collateral is for another kind of platform", _FETCH),
+    QuoteProblem.TCB_LEVEL: (
+        "the platform is older than every level that its maker knows",
+        _UPDATE,
+    ),
+    QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform maker's", _FORGED),
+    QuoteProblem.SIGNATURE: ("a signature of the quote or its collateral is wrong", _FORGED),
+    QuoteProblem.CHAIN: ("its certificates do not lead to the pinned root", _FETCH),
+    QuoteProblem.COLLATERAL: ("the collateral is unreadable", _FETCH),
+    QuoteProblem.MALFORMED: ("it is malformed", _FORGED),
+    QuoteProblem.OTHER: ("the library that checks it does not accept it", _FORGED),
+}
+
+
+def reason_for(text: str) -> QuoteProblem:
+    """Return the reason that the library's ``text`` stands for."""
+    folded = text.lower()
+    for reason, words in _WORDS:
+        if any(word in folded for word in words):
+            return reason
+    return QuoteProblem.OTHER
+
+
+def refusal(reason: QuoteProblem) -> QuoteRefused:
+    """Return the refusal for ``reason``, in our words."""
+    message, hint = _MESSAGES[reason]
+    return QuoteRefused(reason, f"the quote does not verify: {message}", hint=hint)

@@ -1,0 +1,168 @@
+"""Verifies quotes: the same way for Intel's root and for a simulated one.
+
+The cryptography is dcap-qvl's: signatures, certificate chains, revocation, the match of TCB
+levels, the quoting enclave, no debug. Around it stand the checks that it leaves open:
+
+0. the exact length of the quote (it ignores trailing bytes);
+1. all certificate chains end in the pinned root (it ignores what stands there);
+2. TCB info and QE identity carry the same evaluation number: else an old, laxer one of them can
+   be used with the newer other;
+3. dcap-qvl verifies;
+4. pceId of the PCK certificate and of the TCB info are equal, on what has just been verified;
+5. every part of the collateral, revocation lists too, is in its time.
+
+Its messages never go out: they are searched for known words, which choose one of our own.
+"""
+
+from datetime import UTC, datetime
+
+import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
+import msgspec
+
+from keyhouse.attestation.chain import require_roots
+from keyhouse.attestation.claims import Claims, read_claims
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.diagnosis import why_chain_refused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.quote_form import QuoteForm, read_form
+from keyhouse.attestation.refusals import reason_for, refusal
+from keyhouse.attestation.report import read_report
+from keyhouse.attestation.verdict import Freshness, Verdict
+
+__all__ = ["Verifier"]
+
+
+class _TcbInfo(msgspec.Struct):
+    pce_id: str = msgspec.field(name="pceId")
+    evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
+
+
+class _QeIdentity(msgspec.Struct):
+    evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
+
+
+_tcb_info_decoder = msgspec.json.Decoder(_TcbInfo)
+_qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
+
+
+class Verifier:
+    """Verifies quotes under one pinned root certificate, DER. May be shared among threads."""
+
+    def __init__(self, root_ca: bytes) -> None:
+        self._root_ca = root_ca
+        self._verifier = dcap_qvl.QuoteVerifier(root_ca)
+
+    @property
+    def root_ca(self) -> bytes:
+        """The pinned root, DER."""
+        return self._root_ca
+
+    def verify(self, quote: bytes, collateral: Collateral, at: datetime) -> Verdict:
+        """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true at ``at``.
+
+        Raises ``QuoteRefused`` with its reason, and nothing else, whatever the bytes are. ``at``
+        is a time with a zone. TCB status and identity still have to be judged.
+        """
+        if at.tzinfo is None:
+            raise ValueError("the time of verification needs a zone")
+        form = read_form(quote)  # 0
+        require_roots(form.chain, collateral, self._root_ca)  # 1
+        tcb_info = _matching_tcb_info(collateral)  # 2
+        claims = self._claims(form, collateral, at)  # 3
+        if bytes(claims.platform.pck.pce_id).hex() != tcb_info.pce_id.lower():  # 4
+            raise QuoteRefused(
+                QuoteProblem.WRONG_PLATFORM,
+                "the collateral is for another platform: its pceId differs from the quote's",
+                hint="use the collateral of the platform that made the quote",
+            )
+        _require_in_time(claims, int(at.timestamp()))  # 5
+        return _verdict(form, claims)
+
+    def _claims(self, form: QuoteForm, collateral: Collateral, at: datetime) -> Claims:
+        seconds = int(at.timestamp())
+        try:
+            policy = dcap_qvl.QuotePolicy.claims_only(seconds)
+            given = _for_library(collateral)
+            found = self._verifier.verify_with_policy(form.raw, given, seconds, policy)
+            return read_claims(found.to_json())
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        # A panic in the library arrives as PanicException, which is no Exception: an attacker's
+        # bytes must not end the process.
+        except BaseException as exc:  # noqa: BLE001
+            reason = reason_for(str(exc))
+        if reason is QuoteProblem.CHAIN:
+            reason = why_chain_refused(form.chain, collateral, at)
+        raise refusal(reason)
+
+
+def _for_library(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
+    return dcap_qvl.QuoteCollateralV3(
+        collateral.pck_crl_issuer_chain,
+        collateral.root_ca_crl,
+        collateral.pck_crl,
+        collateral.tcb_info_issuer_chain,
+        collateral.tcb_info,
+        collateral.tcb_info_signature,
+        collateral.qe_identity_issuer_chain,
+        collateral.qe_identity,
+        collateral.qe_identity_signature,
+    )
+
+
+def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
+    try:
+        tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
+        qe_identity = _qe_identity_decoder.decode(collateral.qe_identity)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise QuoteRefused(
+            QuoteProblem.COLLATERAL,
+            "the collateral's TCB info or QE identity is unreadable",
+            hint="fetch the collateral again",
+        ) from None
+    if tcb_info.evaluation_number != qe_identity.evaluation_number:
+        raise QuoteRefused(
+            QuoteProblem.COLLATERAL,
+            "TCB info and QE identity of the collateral have different evaluation numbers",
+            hint="fetch both at the same time",
+        )
+    return tcb_info
+
+
+def _require_in_time(claims: Claims, at: int) -> None:
+    if at > claims.expires:
+        raise refusal(QuoteProblem.EXPIRED)
+    if at < claims.issued:
+        raise refusal(QuoteProblem.NOT_YET_VALID)
+
+
+def _verdict(form: QuoteForm, claims: Claims) -> Verdict:
+    report = read_report(form)
+    if report.debug:  # the library has refused it already; this keeps it so
+        raise refusal(QuoteProblem.DEBUG)
+    return Verdict(
+        tee=form.tee,
+        mrenclave=report.mrenclave,
+        mrsigner=report.mrsigner,
+        isvprodid=report.isvprodid,
+        isvsvn=report.isvsvn,
+        debug=report.debug,
+        report_data=report.report_data,
+        tcb_status=claims.tcb.status,
+        advisories=claims.tcb.advisory_ids,
+        tcb_date=claims.platform.tcb_level.tcb_date,
+        fmspc=bytes(claims.platform.pck.fmspc),
+        ppid=bytes(claims.platform.pck.ppid),
+        freshness=_freshness(claims),
+        td=report.td,
+    )
+
+
+def _freshness(claims: Claims) -> Freshness:
+    return Freshness(
+        tcb_evaluation_number=claims.tcb.eval_data_number,
+        pck_crl_number=claims.platform.pck_crl_num,
+        root_crl_number=claims.platform.root_ca_crl_num,
+        issued=datetime.fromtimestamp(claims.issued, UTC),
+        expires=datetime.fromtimestamp(claims.expires, UTC),
+    )
