@@ -1,0 +1,196 @@
+"""The coordinator's certification authority: root, intermediate, marble root."""
+
+import ipaddress
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.curve import Curve, generate_key, signature_hash
+from keyhouse.authority.dns_name import is_dns_name
+from keyhouse.authority.ip_address import read_address
+from keyhouse.authority.serial import random_serial
+from keyhouse.authority.signing import sign_certificate
+from keyhouse.authority.subject_key import key_identifier
+from keyhouse.authority.validity import whole_second
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.secret import Secret
+
+__all__ = ["make_coordinator_keys", "parse_names", "renew_intermediate"]
+
+ROOT_NAME: Final = "Keyhouse Coordinator"
+INTERMEDIATE_NAME: Final = "Keyhouse Coordinator - Intermediate CA"
+_SIMULATED: Final = " (SIMULATION)"
+
+# 2^63-1 nanoseconds, about 292.3 years: the longest duration of the interface's Go clients.
+_LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
+_LOOPBACK: Final = ("127.0.0.1", "::1")
+_ROOT_SECRET_BYTES: Final = 32
+
+
+def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the DNS names and the IP addresses of a comma-separated list, in its order.
+
+    White space around an entry is dropped, empty entries and repetitions too; addresses come back
+    in their canonical spelling. Raises ``Invalid`` for an entry that is neither.
+    """
+    dns_names: dict[str, None] = {}
+    ip_addresses: dict[str, None] = {}
+    problems: list[Problem] = []
+    for position, entry in enumerate(part.strip() for part in text.split(",")):
+        if not entry:
+            continue
+        address = _address(entry)
+        if address is not None:
+            ip_addresses[address] = None
+        elif is_dns_name(entry):
+            dns_names[entry] = None
+        else:
+            problems.append(
+                Problem(
+                    f"[{position}]",
+                    "is neither a DNS name nor an IP address",
+                    "write international names in their ASCII form (xn--...)",
+                )
+            )
+    if problems:
+        raise Invalid("the coordinator's names", problems)
+    return tuple(dns_names), tuple(ip_addresses)
+
+
+def make_coordinator_keys(
+    *,
+    dns_names: Sequence[str],
+    ip_addresses: Sequence[str],
+    curve: Curve,
+    now: datetime,
+    simulated: bool,
+) -> CoordinatorKeys:
+    """Return fresh keys, certificates and root secret for a coordinator of these names.
+
+    The certificates hold from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
+    ``simulated`` the common names say so, for ever. Source: Client API, "The coordinator's
+    certificates".
+    """
+    dns, addresses = parse_names(",".join((*dns_names, *ip_addresses)))
+    mark = _SIMULATED if simulated else ""
+    root_key = generate_key(curve)
+    root_subject = _subject(ROOT_NAME + mark)
+    builder = _ca_builder(root_subject, root_key, dns, addresses, now)
+    root_cert = sign_certificate(builder.issuer_name(root_subject), root_key, signature_hash(curve))
+    unfinished = CoordinatorKeys(
+        curve=curve,
+        dns_names=dns,
+        ip_addresses=addresses,
+        root_cert=root_cert,
+        root_key=_pkcs8(root_key),
+        intermediate_cert=b"",
+        intermediate_key=Secret(b""),
+        marble_root_cert=b"",
+        root_secret=Secret(secrets.token_bytes(_ROOT_SECRET_BYTES)),
+    )
+    return _with_intermediate(unfinished, _subject(INTERMEDIATE_NAME + mark), now)
+
+
+def renew_intermediate(keys: CoordinatorKeys, now: datetime) -> CoordinatorKeys:
+    """Return ``keys`` with a fresh intermediate key, and both its certificates made anew.
+
+    Names and subject stay, root and root secret too. Leaves of the old intermediate no longer
+    verify against the new marble root.
+    """
+    return _with_intermediate(keys, certificate_of(keys.intermediate_cert).subject, now)
+
+
+def _with_intermediate(keys: CoordinatorKeys, subject: x509.Name, now: datetime) -> CoordinatorKeys:
+    root = certificate_of(keys.root_cert)
+    key = generate_key(keys.curve)
+    algorithm = signature_hash(keys.curve)
+    builder = _ca_builder(subject, key, keys.dns_names, keys.ip_addresses, now)
+    authority = x509.AuthorityKeyIdentifier(
+        key_identifier(root.public_key()),
+        authority_cert_issuer=None,
+        authority_cert_serial_number=None,
+    )
+    intermediate = builder.issuer_name(root.subject).add_extension(authority, critical=False)
+    # The twin: same key, same subject, another serial number, signed by itself.
+    twin = _ca_builder(subject, key, keys.dns_names, keys.ip_addresses, now).issuer_name(subject)
+    return msgspec.structs.replace(
+        keys,
+        intermediate_cert=sign_certificate(intermediate, private_key_of(keys.root_key), algorithm),
+        intermediate_key=_pkcs8(key),
+        marble_root_cert=sign_certificate(twin, key, algorithm),
+    )
+
+
+def _ca_builder(
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    dns_names: Sequence[str],
+    ip_addresses: Sequence[str],
+    now: datetime,
+) -> x509.CertificateBuilder:
+    start = whole_second(now)
+    public_key = key.public_key()
+    identifier = x509.SubjectKeyIdentifier(key_identifier(public_key))
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(public_key)
+        .serial_number(random_serial())
+        .not_valid_before(start)
+        .not_valid_after(start + _LIFETIME)
+        .add_extension(_signing_usage(), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(identifier, critical=False)
+        .add_extension(_alternative_names(dns_names, ip_addresses), critical=False)
+    )
+
+
+def _signing_usage() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative_names(
+    dns_names: Sequence[str], ip_addresses: Sequence[str]
+) -> x509.SubjectAlternativeName:
+    addresses = dict.fromkeys((*_LOOPBACK, *ip_addresses))
+    return x509.SubjectAlternativeName(
+        [
+            *(x509.DNSName(name) for name in dns_names),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
+        ]
+    )
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _pkcs8(key: ec.EllipticCurvePrivateKey) -> Secret:
+    return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def _address(text: str) -> str | None:
+    try:
+        return str(read_address(text))
+    except ValueError:
+        return None

@@ -1,0 +1,185 @@
+"""Generated leaf and CA certificates, built from a manifest's template."""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.curve import generate_key, signature_hash
+from keyhouse.authority.extensions import DEFAULT_DNS_NAMES, extensions
+from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
+from keyhouse.authority.own_names import takes_own_name
+from keyhouse.authority.serial import random_serial
+from keyhouse.authority.signing import sign_certificate
+from keyhouse.authority.subject import common_name, subject_name
+from keyhouse.authority.subject_key import key_identifier
+from keyhouse.authority.template_der import template_from_certificate
+from keyhouse.authority.validity import end_of_validity, whole_second
+from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition
+from keyhouse.wire.errors import Invalid, Problem
+
+__all__ = ["issue", "template_problems"]
+
+_Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512
+
+# The numbers of Go's x509.SignatureAlgorithm for ECDSA.
+_ALGORITHMS: Final[dict[int, type[_Hash]]] = {
+    10: hashes.SHA256,
+    11: hashes.SHA384,
+    12: hashes.SHA512,
+}
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """Everything in a certificate that does not depend on its key."""
+
+    subject: x509.Name
+    start: datetime
+    end: datetime
+    extensions: tuple[tuple[x509.ExtensionType, bool], ...]
+    subject_key_id: bytes
+    is_ca: bool
+    algorithm: _Hash
+    # Extra extensions come as bytes; what they break shows only when the whole is read.
+    must_be_read_back: bool
+
+
+def issue(
+    definition: SecretDefinition,
+    public_key: CertificatePublicKeyTypes,
+    *,
+    name: str,
+    keys: CoordinatorKeys,
+    now: datetime,
+) -> bytes:
+    """Return a certificate (DER) over ``public_key``, signed by the intermediate key.
+
+    It verifies against the marble root, and against the root by way of the intermediate. Raises
+    ``Invalid`` with every problem; their places are relative to the secret called ``name``.
+    Source: manifest format, "Certificate templates".
+    """
+    findings = Findings()
+    der = _attempt(definition, public_key, keys, now, findings)
+    if der is None:
+        raise Invalid(f"the certificate of secret {name!a} cannot be made", findings.sorted())
+    return der
+
+
+def template_problems(
+    definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime
+) -> tuple[Problem, ...]:
+    """Return everything for which ``issue`` would refuse, found by building the certificate.
+
+    Nothing that can be refused depends on the key, so a throw-away one stands in for all kinds.
+    """
+    findings = Findings()
+    _attempt(definition, _throw_away_key(), keys, now, findings)
+    return findings.sorted()
+
+
+@lru_cache(maxsize=1)
+def _throw_away_key() -> ec.EllipticCurvePublicKey:
+    return generate_key("P-256").public_key()
+
+
+def _attempt(
+    definition: SecretDefinition,
+    public_key: CertificatePublicKeyTypes,
+    keys: CoordinatorKeys,
+    now: datetime,
+    findings: Findings,
+) -> bytes | None:
+    plan = _plan(definition, keys, now, findings)
+    if plan is None:
+        return None
+    try:
+        der = _build(plan, public_key, keys)
+        if plan.must_be_read_back:
+            tuple(x509.load_der_x509_certificate(der).extensions)
+    except LIBRARY_REFUSALS:
+        findings.add("Cert", "cannot be encoded as a certificate", "simplify the template")
+        return None
+    return der
+
+
+def _plan(
+    definition: SecretDefinition, keys: CoordinatorKeys, now: datetime, findings: Findings
+) -> _Plan | None:
+    template = _template(definition, findings)
+    if template is None:
+        return None
+    dns_names = DEFAULT_DNS_NAMES if template.dns_names is None else template.dns_names
+    shown = common_name(template.subject, dns_names)
+    if takes_own_name(keys, shown):
+        # Without DNS names in a certificate, some clients still look at the common name.
+        hint = "choose a name that no client uses for the coordinator"
+        at = "Cert.Subject.CommonName"
+        findings.add(at, "is, or covers, a name of the coordinator itself", hint)
+    end, problems = end_of_validity(template.not_after, definition.valid_for, now)
+    findings.extend(problems)
+    plan = _Plan(
+        subject=subject_name(template.subject, shown, findings),
+        start=whole_second(now),
+        end=end,
+        extensions=extensions(template, keys, findings),
+        subject_key_id=template.subject_key_id,
+        is_ca=template.is_ca,
+        algorithm=_algorithm(template, keys, findings),
+        must_be_read_back=bool(template.extra_extensions),
+    )
+    return None if findings.sorted() else plan
+
+
+def _template(definition: SecretDefinition, findings: Findings) -> CertificateTemplate | None:
+    if definition.cert_der:
+        return template_from_certificate(definition.cert_der, findings)
+    return definition.cert or CertificateTemplate()
+
+
+def _algorithm(template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings) -> _Hash:
+    if template.signature_algorithm == 0:
+        return signature_hash(keys.curve)
+    algorithm = _ALGORITHMS.get(template.signature_algorithm)
+    if algorithm is None:
+        findings.add(
+            "Cert.SignatureAlgorithm",
+            "is not one that the coordinator's key can make",
+            "leave it out, or use 10, 11, 12 (ECDSA with SHA-256, SHA-384, SHA-512)",
+        )
+        return signature_hash(keys.curve)
+    return algorithm()
+
+
+def _build(plan: _Plan, public_key: CertificatePublicKeyTypes, keys: CoordinatorKeys) -> bytes:
+    issuer = certificate_of(keys.intermediate_cert)
+    builder = (
+        x509.CertificateBuilder()
+        .issuer_name(issuer.subject)
+        .subject_name(plan.subject)
+        .public_key(public_key)
+        .serial_number(random_serial())
+        .not_valid_before(plan.start)
+        .not_valid_after(plan.end)
+    )
+    for value, critical in (*plan.extensions, *_key_identifiers(plan, public_key, issuer)):
+        builder = builder.add_extension(value, critical=critical)
+    return sign_certificate(builder, private_key_of(keys.intermediate_key), plan.algorithm)
+
+
+def _key_identifiers(
+    plan: _Plan, public_key: CertificatePublicKeyTypes, issuer: x509.Certificate
+) -> tuple[tuple[x509.ExtensionType, bool], ...]:
+    issuer_id = key_identifier(issuer.public_key())
+    authority = x509.AuthorityKeyIdentifier(
+        issuer_id, authority_cert_issuer=None, authority_cert_serial_number=None
+    )
+    own_id = plan.subject_key_id or (key_identifier(public_key) if plan.is_ca else b"")
+    if not own_id:
+        return ((authority, False),)
+    return ((x509.SubjectKeyIdentifier(own_id), False), (authority, False))

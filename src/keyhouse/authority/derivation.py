@@ -1,0 +1,52 @@
+"""The symmetric keys that belong to one marble each."""
+
+from typing import Final
+from uuid import UUID
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.secret import Secret
+
+__all__ = ["derive_marble_key"]
+
+_NIL: Final = UUID(int=0)
+_BYTE: Final = 8
+_MOST: Final = 255 * 32  # bytes; RFC 5869 2.3
+
+
+def derive_marble_key(
+    root_secret: Secret,
+    *,
+    marble: UUID,
+    marble_type: str,
+    secret_name: str,
+    bits: int,
+    bind_to_type: bool = True,
+) -> Secret:
+    """Return the key of ``bits`` bits that this marble, and no other, gets at each start.
+
+    HKDF-SHA256 (RFC 5869) of the root secret, salted with the canonical UUID and the name, for
+    the marble type; ``bind_to_type=False`` is the manifest's ``DisableSecretBinding`` and leaves
+    the type out. Raises ``Invalid`` for the nil UUID, an empty type or an impossible size.
+    Source: manifest format, "Derivation of per-marble symmetric keys".
+    """
+    problems: list[Problem] = []
+    if marble == _NIL:
+        problems.append(Problem("UUID", "is nil", "give each marble a UUID of its own"))
+    if not marble_type:
+        problems.append(Problem("MarbleType", "is empty", "name a marble of the manifest"))
+    length, rest = divmod(bits, _BYTE)
+    if rest or not 0 < length <= _MOST:
+        hint = f"give a multiple of 8 up to {_MOST * _BYTE}"
+        problems.append(Problem("Size", "is not a size for a derived key", hint))
+    if problems:
+        raise Invalid(f"no key for secret {secret_name!a}", problems)
+    kdf = HKDF(
+        algorithm=SHA256(),
+        length=length,
+        salt=f"{marble}{secret_name}".encode(),
+        info=marble_type.encode() if bind_to_type else b"",
+    )
+    return Secret(kdf.derive(root_secret.reveal()))

@@ -1,0 +1,344 @@
+"""The extensions of a generated certificate that its template asks for."""
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from cryptography import x509
+from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
+
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.dns_name import is_dns_name
+from keyhouse.authority.findings import Findings
+from keyhouse.authority.ip_address import read_address
+from keyhouse.authority.name_constraints import name_constraints
+from keyhouse.authority.oid import MARBLE_TYPE, from_arcs, from_dots
+from keyhouse.authority.own_names import takes_own_address, takes_own_name
+from keyhouse.wire.definitions import CertificateTemplate, Uri
+
+__all__ = ["DEFAULT_DNS_NAMES", "EXTENDED_USAGES", "KEY_USAGES", "SET_HERE", "extensions", "uri"]
+
+Wanted = tuple[x509.ExtensionType, bool]
+"""An extension and whether it is critical."""
+
+DEFAULT_DNS_NAMES: Final = ("localhost",)
+DEFAULT_IP_ADDRESSES: Final = ("127.0.0.1", "::1")
+
+# Bit 0 of the manifest's mask first.
+KEY_USAGES: Final = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+_DIGITAL_SIGNATURE: Final = 1
+_KEY_AGREEMENT: Final = 16
+_KEY_CERT_SIGN: Final = 32
+_ONLY: Final = 128 | 256
+
+# The manifest's number of an extended key usage is its place here.
+EXTENDED_USAGES: Final = tuple(
+    x509.ObjectIdentifier(text)
+    for text in (
+        "2.5.29.37.0",
+        "1.3.6.1.5.5.7.3.1",
+        "1.3.6.1.5.5.7.3.2",
+        "1.3.6.1.5.5.7.3.3",
+        "1.3.6.1.5.5.7.3.4",
+        "1.3.6.1.5.5.7.3.5",
+        "1.3.6.1.5.5.7.3.6",
+        "1.3.6.1.5.5.7.3.7",
+        "1.3.6.1.5.5.7.3.8",
+        "1.3.6.1.5.5.7.3.9",
+        "1.3.6.1.4.1.311.10.3.3",
+        "2.16.840.1.113730.4.1",
+        "1.3.6.1.4.1.311.2.1.22",
+        "1.3.6.1.4.1.311.61.1.1",
+    )
+)
+_DEFAULT_EXTENDED_USAGES: Final = (
+    ExtendedKeyUsageOID.SERVER_AUTH,
+    ExtendedKeyUsageOID.CLIENT_AUTH,
+)
+
+SET_HERE: Final = frozenset(
+    {
+        ExtensionOID.KEY_USAGE,
+        ExtensionOID.EXTENDED_KEY_USAGE,
+        ExtensionOID.BASIC_CONSTRAINTS,
+        ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+        ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+        ExtensionOID.AUTHORITY_INFORMATION_ACCESS,
+        ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+        ExtensionOID.CERTIFICATE_POLICIES,
+        ExtensionOID.NAME_CONSTRAINTS,
+        ExtensionOID.CRL_DISTRIBUTION_POINTS,
+    }
+)
+"""Extensions that have fields of their own in a template, or come from the coordinator."""
+
+_UNLIMITED: Final = -1  # how Go programs write "no limit" for MaxPathLen
+_OID_HINT: Final = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
+
+
+def extensions(
+    template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
+) -> tuple[Wanted, ...]:
+    """Return all extensions but the two key identifiers; problems go to ``findings``."""
+    access = _information_access(template, findings)
+    names = _alternative_names(template, keys, findings)
+    policies = _policies(template, findings)
+    constraints = name_constraints(template, findings)
+    points = _revocation_lists(template, findings)
+    usages = _extended_key_usage(template, findings)
+    wanted: tuple[tuple[x509.ExtensionType | None, bool], ...] = (
+        (_key_usage(template, findings), True),
+        (usages, False),
+        (_basic_constraints(template, findings), True),
+        (access, False),
+        (names, False),
+        (policies, False),
+        (constraints, template.permitted_dns_domains_critical),
+        (points, False),
+        *_extra(template, findings),
+    )
+    return tuple((value, critical) for value, critical in wanted if value is not None)
+
+
+def uri(value: Uri) -> str:
+    """Return the text of a URI; ``ValueError`` if a part has characters that do not belong there.
+
+    The path is percent-encoded, as the interface's Go clients would.
+    """
+    scheme_rest = value.scheme[1:].translate({ord(c): None for c in "+-."})
+    if not (value.scheme[:1].isalpha() and value.scheme.isascii()):
+        raise ValueError("a scheme begins with a letter")
+    if scheme_rest and not scheme_rest.isalnum():
+        raise ValueError("a scheme has letters, digits and + - . only")
+    if not all("!" <= c <= "~" and c not in '/?#\\"<>^`{|}' for c in value.host):
+        raise ValueError("a host has no blanks and delimiters")
+    if not value.host and not value.path:
+        raise ValueError("neither a host nor a path")
+    path = quote(value.path, safe="/$&+,:;=@")
+    separator = "/" if value.host and path and not path.startswith("/") else ""
+    return f"{value.scheme}://{value.host}{separator}{path}"
+
+
+def _key_usage(template: CertificateTemplate, findings: Findings) -> x509.KeyUsage | None:
+    default = _DIGITAL_SIGNATURE | (_KEY_CERT_SIGN if template.is_ca else 0)
+    mask = template.key_usage or default
+    if not 0 < mask < 1 << len(KEY_USAGES):
+        findings.add("Cert.KeyUsage", "has bits without a meaning", "use a sum of 1, 2, 4 ... 256")
+        return None
+    if mask & _ONLY and not mask & _KEY_AGREEMENT:
+        hint = "add 16 (keyAgreement)"
+        findings.add("Cert.KeyUsage", "has encipherOnly or decipherOnly alone", hint)
+        return None
+    return x509.KeyUsage(**{name: bool(mask >> bit & 1) for bit, name in enumerate(KEY_USAGES)})
+
+
+def _extended_key_usage(
+    template: CertificateTemplate, findings: Findings
+) -> x509.ExtendedKeyUsage | None:
+    known: list[x509.ObjectIdentifier] = []
+    if template.ext_key_usage is None:
+        known.extend(_DEFAULT_EXTENDED_USAGES)
+    for position, number in enumerate(template.ext_key_usage or ()):
+        if 0 <= number < len(EXTENDED_USAGES):
+            known.append(EXTENDED_USAGES[number])
+        else:
+            at, most = f"Cert.ExtKeyUsage[{position}]", len(EXTENDED_USAGES) - 1
+            findings.add(at, "is not a known usage", f"use 0 to {most}, or UnknownExtKeyUsage")
+    for position, numbers in enumerate(template.unknown_ext_key_usage):
+        identifier = findings.attempt(
+            from_arcs,
+            numbers,
+            f"Cert.UnknownExtKeyUsage[{position}]",
+            "is not an object identifier",
+            _OID_HINT,
+        )
+        if identifier is not None:
+            known.append(identifier)
+    return x509.ExtendedKeyUsage(known) if known else None
+
+
+def _basic_constraints(
+    template: CertificateTemplate, findings: Findings
+) -> x509.BasicConstraints | None:
+    length = template.max_path_len
+    if length < _UNLIMITED:
+        findings.add("Cert.MaxPathLen", "is negative", "use 0 or more")
+        return None
+    if length == _UNLIMITED or (length == 0 and not template.max_path_len_zero):
+        return x509.BasicConstraints(ca=template.is_ca, path_length=None)
+    if not template.is_ca:
+        at = "Cert.MaxPathLen" if length else "Cert.MaxPathLenZero"
+        findings.add(at, "is given for a certificate that is no CA", "set IsCA, or remove it")
+        return None
+    return x509.BasicConstraints(ca=True, path_length=length)
+
+
+def _information_access(
+    template: CertificateTemplate, findings: Findings
+) -> x509.AuthorityInformationAccess | None:
+    found = [
+        x509.AccessDescription(method, location)
+        for field, method, values in (
+            ("OCSPServer", AuthorityInformationAccessOID.OCSP, template.ocsp_server),
+            (
+                "IssuingCertificateURL",
+                AuthorityInformationAccessOID.CA_ISSUERS,
+                template.issuing_certificate_url,
+            ),
+        )
+        for location in _locations(values, field, findings)
+    ]
+    return x509.AuthorityInformationAccess(found) if found else None
+
+
+def _revocation_lists(
+    template: CertificateTemplate, findings: Findings
+) -> x509.CRLDistributionPoints | None:
+    locations = _locations(template.crl_distribution_points, "CRLDistributionPoints", findings)
+    points = [
+        x509.DistributionPoint([location], relative_name=None, reasons=None, crl_issuer=None)
+        for location in locations
+    ]
+    return x509.CRLDistributionPoints(points) if points else None
+
+
+def _locations(
+    values: tuple[str, ...], field: str, findings: Findings
+) -> Iterator[x509.UniformResourceIdentifier]:
+    for position, value in enumerate(values):
+        if value and all("!" <= c <= "~" for c in value):
+            yield x509.UniformResourceIdentifier(value)
+        else:
+            hint = "use ASCII without blanks, such as http://example.com/ca.crl"
+            findings.add(f"Cert.{field}[{position}]", "is not a URL", hint)
+
+
+def _policies(template: CertificateTemplate, findings: Findings) -> x509.CertificatePolicies | None:
+    found: list[x509.PolicyInformation] = []
+    for position, text in enumerate(template.policies):
+        identifier = findings.attempt(
+            from_dots,
+            text,
+            f"Cert.Policies[{position}]",
+            "is not an object identifier",
+            "write it with dots, such as 1.3.6.1.4.1.311.1",
+        )
+        if identifier is not None:
+            found.append(x509.PolicyInformation(identifier, policy_qualifiers=None))
+    return x509.CertificatePolicies(found) if found else None
+
+
+def _alternative_names(
+    template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
+) -> x509.SubjectAlternativeName | None:
+    names: list[x509.GeneralName] = [
+        *_dns_names(template, keys, findings),
+        *_emails(template, findings),
+        *_addresses(template, keys, findings),
+        *_uris(template, findings),
+    ]
+    return x509.SubjectAlternativeName(names) if names else None
+
+
+def _dns_names(
+    template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
+) -> Iterator[x509.GeneralName]:
+    given = DEFAULT_DNS_NAMES if template.dns_names is None else template.dns_names
+    for position, name in enumerate(given):
+        at = f"Cert.DNSNames[{position}]"
+        if not is_dns_name(name):
+            hint = "use ASCII, international names as xn--..., a wildcard only as first label"
+            findings.add(at, "is not a DNS name", hint)
+        elif takes_own_name(keys, name):
+            hint = "choose a name that no client uses for the coordinator"
+            findings.add(at, "is, or covers, a name of the coordinator itself", hint)
+        else:
+            yield x509.DNSName(name)
+
+
+def _addresses(
+    template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
+) -> Iterator[x509.GeneralName]:
+    given = DEFAULT_IP_ADDRESSES if template.ip_addresses is None else template.ip_addresses
+    for position, text in enumerate(given):
+        at = f"Cert.IPAddresses[{position}]"
+        address = findings.attempt(
+            read_address,
+            text,
+            at,
+            "is not an IP address",
+            "write it like 192.0.2.1 or 2001:db8::1, without a zone or prefix",
+        )
+        if address is None:
+            continue
+        if takes_own_address(keys, str(address)):
+            findings.add(at, "is an address of the coordinator itself", "choose another one")
+        else:
+            yield x509.IPAddress(address)
+
+
+def _emails(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
+    for position, text in enumerate(template.email_addresses):
+        at = f"Cert.EmailAddresses[{position}]"
+        local, _, domain = text.rpartition("@")
+        if not local or not domain or not all("!" <= c <= "~" for c in text):
+            findings.add(at, "is not an e-mail address", "write it like someone@example.com")
+            continue
+        name = findings.attempt(
+            x509.RFC822Name,
+            text,
+            at,
+            "is not an e-mail address",
+            "write it like someone@example.com",
+        )
+        if name is not None:
+            yield name
+
+
+def _uris(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
+    for position, parts in enumerate(template.uris):
+        text = findings.attempt(
+            uri,
+            parts,
+            f"Cert.URIs[{position}]",
+            "is not a URI",
+            'give "Scheme", "Host" and "Path"',
+        )
+        if text is not None:
+            yield x509.UniformResourceIdentifier(text)
+
+
+def _extra(
+    template: CertificateTemplate, findings: Findings
+) -> Iterator[tuple[x509.ExtensionType, bool]]:
+    seen: set[x509.ObjectIdentifier] = set()
+    for position, extra in enumerate(template.extra_extensions):
+        at = f"Cert.ExtraExtensions[{position}]"
+        identifier = findings.attempt(
+            from_arcs,
+            extra.id,
+            f"{at}.Id",
+            "is not an object identifier",
+            _OID_HINT,
+        )
+        if identifier is None:
+            continue
+        if identifier == MARBLE_TYPE:
+            findings.add(at, "is the marble type", "only marble certificates carry it")
+        elif identifier in SET_HERE:
+            findings.add(at, "is an extension that Keyhouse sets", "use the template's own fields")
+        elif identifier in seen:
+            findings.add(at, "gives an extension for the second time", "remove one of them")
+        else:
+            seen.add(identifier)
+            yield x509.UnrecognizedExtension(identifier, extra.value), extra.critical

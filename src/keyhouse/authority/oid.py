@@ -1,0 +1,25 @@
+"""Object identifiers, from arcs or dots to the library's form."""
+
+from collections.abc import Sequence
+
+from cryptography import x509
+
+__all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots"]
+
+MARBLE_TYPE = x509.ObjectIdentifier("1.3.9903.2.1")
+"""The extension that names a marble's type: in marble certificates only."""
+
+
+def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
+    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if there is none."""
+    return x509.ObjectIdentifier(".".join(str(number) for number in numbers))
+
+
+def from_dots(text: str) -> x509.ObjectIdentifier:
+    """Return the identifier of ``2.5.4.3``; ``ValueError`` if there is none."""
+    return x509.ObjectIdentifier(text)
+
+
+def arcs(identifier: x509.ObjectIdentifier) -> tuple[int, ...]:
+    """Return the arcs of an identifier."""
+    return tuple(int(arc) for arc in identifier.dotted_string.split("."))

@@ -1,0 +1,98 @@
+"""Generating the secrets that a manifest defines."""
+
+import secrets
+from datetime import datetime
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from keyhouse.authority.certificates import issue, template_problems
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.sizes import CURVES, size_problems
+from keyhouse.authority.stored import StoredSecret
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.secret import Secret
+
+__all__ = ["generate", "is_generated_with_manifest", "trial"]
+
+_PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+_RSA_EXPONENT = 65537
+
+
+def is_generated_with_manifest(definition: SecretDefinition) -> bool:
+    """Tell whether setting a manifest generates a value of this secret, to be kept in the state.
+
+    Per-marble values come into being when a marble is activated, and no placeholder is stored for
+    them; user-defined ones are uploaded.
+    """
+    return definition.shared and not definition.user_defined
+
+
+def generate(
+    definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
+) -> StoredSecret:
+    """Return a fresh value: random bytes, or a key with its certificate.
+
+    For shared secrets, and for the per-marble certificates of an activation. Raises ``Invalid``
+    with every problem (places relative to the secret) before any key is generated. An RSA key
+    costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    """
+    problems = trial(definition, name=name, keys=keys, now=now)
+    if not problems and not _can_be_generated(definition):
+        problems = (Problem("Shared", "is not set, so the value is derived for each marble"),)
+    if problems:
+        raise Invalid(f"secret {name!a} cannot be generated", problems)
+    if definition.type is SecretType.SYMMETRIC_KEY:
+        value = Secret(secrets.token_bytes(definition.size // 8))
+        return StoredSecret(private=value, public=value)
+    key = _generate_key(definition)
+    public_key = key.public_key()
+    return StoredSecret(
+        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
+        public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
+        cert=issue(definition, public_key, name=name, keys=keys, now=now),
+    )
+
+
+def trial(
+    definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
+) -> tuple[Problem, ...]:
+    """Return everything for which a value of this secret could not be made; empty if nothing.
+
+    Places are relative to the secret called ``name`` (``Size``, ``Cert.Subject.CommonName``).
+    The certificate is really built, over a throw-away key; no RSA key is generated. Nothing is
+    made of user-defined secrets, so theirs is only the rule of sizes.
+    """
+    del name  # places are relative, so that the caller decides how to quote it
+    problems = size_problems(definition)
+    if definition.user_defined:
+        return problems
+    if definition.type is SecretType.PLAIN:
+        hint = "set UserDefined, so that a user uploads it"
+        return (Problem("Type", "is plain, which cannot be generated", hint),)
+    if definition.type.is_certificate:
+        problems += template_problems(definition, keys=keys, now=now)
+    return problems
+
+
+def _can_be_generated(definition: SecretDefinition) -> bool:
+    if definition.user_defined:
+        return False
+    return definition.shared or definition.type.is_certificate
+
+
+def _generate_key(definition: SecretDefinition) -> _PrivateKey:
+    match definition.type:
+        case SecretType.CERT_RSA:
+            return rsa.generate_private_key(_RSA_EXPONENT, definition.size)
+        case SecretType.CERT_ECDSA:
+            return ec.generate_private_key(CURVES[definition.size]())
+        case _:
+            return ed25519.Ed25519PrivateKey.generate()

@@ -1,0 +1,127 @@
+"""Everything that the coordinator's root key signs.
+
+The list of message kinds is closed, and no message of one kind is one of another:
+
+- a certificate: its to-be-signed part begins with the bytes 30 8x, which is no text;
+- a manifest: JSON, so its first byte other than white space is ``{``;
+- the text of sign-quote: base64 and a TCB status, letters and digits;
+- any other kind: begins with a context of its own that ends in a NUL.
+
+All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979), over SHA-256; certificates take
+the hash that fits the curve.
+"""
+
+from base64 import b64encode
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.wire.errors import BadRequest, Broken
+
+__all__ = [
+    "EPHEMERAL_CONTEXT",
+    "RECOVERY_INDEX_CONTEXT",
+    "is_signed_by_root",
+    "sign_certificate",
+    "sign_ephemeral_key",
+    "sign_manifest",
+    "sign_quote_text",
+    "sign_recovery_index",
+]
+
+EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
+RECOVERY_INDEX_CONTEXT: Final = b"keyhouse recovery index v1\0"
+
+_JSON_SPACE: Final = b" \t\r\n"
+_STATUSES: Final = frozenset(
+    {
+        "UpToDate",
+        "OutOfDate",
+        "Revoked",
+        "ConfigurationNeeded",
+        "OutOfDateConfigurationNeeded",
+        "SWHardeningNeeded",
+        "ConfigurationAndSWHardeningNeeded",
+        "Unknown",
+    }
+)
+
+
+def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:
+    """Return the root key's signature over the exact bytes of a checked manifest.
+
+    ASN.1 DER over SHA-256 of the bytes. Source: manifest format, "Encoding and JSON rules".
+    """
+    if not raw_manifest.lstrip(_JSON_SPACE).startswith(b"{"):
+        raise Broken("asked to sign a manifest that is not a JSON object")
+    return _sign(keys, raw_manifest)
+
+
+def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> bytes:
+    """Return the root key's signature over ``base64(quote) + tcb_status``.
+
+    ``quote`` is the verified quote as it was submitted. Raises ``BadRequest`` if another quote
+    with another status would give the same text. Source: Client API, "sign-quote".
+    """
+    if tcb_status not in _STATUSES:
+        raise Broken("asked to sign a TCB status that is not one of the known ones")
+    if _is_ambiguous(len(quote), tcb_status):
+        raise BadRequest(
+            "the quote's length and TCB status would make an ambiguous signature",
+            fields={"sgxQuote": "ambiguous length for this TCB status"},
+            hint="submit the other form of the quote (with or without the 16-byte header)",
+        )
+    return _sign(keys, b64encode(quote) + tcb_status.encode("ascii"))
+
+
+def sign_ephemeral_key(keys: CoordinatorKeys, public_key: bytes) -> bytes:
+    """Return the root key's signature over the context and a SubjectPublicKeyInfo (DER)."""
+    return _sign(keys, EPHEMERAL_CONTEXT + public_key)
+
+
+def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
+    """Return the root key's signature over the context and the body of a recovery index."""
+    return _sign(keys, RECOVERY_INDEX_CONTEXT + body)
+
+
+def sign_certificate(
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePrivateKey,
+    algorithm: hashes.SHA256 | hashes.SHA384 | hashes.SHA512,
+) -> bytes:
+    """Return the certificate (DER) signed by ``key``, the root's or the intermediate's."""
+    certificate = builder.sign(key, algorithm, ecdsa_deterministic=True)
+    return certificate.public_bytes(Encoding.DER)
+
+
+def is_signed_by_root(root_cert: bytes, signature: bytes, message: bytes) -> bool:
+    """Tell whether ``signature`` (DER, SHA-256) over ``message`` is by the root's key."""
+    public_key = certificate_of(root_cert).public_key()
+    if not isinstance(public_key, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        public_key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _sign(keys: CoordinatorKeys, message: bytes) -> bytes:
+    algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+    return private_key_of(keys.root_key).sign(message, algorithm)
+
+
+def _is_ambiguous(quote_length: int, status: str) -> bool:
+    # Without padding at the end of the base64, the beginning of the status could be read as more
+    # of the quote, if what remains is a status too and whole groups of four are gained.
+    if quote_length % 3 != 0:
+        return False
+    return any(
+        status != other and status.endswith(other) and (len(status) - len(other)) % 4 == 0
+        for other in _STATUSES
+    )

@@ -1,0 +1,105 @@
+"""The distinguished name of a generated certificate."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from keyhouse.authority.findings import Findings
+from keyhouse.authority.oid import from_arcs
+from keyhouse.wire.definitions import Subject
+
+__all__ = ["GENERIC_NAME", "PLURAL", "common_name", "subject_name"]
+
+GENERIC_NAME: Final = "Keyhouse Generated Certificate"
+
+# (attribute, JSON name, field), in the order in which the attributes stand in the certificate.
+PLURAL: Final = (
+    (NameOID.COUNTRY_NAME, "Country", "country"),
+    (NameOID.ORGANIZATION_NAME, "Organization", "organization"),
+    (NameOID.ORGANIZATIONAL_UNIT_NAME, "OrganizationalUnit", "organizational_unit"),
+    (NameOID.LOCALITY_NAME, "Locality", "locality"),
+    (NameOID.STATE_OR_PROVINCE_NAME, "Province", "province"),
+    (NameOID.STREET_ADDRESS, "StreetAddress", "street_address"),
+    (NameOID.POSTAL_CODE, "PostalCode", "postal_code"),
+)
+_HINTS: Final = {
+    NameOID.COUNTRY_NAME: "use a code of two letters, such as DE",
+    NameOID.COMMON_NAME: "use 1 to 64 characters",
+}
+_COUNTRY_LETTERS: Final = 2
+
+
+def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
+    """Return the given common name, else the DNS name if there is exactly one, else a generic."""
+    if subject.common_name:
+        return subject.common_name
+    return dns_names[0] if len(dns_names) == 1 else GENERIC_NAME
+
+
+def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
+    """Return the distinguished name with ``name`` as its common name.
+
+    Each value is a relative name of its own. An attribute type that ``ExtraNames`` gives leaves
+    out the plain field of that type. Source: manifest format, "Certificate templates".
+    """
+    extra = tuple(_extra_attributes(subject, findings))
+    overridden = {attribute.oid for attribute in extra}
+    plain = (
+        _attribute(identifier, value, at, findings)
+        for identifier, at, value in _plain_values(subject, name)
+        if identifier not in overridden
+    )
+    return x509.Name([attribute for attribute in (*plain, *extra) if attribute is not None])
+
+
+def _plain_values(subject: Subject, name: str) -> Iterator[tuple[x509.ObjectIdentifier, str, str]]:
+    for identifier, json_name, field in PLURAL:
+        values: tuple[str, ...] = getattr(subject, field)
+        for position, value in enumerate(values):
+            yield identifier, f"Cert.Subject.{json_name}[{position}]", value
+    yield NameOID.COMMON_NAME, "Cert.Subject.CommonName", name
+    if subject.serial_number:
+        yield NameOID.SERIAL_NUMBER, "Cert.Subject.SerialNumber", subject.serial_number
+
+
+def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.NameAttribute[str]]:
+    for position, extra in enumerate(subject.extra_names):
+        at = f"Cert.Subject.ExtraNames[{position}]"
+        identifier = findings.attempt(
+            from_arcs,
+            extra.type,
+            f"{at}.Type",
+            "is not an object identifier",
+            "write it as a list of integers, such as [2, 5, 4, 12]",
+        )
+        if identifier is not None:
+            attribute = _attribute(identifier, extra.value, f"{at}.Value", findings)
+            if attribute is not None:
+                yield attribute
+
+
+def _attribute(
+    identifier: x509.ObjectIdentifier, value: str, at: str, findings: Findings
+) -> x509.NameAttribute[str] | None:
+    if identifier in {NameOID.COUNTRY_NAME, NameOID.SERIAL_NUMBER} and not _is_printable(value):
+        hint = _HINTS.get(identifier, "use letters, digits and ' ( ) + , - . / : = ?")
+        findings.add(at, "has characters that a certificate cannot hold here", hint)
+        return None
+    if identifier == NameOID.COUNTRY_NAME and len(value) != _COUNTRY_LETTERS:
+        findings.add(at, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
+        return None
+    hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
+    # A lone surrogate has no encoding, and for some readers a NUL ends the name.
+    if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        findings.add(at, "cannot stand in a certificate", hint)
+        return None
+    make = partial(x509.NameAttribute, identifier)
+    return findings.attempt(make, value, at, "cannot stand in a certificate", hint)
+
+
+def _is_printable(value: str) -> bool:
+    # PrintableString, X.680 41.4: the one string type of these two attributes.
+    return all(c.isascii() and (c.isalnum() or c in " '()+,-./:=?") for c in value)

@@ -1,0 +1,70 @@
+"""From when to when a certificate is valid."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from keyhouse.wire.errors import Broken, Problem
+
+__all__ = ["DEFAULT_DAYS", "end_of_validity", "whole_second"]
+
+DEFAULT_DAYS: Final = 365
+"""How long a generated certificate holds if the manifest says nothing."""
+
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+# Go's zero time, which manifests written by a program carry where nothing was given.
+_ZERO_TIME: Final = "0001-01-01T00:00:00Z"
+
+
+def whole_second(now: datetime) -> datetime:
+    """Return ``now`` in UTC without its fraction of a second: certificates hold no fractions."""
+    if now.tzinfo is None:
+        raise Broken("a time without a zone reached the authority")
+    return now.astimezone(UTC).replace(microsecond=0)
+
+
+def end_of_validity(
+    not_after: str, valid_for: int, now: datetime
+) -> tuple[datetime, tuple[Problem, ...]]:
+    """Return when a certificate made ``now`` ends (UTC), and what is wrong with the wish.
+
+    ``not_after`` is RFC 3339 text or empty, ``valid_for`` counts calendar days, 0 if not given;
+    at most one may be given, neither means 365 days. The time is meaningless if there are
+    problems. Source: manifest format, "Certificate templates".
+    """
+    start = whole_second(now)
+    if not_after and not_after != _ZERO_TIME:
+        if valid_for:
+            problem = Problem(
+                "ValidFor", "is given together with Cert.NotAfter", "remove one of them"
+            )
+            return start, (problem,)
+        return _given_end(not_after, start)
+    try:
+        return start + timedelta(days=valid_for or DEFAULT_DAYS), ()
+    except OverflowError:
+        hint = "give fewer days: certificates cannot name a date beyond the year 9999"
+        return start, (Problem("ValidFor", "ends after the year 9999", hint),)
+
+
+def _given_end(not_after: str, start: datetime) -> tuple[datetime, tuple[Problem, ...]]:
+    at = "Cert.NotAfter"
+    end = _read(not_after)
+    if end is None:
+        hint = "write it like 2030-01-31T12:00:00Z"
+        return start, (Problem(at, "is not an RFC 3339 time with a zone", hint),)
+    if end <= start:
+        return start, (Problem(at, "is in the past", "give a later date, or use ValidFor"),)
+    return end, ()
+
+
+def _read(text: str) -> datetime | None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        return datetime.fromisoformat(match[1] + match[2]).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
