@@ -1,0 +1,84 @@
+"""Canonical MessagePack for what the journal keeps."""
+
+from types import GenericAlias
+from typing import Any, Generic, TypeVar, get_args, get_origin
+
+import immutables
+import msgspec
+
+from keyhouse.wire.errors import Broken
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Codec", "Undecodable", "Unencodable"]
+
+T = TypeVar("T")
+
+
+class Undecodable(Broken):
+    """Verified bytes that are not of the expected type."""
+
+    code = "undecodable"
+
+
+class Unencodable(Broken):
+    """A value that would not come back from its own encoding."""
+
+    code = "unencodable"
+
+
+class Codec(Generic[T]):
+    """Encodes values of ``kind`` (a Struct, a tagged union of Structs, or any type of msgspec).
+
+    Equal values give equal bytes in every process: map keys and sets are sorted, fields stand in
+    their order. ``Secret`` becomes bytes and comes back as a Secret; ``immutables.Map`` is a map.
+    """
+
+    def __init__(self, kind: Any, *, name: str = "") -> None:
+        self._name = name or getattr(kind, "__name__", "value")
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_lower, order="deterministic")
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=_lift)
+
+    def encode(self, value: T) -> bytes:
+        """Return the canonical bytes. Fast, and blind: msgspec checks no types when it encodes."""
+        try:
+            return self._encoder.encode(value)
+        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
+            raise Unencodable(f"a {self._name} cannot be encoded") from None
+
+    def encode_checked(self, value: T) -> bytes:
+        """Return the canonical bytes, proven to decode to an equal value."""
+        encoded = self.encode(value)
+        try:
+            back = self._decoder.decode(encoded)
+        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
+            raise Unencodable(f"a {self._name} would not decode again") from None
+        if back != value:
+            raise Unencodable(f"a {self._name} would decode to something else")
+        return encoded
+
+    def decode(self, encoded: bytes) -> T:
+        """Return the value; raise ``Undecodable``, which echoes nothing of the bytes."""
+        try:
+            return self._decoder.decode(encoded)
+        except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
+            raise Undecodable(
+                f"stored bytes are not a {self._name}",
+                hint="the store was written by another version, or this version has a fault",
+            ) from None
+
+
+def _lower(value: object) -> object:
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, immutables.Map):
+        return dict(value.items())
+    raise NotImplementedError
+
+
+def _lift(kind: Any, value: Any) -> object:
+    if kind is Secret and isinstance(value, bytes):
+        return Secret(value)
+    if get_origin(kind) is immutables.Map:
+        plain = GenericAlias(dict, get_args(kind))
+        return immutables.Map(msgspec.convert(value, plain, dec_hook=_lift))
+    raise NotImplementedError

@@ -1,0 +1,39 @@
+"""The keys that are derived from the data key (DEK), one per use and epoch."""
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "DEK_SIZE",
+    "STORE_ID_SIZE",
+    "index_mac_key",
+    "key_check",
+    "record_key",
+]
+
+DEK_SIZE = 32
+STORE_ID_SIZE = 16
+
+
+def record_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
+    """Return the 32-byte AES key of the records of ``epoch``."""
+    return Secret(_derive(dek, store_id, epoch, b"keyhouse journal v1"))
+
+
+def index_mac_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
+    """Return the 32-byte HMAC key of the recovery index of ``epoch``."""
+    return Secret(_derive(dek, store_id, epoch, b"keyhouse index mac v1"))
+
+
+def key_check(dek: Secret, store_id: bytes, epoch: int) -> bytes:
+    """Return 32 public bytes that tell this data key from others and say nothing else of it."""
+    return _derive(dek, store_id, epoch, b"keyhouse key check v1")
+
+
+def _derive(dek: Secret, store_id: bytes, epoch: int, info: bytes) -> bytes:
+    if len(dek) != DEK_SIZE or len(store_id) != STORE_ID_SIZE:
+        raise ValueError("a data key has 32 bytes, a store id 16")
+    salt = store_id + epoch.to_bytes(8, "big")
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(dek.reveal())

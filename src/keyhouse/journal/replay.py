@@ -1,0 +1,55 @@
+"""Reading an epoch from its beginning."""
+
+import msgspec
+
+from keyhouse.journal.chain import Position, Sealer
+from keyhouse.journal.record import Kind
+from keyhouse.journal.store import EpochStart, Sealed, StoreDamaged
+
+__all__ = ["Continuation", "Replay", "Replaying"]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """Everything from the present base on: its pieces, then the events since."""
+
+    base: tuple[bytes, ...]
+    events: tuple[bytes, ...]
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """The events that follow those already known."""
+
+    events: tuple[bytes, ...]
+
+
+class Replaying:
+    """Takes an epoch's records in order: one whole base, then events, nothing else."""
+
+    def __init__(self, sealer: Sealer, start: EpochStart) -> None:
+        self.position = Position(start.epoch, start.first - 1, start.previous)
+        self._sealer = sealer
+        self._base: list[bytes] = []
+        self._events: list[bytes] = []
+        self._base_ended = False
+
+    def take(self, record: Sealed) -> Position:
+        """Verify the next record and return the position behind it."""
+        kind, payload, position = self._sealer.unseal(self.position, record)
+        if (kind is Kind.EVENT) != self._base_ended:
+            raise StoreDamaged(f"record {position.sequence} of the journal is of the wrong kind")
+        if kind is Kind.EVENT:
+            self._events.append(payload)
+        else:
+            self._base.append(payload)
+            self._base_ended = kind is Kind.BASE_END
+        self.position = position
+        return position
+
+    def finish(self) -> Replay:
+        """Return what was taken; raise ``StoreDamaged`` if the base is not whole."""
+        if not self._base_ended:
+            raise StoreDamaged(
+                "the journal ends within the base of its epoch: its head is missing",
+                hint="restore the state directory from a backup",
+            )
+        return Replay(tuple(self._base), tuple(self._events))

@@ -1,0 +1,154 @@
+"""What the journal needs of the place that keeps its records."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from keyhouse.wire.errors import Broken, Unavailable
+
+__all__ = [
+    "Batch",
+    "Conflict",
+    "EpochStart",
+    "Head",
+    "OutcomeUnknown",
+    "Sealed",
+    "Step",
+    "Store",
+    "StoreDamaged",
+    "StoreFull",
+    "StoreLocked",
+    "StoreNewer",
+    "StoreUnreadable",
+    "no_step",
+]
+
+
+Step = Callable[[str], None]
+"""Called with a name before each durable step, and once after the last: where a crash can fall."""
+
+
+def no_step(_name: str) -> None:
+    """Do nothing: what production passes as ``Step``."""
+
+
+class Conflict(Unavailable):
+    """Another wrote first; nothing of this write is in the store. Catch up, decide again."""
+
+    code = "store-conflict"
+
+
+class StoreFull(Unavailable):
+    """No room; nothing of this write is in the store. Reads go on."""
+
+    code = "store-full"
+
+
+class StoreUnreadable(Unavailable):
+    """The store did not answer a read, or could not be opened; nothing was written."""
+
+    code = "store-unreadable"
+
+
+class StoreLocked(Unavailable):
+    """Another process has the store open."""
+
+    code = "store-locked"
+
+
+class OutcomeUnknown(Broken):
+    """Nobody knows whether this write is in the store: read it back before anything else."""
+
+    code = "store-outcome-unknown"
+
+
+class StoreDamaged(Broken):
+    """What is stored is not what Keyhouse wrote."""
+
+    code = "store-damaged"
+
+
+class StoreNewer(Broken):
+    """Written by a newer version of Keyhouse; the message names both format versions."""
+
+    code = "store-newer"
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """One encrypted record as the store keeps it."""
+
+    sequence: int
+    header: bytes
+    nonce: bytes
+    ciphertext: bytes
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where the store ends. The empty store is at epoch 0, sequence 0."""
+
+    epoch: int
+    sequence: int
+
+
+class EpochStart(msgspec.Struct, frozen=True):
+    """What is kept in the clear about the present epoch.
+
+    The store is not trusted with it: ``previous`` and ``first`` are bound by the first record's
+    tag, ``store_id`` and ``epoch`` by every tag, ``key_check`` can only make a key be refused.
+    """
+
+    store_id: bytes  # 16 bytes
+    epoch: int  # from 1
+    first: int  # sequence of the epoch's first record
+    previous: bytes  # chain value before that record, 32 bytes
+    key_check: bytes  # tells whether a data key belongs to this epoch, 32 bytes
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One consistent look at the store. ``start`` is None only in an empty store."""
+
+    start: EpochStart | None
+    records: tuple[Sealed, ...]
+
+
+class Store(Protocol):
+    """Durable, ordered, untrusted: it may lose, repeat or change what it is given.
+
+    Sequence numbers are global: they go on from one epoch to the next and never restart.
+    A call that is cancelled may still happen.
+    """
+
+    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+        """Return once all ``records`` are durable, in one transaction.
+
+        ``expected_seq`` is the last sequence in the store as the caller knows it. Raises
+        ``Conflict`` if it is not, ``StoreFull`` (nothing was written), or ``OutcomeUnknown``.
+        """
+        ...
+
+    async def read(self, after_seq: int) -> Batch:
+        """Return the records of the present epoch after ``after_seq``, a bounded number of them.
+
+        Call it again with the last sequence received until a batch has no records.
+        """
+        ...
+
+    async def head(self) -> Head:
+        """Return where the store ends."""
+        ...
+
+    async def begin_epoch(
+        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        """Put ``records`` in and everything older out, in one transaction.
+
+        ``records`` is consumed off the event loop; what it raises undoes everything and is raised.
+        The bytes of the older records are gone from the live files when this returns, or, if the
+        store could not do that now, before its next write. Errors as for ``append``.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the store. It may be closed twice."""
+        ...
