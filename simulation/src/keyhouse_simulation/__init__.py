@@ -1,1 +1,31 @@
 """A software DCAP platform: true quotes under a root of its own, for trying out and testing."""
+
+from keyhouse_simulation.folder import FolderDamaged, open_platform
+from keyhouse_simulation.machine import Machine, make_machine
+from keyhouse_simulation.parameters import (
+    COORDINATOR,
+    Enclave,
+    Lists,
+    Parameters,
+    Pck,
+    QeIdentity,
+    QuotingEnclave,
+    TcbInfo,
+)
+from keyhouse_simulation.platform import SimulatedPlatform
+
+__all__ = [
+    "COORDINATOR",
+    "Enclave",
+    "FolderDamaged",
+    "Lists",
+    "Machine",
+    "Parameters",
+    "Pck",
+    "QeIdentity",
+    "QuotingEnclave",
+    "SimulatedPlatform",
+    "TcbInfo",
+    "make_machine",
+    "open_platform",
+]

@@ -1,0 +1,132 @@
+"""The certificates and revocation lists of a simulated maker, shaped as Intel's are."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from keyhouse_simulation import der
+from keyhouse_simulation.parameters import Lists, Pck
+
+__all__ = ["issue_authority", "issue_leaf", "issue_list", "pck_extension"]
+
+_SGX = "1.2.840.113741.1.13.1"
+_LIFETIME = timedelta(days=30 * 365)
+
+
+def issue_authority(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: tuple[str, ec.EllipticCurvePrivateKey],
+    start: datetime,
+) -> x509.Certificate:
+    """Return the certificate of a CA, valid for 30 years; its own issuer if names are equal."""
+    return _builder(name, key, issuer, start, is_ca=True).sign(issuer[1], hashes.SHA256())
+
+
+def issue_leaf(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: tuple[str, ec.EllipticCurvePrivateKey],
+    start: datetime,
+    extension: bytes = b"",
+) -> x509.Certificate:
+    """Return a certificate that signs but issues nothing; ``extension`` is Intel's, DER."""
+    builder = _builder(name, key, issuer, start, is_ca=False)
+    if extension:
+        content = x509.UnrecognizedExtension(x509.ObjectIdentifier(_SGX), extension)
+        builder = builder.add_extension(content, critical=False)
+    return builder.sign(issuer[1], hashes.SHA256())
+
+
+def issue_list(
+    issuer: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    revoked: Sequence[x509.Certificate],
+    lists: Lists,
+    now: datetime,
+) -> x509.CertificateRevocationList:
+    """Return the list of ``issuer`` that revokes ``revoked``."""
+    start = now - lists.issued_ago
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.subject)
+        .last_update(start)
+        .next_update(start + lists.valid_for)
+        .add_extension(x509.CRLNumber(lists.number), critical=False)
+        .add_extension(authority, critical=False)
+    )
+    for certificate in revoked:
+        entry = x509.RevokedCertificateBuilder(certificate.serial_number, start)
+        builder = builder.add_revoked_certificate(entry.build())
+    return builder.sign(key, hashes.SHA256())
+
+
+def pck_extension(pck: Pck) -> bytes:
+    """Return the SGX extension of a PCK certificate. Source: Intel, "SGX PCK Certificate"."""
+    components = [
+        _entry(f"2.{place}", der.integer(svn)) for place, svn in enumerate(pck.cpu_svn, start=1)
+    ]
+    tcb = der.sequence(
+        *components,
+        _entry("2.17", der.integer(pck.pce_svn)),
+        _entry("2.18", der.octets(pck.cpu_svn)),
+    )
+    return der.sequence(
+        _entry("1", der.octets(pck.ppid)),
+        _entry("2", tcb),
+        _entry("3", der.octets(pck.pce_id)),
+        _entry("4", der.octets(pck.fmspc)),
+        _entry("5", der.enumerated(0)),
+    )
+
+
+def _entry(suffix: str, value: bytes) -> bytes:
+    return der.sequence(der.object_id(f"{_SGX}.{suffix}"), value)
+
+
+def _builder(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: tuple[str, ec.EllipticCurvePrivateKey],
+    start: datetime,
+    *,
+    is_ca: bool,
+) -> x509.CertificateBuilder:
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key())
+    subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer[0]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + _LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+        .add_extension(_usage(is_ca=is_ca), critical=True)
+        .add_extension(subject_key, critical=False)
+        .add_extension(authority, critical=False)
+    )
+
+
+def _usage(*, is_ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

@@ -1,0 +1,172 @@
+"""The folder of a simulated machine. Deleting it makes a new machine at the next start.
+
+::
+
+    machine.json      the keys (0600), written once; everything else is made from it
+    root.pem          the root certificate, for clients
+    collateral.json   the collateral bundle, for clients; renewed when it would end soon
+    attestation.json  the identity that clients should expect
+
+A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
+so two processes that open it for the first time agree on one machine.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefused,
+    QuoteRefused,
+    Verifier,
+    read_collateral,
+    report_data,
+    write_collateral,
+    write_expected_identity,
+)
+from keyhouse.attestation.collateral import MAX_COLLATERAL
+from keyhouse.wire.errors import Broken, Refused
+from keyhouse_simulation.machine import Machine, make_machine, pem
+from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
+from keyhouse_simulation.record import MAX_RECORD, Unusable, read_record, write_record
+
+__all__ = ["FolderDamaged", "open_platform"]
+
+_MACHINE = "machine.json"
+_ROOT = "root.pem"
+_COLLATERAL = "collateral.json"
+_ATTESTATION = "attestation.json"
+_RENEW_BEFORE = timedelta(days=90)
+
+
+class FolderDamaged(Broken):
+    """The folder of a simulated machine cannot be used as it is."""
+
+    code = "simulation-damaged"
+
+
+def open_platform(folder: Path, *, now: Clock = utc_now) -> SimulatedPlatform:
+    """Return the machine in ``folder``, made there if the folder is empty or does not exist.
+
+    The public files are up to date afterwards, and the production verifier has accepted a quote
+    under them. Raises ``FolderDamaged`` or ``Refused``, naming the file.
+    """
+    try:
+        with _locked(folder):
+            return _open(folder, now)
+    except OSError as exc:
+        raise Refused(
+            f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
+            hint="choose a state directory that this user can write to",
+        ) from None
+
+
+def _open(folder: Path, now: Clock) -> SimulatedPlatform:
+    moment = now()
+    machine = _machine(folder, moment)
+    collateral = _usable_collateral(folder, machine, moment)
+    platform = SimulatedPlatform(machine, now=now, collateral=collateral)
+    try:
+        _try_out(platform, platform.collateral, moment)
+    except QuoteRefused as exc:
+        raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
+    _write_if_changed(folder / _ROOT, pem(machine.root).encode())
+    _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
+    _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
+    return platform
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _require_private(os.fstat(handle).st_mode, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _require_private(mode: int, path: Path) -> None:
+    if stat.S_IMODE(mode) & 0o077:
+        raise Refused(
+            f"{path} can be read or changed by other users",
+            hint=f"make it private: chmod go= {path}",
+        )
+
+
+def _machine(folder: Path, moment: datetime) -> Machine:
+    path = folder / _MACHINE
+    if path.exists():
+        _require_private(path.lstat().st_mode, path)
+        try:
+            return read_record(_read(path, MAX_RECORD))
+        except Unusable as exc:
+            raise _damaged(folder, f"{_MACHINE} {exc.problem}") from None
+    # A missing key file among others is damage; a new machine would be a silent change of root.
+    if (folder / _ROOT).exists():
+        raise _damaged(folder, f"{_MACHINE} is missing")
+    machine = make_machine(moment)
+    _replace(path, write_record(machine))
+    return machine
+
+
+def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Collateral | None:
+    path = folder / _COLLATERAL
+    if not path.exists():
+        return None
+    try:
+        collateral = read_collateral(_read(path, MAX_COLLATERAL))
+        platform = SimulatedPlatform(machine, collateral=collateral)
+        end = _try_out(platform, collateral, moment)
+    except (CollateralRefused, QuoteRefused):
+        return None  # it is public and made anew
+    return collateral if end - moment > _RENEW_BEFORE else None
+
+
+def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> datetime:
+    """Return until when the production verifier accepts a quote of ``platform``."""
+    quote = platform.quote(report_data(bytes(32)))
+    return Verifier(platform.root_ca).verify(quote, collateral, moment).freshness.expires
+
+
+def _read(path: Path, maximum: int) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(handle, "rb") as file:
+        return file.read(maximum + 1)
+
+
+def _write_if_changed(path: Path, content: bytes) -> None:
+    if not path.exists() or _read(path, len(content)) != content:
+        _replace(path, content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(handle)
+    beside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _damaged(folder: Path, problem: str) -> FolderDamaged:
+    return FolderDamaged(
+        f"the simulated machine in {folder} is damaged: {problem}",
+        hint="restore the folder; or delete it for a new machine, which opens no old state",
+    )

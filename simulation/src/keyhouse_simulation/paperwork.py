@@ -1,0 +1,97 @@
+"""The collateral that the simulated maker signs for its machine."""
+
+from datetime import datetime
+
+import msgspec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import Collateral
+from keyhouse_simulation.certificates import issue_list
+from keyhouse_simulation.machine import Machine, pem, sign
+from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo
+
+__all__ = ["issue_collateral"]
+
+
+def issue_collateral(machine: Machine, parameters: Parameters, now: datetime) -> Collateral:
+    """Return signed collateral whose dates count from ``now``."""
+    tcb_info = _json(_tcb_info(parameters.tcb_info, now))
+    qe_identity = _json(_qe_identity(parameters.qe_identity, now))
+    signer = pem(machine.tcb_signer, machine.root)
+    root_list, pck_list = _lists(machine, parameters, now)
+    return Collateral(
+        pck_crl_issuer_chain=pem(machine.pck_ca, machine.root),
+        root_ca_crl=root_list,
+        pck_crl=pck_list,
+        tcb_info_issuer_chain=signer,
+        tcb_info=tcb_info,
+        tcb_info_signature=sign(machine.tcb_key, tcb_info.encode()),
+        qe_identity_issuer_chain=signer,
+        qe_identity=qe_identity,
+        qe_identity_signature=sign(machine.tcb_key, qe_identity.encode()),
+    )
+
+
+def _lists(machine: Machine, parameters: Parameters, now: datetime) -> tuple[bytes, bytes]:
+    lists = parameters.lists
+    by_root = [machine.pck_ca] if lists.revokes_pck_ca else []
+    by_root += [machine.tcb_signer] if lists.revokes_tcb_signer else []
+    by_ca = [machine.pck] if lists.revokes_pck else []
+    root_list = issue_list(machine.root, machine.root_key, by_root, lists, now)
+    pck_list = issue_list(machine.pck_ca, machine.pck_ca_key, by_ca, lists, now)
+    return root_list.public_bytes(Encoding.DER), pck_list.public_bytes(Encoding.DER)
+
+
+def _tcb_info(info: TcbInfo, now: datetime) -> dict[str, object]:
+    start = now - info.issued_ago
+    level = {
+        "tcb": {
+            "sgxtcbcomponents": [{"svn": svn} for svn in info.cpu_svn],
+            "pcesvn": info.pce_svn,
+        },
+        "tcbDate": _time(start),
+        "tcbStatus": info.status,
+        "advisoryIDs": info.advisories,
+    }
+    return {
+        "id": info.id,
+        "version": info.version,
+        "issueDate": _time(start),
+        "nextUpdate": _time(start + info.valid_for),
+        "fmspc": info.fmspc.hex(),
+        "pceId": info.pce_id.hex(),
+        "tcbType": info.tcb_type,
+        "tcbEvaluationDataNumber": info.evaluation_number,
+        "tcbLevels": [level],
+    }
+
+
+def _qe_identity(identity: QeIdentity, now: datetime) -> dict[str, object]:
+    start = now - identity.issued_ago
+    level = {
+        "tcb": {"isvsvn": identity.security_version},
+        "tcbDate": _time(start),
+        "tcbStatus": identity.status,
+    }
+    return {
+        "id": identity.id,
+        "version": identity.version,
+        "issueDate": _time(start),
+        "nextUpdate": _time(start + identity.valid_for),
+        "tcbEvaluationDataNumber": identity.evaluation_number,
+        "miscselect": identity.misc_select.hex(),
+        "miscselectMask": "FFFFFFFF",
+        "attributes": identity.attributes.hex(),
+        "attributesMask": "FBFFFFFFFFFFFFFF0000000000000000",
+        "mrsigner": identity.signer.hex(),
+        "isvprodid": identity.product_id,
+        "tcbLevels": [level],
+    }
+
+
+def _json(document: dict[str, object]) -> str:
+    return msgspec.json.encode(document).decode()
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,103 @@
+"""The simulated platform behind the same protocol as the hardware ones."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import (
+    Collateral,
+    ExpectedIdentity,
+    Measurements,
+    SealPolicy,
+    TcbStatus,
+)
+from keyhouse.wire.secret import Secret
+from keyhouse_simulation.machine import Machine
+from keyhouse_simulation.paperwork import issue_collateral
+from keyhouse_simulation.parameters import Enclave, Parameters
+from keyhouse_simulation.quote import QuoteWriter
+
+__all__ = ["Clock", "SimulatedPlatform", "utc_now"]
+
+Clock = Callable[[], datetime]
+
+_SEALING = b"keyhouse simulation sealing v1\0"
+
+
+def utc_now() -> datetime:
+    """Return the present time, UTC."""
+    return datetime.now(UTC)
+
+
+class SimulatedPlatform:
+    """A ``Platform`` that protects nothing: its keys lie in memory and in a file.
+
+    ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        parameters: Parameters | None = None,
+        *,
+        now: Clock = utc_now,
+        collateral: Collateral | None = None,
+    ) -> None:
+        self._machine = machine
+        self._parameters = parameters or Parameters()
+        self._writer = QuoteWriter(machine, self._parameters.quoting_enclave)
+        self._root_ca = machine.root.public_bytes(Encoding.DER)
+        self._collateral = collateral or issue_collateral(machine, self._parameters, now())
+
+    @property
+    def kind(self) -> str:
+        """``simulation``."""
+        return "simulation"
+
+    @property
+    def root_ca(self) -> bytes:
+        """The root of the simulated maker, DER: this platform's alone."""
+        return self._root_ca
+
+    @property
+    def measurements(self) -> Measurements:
+        """What its quotes say: fixed values, no measurement."""
+        return self._parameters.enclave.measurements
+
+    @property
+    def collateral(self) -> Collateral:
+        """What verifies its quotes, beside the root."""
+        return self._collateral
+
+    @property
+    def expected_identity(self) -> ExpectedIdentity:
+        """Whom clients should expect under this platform."""
+        who = self.measurements
+        return ExpectedIdentity(
+            unique_id=who.unique_id,
+            signer_id=who.signer_id,
+            product_id=who.product_id,
+            security_version=who.security_version,
+            accepted_tcb_statuses=(TcbStatus.UP_TO_DATE,),
+        )
+
+    def quote(self, report_data: bytes) -> bytes:
+        """Return a raw quote of the coordinator over exactly 64 bytes of ``report_data``."""
+        return self._writer.quote(self._parameters.enclave, report_data)
+
+    def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
+        """Return a raw quote of a workload on this machine that measures ``measurements``."""
+        return self._writer.quote(Enclave(measurements=measurements), report_data)
+
+    def sealing_key(self, policy: SealPolicy) -> Secret:
+        """Return the 32-byte key of ``policy``: HKDF-SHA256 of the machine's, per identity."""
+        who = self.measurements
+        if policy is SealPolicy.UNIQUE_KEY:
+            identity = b"unique\0" + who.unique_id
+        else:
+            identity = b"product\0" + who.signer_id + who.product_id.to_bytes(2, "little")
+        derivation = HKDF(hashes.SHA256(), 32, salt=None, info=_SEALING + identity)
+        return Secret(derivation.derive(self._machine.sealing_root.reveal()))

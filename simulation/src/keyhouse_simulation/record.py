@@ -1,0 +1,114 @@
+"""The file form of a machine: its keys as PKCS #8, its certificates as DER, both in hex."""
+
+import binascii
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from keyhouse.wire.secret import Secret
+from keyhouse_simulation.machine import Machine
+
+__all__ = ["MAX_RECORD", "Unusable", "read_record", "write_record"]
+
+MAX_RECORD = 65_536
+_VERSION = 1
+_SEALING_ROOT = 32
+_KEYS = ("root_key", "pck_ca_key", "tcb_key", "pck_key", "attestation_key")
+_CERTIFICATES = {
+    "root": "root_key",
+    "pck_ca": "pck_ca_key",
+    "tcb_signer": "tcb_key",
+    "pck": "pck_key",
+}
+
+
+class Unusable(Exception):
+    """The file is not the machine that was written; ``problem`` says how, without its content."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    keys: dict[str, str]
+    certificates: dict[str, str]
+    sealing_root: str
+
+
+def write_record(machine: Machine) -> bytes:
+    """Return the file of ``machine``. It holds its secrets in the clear."""
+    record = _Record(
+        version=_VERSION,
+        keys={name: _pkcs8(getattr(machine, name)).hex() for name in _KEYS},
+        certificates={
+            name: getattr(machine, name).public_bytes(serialization.Encoding.DER).hex()
+            for name in _CERTIFICATES
+        },
+        sealing_root=machine.sealing_root.reveal().hex(),
+    )
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def read_record(data: bytes) -> Machine:
+    """Return the machine in ``data``; raises ``Unusable``. Keys and certificates fit together."""
+    record = _decode(data)
+    if record.version != _VERSION:
+        raise Unusable(f"has version {record.version}; this program knows version {_VERSION}")
+    if set(record.keys) != set(_KEYS) or set(record.certificates) != set(_CERTIFICATES):
+        raise Unusable("lacks a key or a certificate, or has one too many")
+    try:
+        keys = {name: _key(text) for name, text in record.keys.items()}
+        certificates = {name: _certificate(text) for name, text in record.certificates.items()}
+        sealing_root = Secret(binascii.unhexlify(record.sealing_root))
+    # What the parsers raise differs by version and may hold a part of the input.
+    except Exception:  # noqa: BLE001
+        raise Unusable("holds a key or certificate that cannot be read") from None
+    if len(sealing_root) != _SEALING_ROOT:
+        raise Unusable(f"holds a sealing root of {len(sealing_root)} bytes")
+    for name, certificate in certificates.items():
+        if certificate.public_key() != keys[_CERTIFICATES[name]].public_key():
+            raise Unusable(f"has a certificate {name} for another key")
+    return Machine(
+        root_key=keys["root_key"],
+        pck_ca_key=keys["pck_ca_key"],
+        tcb_key=keys["tcb_key"],
+        pck_key=keys["pck_key"],
+        attestation_key=keys["attestation_key"],
+        root=certificates["root"],
+        pck_ca=certificates["pck_ca"],
+        tcb_signer=certificates["tcb_signer"],
+        pck=certificates["pck"],
+        sealing_root=sealing_root,
+    )
+
+
+def _decode(data: bytes) -> _Record:
+    if len(data) > MAX_RECORD:
+        raise Unusable(f"has more than {MAX_RECORD} bytes")
+    try:
+        return msgspec.json.decode(data, type=_Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Unusable("is not the JSON object that was written") from None
+
+
+def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _key(text: str) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_der_private_key(binascii.unhexlify(text), password=None)
+    if not (isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name == "secp256r1"):
+        raise ValueError("not P-256")
+    return key
+
+
+def _certificate(text: str) -> x509.Certificate:
+    return x509.load_der_x509_certificate(binascii.unhexlify(text))
