@@ -24,7 +24,7 @@ from keyhouse.authority.validity import end_of_validity, whole_second
 from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition
 from keyhouse.wire.errors import Invalid, Problem
 
-__all__ = ["issue", "template_problems"]
+__all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
 
 _Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512
 
@@ -36,7 +36,7 @@ _ALGORITHMS: Final[dict[int, type[_Hash]]] = {
 }
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class CertificatePlan(msgspec.Struct, frozen=True):
     """Everything in a certificate that does not depend on its key."""
 
     subject: x509.Name
@@ -50,37 +50,53 @@ class _Plan(msgspec.Struct, frozen=True):
     must_be_read_back: bool
 
 
+def plan_certificate(
+    definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime
+) -> CertificatePlan | tuple[Problem, ...]:
+    """Return a plan for ``issue``, or every problem of the template, sorted by place.
+
+    Places are relative to the secret (``Cert.Subject.CommonName``). Source: manifest format,
+    "Certificate templates".
+    """
+    findings = Findings()
+    plan = _plan(definition, keys, now, findings)
+    problems = findings.sorted()
+    return problems if plan is None or problems else plan
+
+
 def issue(
-    definition: SecretDefinition,
-    public_key: CertificatePublicKeyTypes,
-    *,
-    name: str,
-    keys: CoordinatorKeys,
-    now: datetime,
+    plan: CertificatePlan, public_key: CertificatePublicKeyTypes, keys: CoordinatorKeys
 ) -> bytes:
     """Return a certificate (DER) over ``public_key``, signed by the intermediate key.
 
     It verifies against the marble root, and against the root by way of the intermediate. Raises
-    ``Invalid`` with every problem; their places are relative to the secret called ``name``.
-    Source: manifest format, "Certificate templates".
+    ``Invalid`` for the little that shows only when all parts come together.
     """
-    findings = Findings()
-    der = _attempt(definition, public_key, keys, now, findings)
-    if der is None:
-        raise Invalid(f"the certificate of secret {name!a} cannot be made", findings.sorted())
+    try:
+        der = _build(plan, public_key, keys)
+        if plan.must_be_read_back:
+            tuple(x509.load_der_x509_certificate(der).extensions)
+    except LIBRARY_REFUSALS:
+        problem = Problem("Cert", "cannot be encoded as a certificate", "simplify the template")
+        raise Invalid("a certificate cannot be made", [problem]) from None
     return der
 
 
 def template_problems(
     definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime
 ) -> tuple[Problem, ...]:
-    """Return everything for which ``issue`` would refuse, found by building the certificate.
+    """Return everything for which a certificate could not be made, found by making one.
 
     Nothing that can be refused depends on the key, so a throw-away one stands in for all kinds.
     """
-    findings = Findings()
-    _attempt(definition, _throw_away_key(), keys, now, findings)
-    return findings.sorted()
+    plan = plan_certificate(definition, keys=keys, now=now)
+    if isinstance(plan, tuple):
+        return plan
+    try:
+        issue(plan, _throw_away_key(), keys)
+    except Invalid as refusal:
+        return refusal.problems
+    return ()
 
 
 @lru_cache(maxsize=1)
@@ -88,29 +104,9 @@ def _throw_away_key() -> ec.EllipticCurvePublicKey:
     return generate_key("P-256").public_key()
 
 
-def _attempt(
-    definition: SecretDefinition,
-    public_key: CertificatePublicKeyTypes,
-    keys: CoordinatorKeys,
-    now: datetime,
-    findings: Findings,
-) -> bytes | None:
-    plan = _plan(definition, keys, now, findings)
-    if plan is None:
-        return None
-    try:
-        der = _build(plan, public_key, keys)
-        if plan.must_be_read_back:
-            tuple(x509.load_der_x509_certificate(der).extensions)
-    except LIBRARY_REFUSALS:
-        findings.add("Cert", "cannot be encoded as a certificate", "simplify the template")
-        return None
-    return der
-
-
 def _plan(
     definition: SecretDefinition, keys: CoordinatorKeys, now: datetime, findings: Findings
-) -> _Plan | None:
+) -> CertificatePlan | None:
     template = _template(definition, findings)
     if template is None:
         return None
@@ -123,7 +119,7 @@ def _plan(
         findings.add(at, "is, or covers, a name of the coordinator itself", hint)
     end, problems = end_of_validity(template.not_after, definition.valid_for, now)
     findings.extend(problems)
-    plan = _Plan(
+    return CertificatePlan(
         subject=subject_name(template.subject, shown, findings),
         start=whole_second(now),
         end=end,
@@ -133,7 +129,6 @@ def _plan(
         algorithm=_algorithm(template, keys, findings),
         must_be_read_back=bool(template.extra_extensions),
     )
-    return None if findings.sorted() else plan
 
 
 def _template(definition: SecretDefinition, findings: Findings) -> CertificateTemplate | None:
@@ -156,7 +151,9 @@ def _algorithm(template: CertificateTemplate, keys: CoordinatorKeys, findings: F
     return algorithm()
 
 
-def _build(plan: _Plan, public_key: CertificatePublicKeyTypes, keys: CoordinatorKeys) -> bytes:
+def _build(
+    plan: CertificatePlan, public_key: CertificatePublicKeyTypes, keys: CoordinatorKeys
+) -> bytes:
     issuer = certificate_of(keys.intermediate_cert)
     builder = (
         x509.CertificateBuilder()
@@ -173,7 +170,7 @@ def _build(plan: _Plan, public_key: CertificatePublicKeyTypes, keys: Coordinator
 
 
 def _key_identifiers(
-    plan: _Plan, public_key: CertificatePublicKeyTypes, issuer: x509.Certificate
+    plan: CertificatePlan, public_key: CertificatePublicKeyTypes, issuer: x509.Certificate
 ) -> tuple[tuple[x509.ExtensionType, bool], ...]:
     issuer_id = key_identifier(issuer.public_key())
     authority = x509.AuthorityKeyIdentifier(

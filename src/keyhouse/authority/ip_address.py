@@ -1,10 +1,12 @@
 """IP addresses as they stand in certificates."""
 
 import ipaddress
+from functools import lru_cache
 
 __all__ = ["read_address"]
 
 
+@lru_cache(maxsize=256)
 def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Return the address; ``ValueError`` if it is none or has a zone.
 

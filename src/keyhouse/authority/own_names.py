@@ -1,5 +1,6 @@
 """The names that no generated certificate may take: the coordinator's own."""
 
+from functools import lru_cache
 from typing import Final
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
@@ -17,16 +18,18 @@ def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
     final dot, or if one of the two is a wildcard that covers the other. Loopback names are free.
     """
     wanted = _canonical(name)
-    own = (_canonical(entry) for entry in (*keys.dns_names, *keys.ip_addresses))
-    return any(
-        entry not in _LOOPBACK and (_covers(wanted, entry) or _covers(entry, wanted))
-        for entry in own
-    )
+    own = _own_names(keys.dns_names, keys.ip_addresses)
+    return any(_covers(wanted, entry) or _covers(entry, wanted) for entry in own)
 
 
 def takes_own_address(keys: CoordinatorKeys, address: str) -> bool:
     """Tell whether ``address`` (canonical) is one of those configured, loopback excepted."""
     return address not in _LOOPBACK and address in keys.ip_addresses
+
+
+@lru_cache(maxsize=4)
+def _own_names(dns_names: tuple[str, ...], ip_addresses: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_canonical(entry) for entry in (*dns_names, *ip_addresses)) - _LOOPBACK
 
 
 def _canonical(name: str) -> str:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from keyhouse.authority.certificates import issue, template_problems
+from keyhouse.authority.certificates import issue, plan_certificate, template_problems
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
@@ -24,6 +24,9 @@ __all__ = ["generate", "is_generated_with_manifest", "trial"]
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 _RSA_EXPONENT = 65537
+_PLAIN = Problem(
+    "Type", "is plain, which cannot be generated", "set UserDefined, so that a user uploads it"
+)
 
 
 def is_generated_with_manifest(definition: SecretDefinition) -> bool:
@@ -44,20 +47,21 @@ def generate(
     with every problem (places relative to the secret) before any key is generated. An RSA key
     costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
     """
-    problems = trial(definition, name=name, keys=keys, now=now)
-    if not problems and not _can_be_generated(definition):
-        problems = (Problem("Shared", "is not set, so the value is derived for each marble"),)
+    problems = _problems_of_kind(definition)
     if problems:
-        raise Invalid(f"secret {name!a} cannot be generated", problems)
+        raise _refusal(name, problems)
     if definition.type is SecretType.SYMMETRIC_KEY:
         value = Secret(secrets.token_bytes(definition.size // 8))
         return StoredSecret(private=value, public=value)
+    plan = plan_certificate(definition, keys=keys, now=now)
+    if isinstance(plan, tuple):
+        raise _refusal(name, plan)
     key = _generate_key(definition)
     public_key = key.public_key()
     return StoredSecret(
         private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
         public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
-        cert=issue(definition, public_key, name=name, keys=keys, now=now),
+        cert=issue(plan, public_key, keys),
     )
 
 
@@ -75,17 +79,24 @@ def trial(
     if definition.user_defined:
         return problems
     if definition.type is SecretType.PLAIN:
-        hint = "set UserDefined, so that a user uploads it"
-        return (Problem("Type", "is plain, which cannot be generated", hint),)
+        return (_PLAIN,)
     if definition.type.is_certificate:
         problems += template_problems(definition, keys=keys, now=now)
     return problems
 
 
-def _can_be_generated(definition: SecretDefinition) -> bool:
+def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
     if definition.user_defined:
-        return False
-    return definition.shared or definition.type.is_certificate
+        return (Problem("UserDefined", "is set, so the value is uploaded"),)
+    if definition.type is SecretType.PLAIN:
+        return (_PLAIN,)
+    if not (definition.shared or definition.type.is_certificate):
+        return (Problem("Shared", "is not set, so the value is derived for each marble"),)
+    return size_problems(definition)
+
+
+def _refusal(name: str, problems: tuple[Problem, ...]) -> Invalid:
+    return Invalid(f"secret {name!a} cannot be generated", problems)
 
 
 def _generate_key(definition: SecretDefinition) -> _PrivateKey:
