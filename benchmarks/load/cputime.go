@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// serverTime returns the CPU time that a process has used, user and system, all its threads, those
+// that ended too. It is nil without a process of that number.
+func serverTime(pid int) *time.Duration {
+	if pid <= 0 {
+		return nil
+	}
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	// The second field is the name in brackets and may hold anything, brackets and blanks too.
+	_, after, found := lastCut(content, []byte(") "))
+	fields := bytes.Fields(after)
+	if !found || len(fields) < 13 {
+		return nil
+	}
+	user, errUser := strconv.ParseInt(string(fields[11]), 10, 64)     // field 14, utime
+	system, errSystem := strconv.ParseInt(string(fields[12]), 10, 64) // field 15, stime
+	if errUser != nil || errSystem != nil {
+		return nil
+	}
+	used := time.Duration(user+system) * tick
+	return &used
+}
+
+func lastCut(text, separator []byte) (before, after []byte, found bool) {
+	at := bytes.LastIndex(text, separator)
+	if at < 0 {
+		return text, nil, false
+	}
+	return text[:at], text[at+len(separator):], true
+}
+
+func difference(before, after *time.Duration) *time.Duration {
+	if before == nil || after == nil {
+		return nil
+	}
+	used := *after - *before
+	return &used
+}
+
+// ownTime returns the CPU time of this program.
+func ownTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,3 @@
+module keyhouse/benchmarks/load
+
+go 1.24

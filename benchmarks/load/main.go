@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Load sends requests to one HTTPS server on this machine for a bounded time and prints, as one
+// JSON object, how many were answered, how fast, and what they cost the server.
+//
+//	load -url https://127.0.0.1:4433/api/v2/status -clients 32 -seconds 2 -pid 4711
+//	load -url https://127.0.0.1:4433/api/v2/secrets -method POST -bodies lines -cert u.crt -key u.key
+//	load -url https://127.0.0.1:4433/api/v2/status -clients 8 -new-connections -curve p256
+//
+// It refuses every address that is not loopback: it verifies no certificate and is no tool to
+// point at other people's machines. Exit codes: 0 measured (errors are in the report), 2 usage.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+func main() {
+	plan, err := planFromArguments(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(2)
+	}
+	report := measure(plan)
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		fmt.Fprintln(os.Stderr, "error: the report could not be written")
+		os.Exit(1)
+	}
+}

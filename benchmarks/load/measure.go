@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	grace          = 5 * time.Second       // for requests that are under way at the end
+	pauseOnFailure = 10 * time.Millisecond // a server that is gone is not asked in a tight loop
+)
+
+// window is the time in which a request must begin to be counted.
+type window struct{ begin, end time.Time }
+
+// client is one caller that asks again as soon as it has its answer. Only its goroutine writes here
+// until all have ended.
+type client struct {
+	latencies []time.Duration // of answers with the expected status
+	statuses  map[int]int64
+	failures  map[failure]int64
+	last      time.Time // when the last counted request ended
+}
+
+// measure runs the plan and returns after all its clients have ended: at most warm-up, duration
+// and grace later. Every request that begins in the window counts, however late it ends.
+func measure(p *plan) report {
+	begin := time.Now().Add(p.warmup)
+	counted := window{begin: begin, end: begin.Add(p.duration)}
+	var turn atomic.Int64
+	var running sync.WaitGroup
+	clients := make([]*client, p.clients)
+	for i := range clients {
+		clients[i] = &client{statuses: map[int]int64{}, failures: map[failure]int64{}}
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			clients[i].run(p, counted, &turn)
+		}()
+	}
+	time.Sleep(time.Until(begin))
+	server, own := serverTime(p.serverPID), ownTime()
+	running.Wait()
+	ended := time.Now()
+	return summary(p, clients, costs{
+		server:    difference(server, serverTime(p.serverPID)),
+		own:       ownTime() - own,
+		wallClock: ended.Sub(begin),
+	}, counted)
+}
+
+func (c *client) run(p *plan, counted window, turn *atomic.Int64) {
+	var line *connection
+	defer func() {
+		if line != nil {
+			line.close()
+		}
+	}()
+	for {
+		k := turn.Add(1) - 1
+		begun := time.Now()
+		if k >= p.maxRequests || !begun.Before(counted.end) {
+			return
+		}
+		status, err := c.once(p, &line, p.requests[k%int64(len(p.requests))], counted)
+		ended := time.Now()
+		if !begun.Before(counted.begin) {
+			c.count(p, status, err, ended.Sub(begun))
+			c.last = ended
+		}
+		if err != nil {
+			time.Sleep(pauseOnFailure)
+		}
+	}
+}
+
+// once sends one request over *line, which is opened where it is nil and set to nil once it is closed.
+func (c *client) once(p *plan, line **connection, request []byte, counted window) (int, error) {
+	if *line == nil {
+		opened, err := open(p, counted.end.Add(grace))
+		if err != nil {
+			return 0, err
+		}
+		*line = opened
+	}
+	status, closing, err := (*line).ask(request)
+	if err != nil || closing || p.newConnections {
+		(*line).close()
+		*line = nil
+	}
+	return status, err
+}
+
+func (c *client) count(p *plan, status int, err error, took time.Duration) {
+	if err != nil {
+		kind := failedReceive
+		errors.As(err, &kind)
+		c.failures[kind]++
+		return
+	}
+	c.statuses[status]++
+	if status == p.expected {
+		c.latencies = append(c.latencies, took)
+	}
+}
