@@ -5,6 +5,7 @@ from keyhouse.journal.codec import Codec, Undecodable, Unencodable
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, WrongKey
 from keyhouse.journal.memory import MemoryStore
 from keyhouse.journal.replay import Continuation, Replay
+from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.store import (
     Conflict,
     OutcomeUnknown,
@@ -28,6 +29,7 @@ __all__ = [
     "Position",
     "Replay",
     "RolledBack",
+    "SqliteStore",
     "Store",
     "StoreDamaged",
     "StoreEmpty",

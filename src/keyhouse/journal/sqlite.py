@@ -1,0 +1,267 @@
+"""The embedded store: one SQLite file, one connection, one thread."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from keyhouse.journal.sqlite_file import connect, primary_code, read_error
+from keyhouse.journal.store import (
+    Batch,
+    Conflict,
+    EpochStart,
+    Head,
+    OutcomeUnknown,
+    Sealed,
+    Step,
+    StoreDamaged,
+    no_step,
+)
+from keyhouse.journal.worker import Worker
+from keyhouse.wire.errors import KeyhouseError
+
+__all__ = ["SqliteStore"]
+
+_BATCH_RECORDS = 1000
+_BATCH_BYTES = 4 * 1024 * 1024
+_INSERT = "INSERT INTO record (sequence, header, nonce, ciphertext) VALUES (?, ?, ?, ?)"
+_INSERT_EPOCH = (
+    "INSERT INTO epoch (epoch, store_id, first, previous, key_check) VALUES (?, ?, ?, ?, ?)"
+)
+
+
+class SqliteStore:
+    """Keeps the records in a SQLite file in WAL mode; a commit is one sync of the WAL.
+
+    After an error of unknown outcome the connection is dropped, so that the next call reads what
+    is on the disk and not what this process believes.
+    """
+
+    def __init__(self, path: Path, step: Step) -> None:
+        """Use ``open``."""
+        self._path = path
+        self._step = step
+        self._worker = Worker(f"keyhouse-{path.name}")
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        # True while bytes of an ended epoch may still stand in the WAL.
+        self._unscrubbed = True
+
+    @classmethod
+    async def open(cls, path: Path, *, step: Step = no_step) -> "SqliteStore":
+        """Return the checked store at ``path``; make an empty one if there is no file.
+
+        Raises ``StoreDamaged``, ``StoreNewer``, ``StoreLocked``, ``StoreFull``, or
+        ``StoreUnreadable``.
+        """
+        store = cls(path, step)
+        try:
+            await store._worker.run(store._connected)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+        """Keep ``records`` behind ``expected_seq`` in one transaction."""
+        await self._worker.run(lambda: self._append(expected_seq, records))
+
+    async def read(self, after_seq: int) -> Batch:
+        """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
+        return await self._worker.run(lambda: self._read(after_seq))
+
+    async def head(self) -> Head:
+        """Return where the store ends."""
+        return await self._worker.run(self._head)
+
+    async def begin_epoch(
+        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        """Replace everything by ``records``, consumed on the store's thread."""
+        await self._worker.run(lambda: self._begin_epoch(expected_seq, start, records))
+
+    async def close(self) -> None:
+        """Fold the WAL into the file and release both."""
+        if not self._closed:
+            self._closed = True
+            await self._worker.run(self._drop)
+        await self._worker.close()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._path)
+            # A crash or an I/O error may have left frames that only the page cache holds: the
+            # checkpoint reads them once more and syncs the file itself.
+            self._unscrubbed = True
+            self._scrub(self._connection)
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _scrub(self, connection: sqlite3.Connection) -> None:
+        """Empty the WAL: the bytes of ended epochs are gone from the live files afterwards."""
+        if not self._unscrubbed:
+            return
+        self._step("truncate the WAL")
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._unscrubbed = bool(busy)
+
+    def _read(self, after_seq: int) -> Batch:
+        connection = self._connected()
+        try:
+            start = _start(connection, self._path)
+            return Batch(start, _records(connection, after_seq, self._path))
+        except sqlite3.Error as exc:
+            self._drop()
+            raise read_error(exc, self._path) from None
+
+    def _head(self) -> Head:
+        connection = self._connected()
+        try:
+            return _head(connection, self._path)
+        except sqlite3.Error as exc:
+            self._drop()
+            raise read_error(exc, self._path) from None
+
+    def _append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+        def put(connection: sqlite3.Connection) -> None:
+            _compare(connection, expected_seq, self._path)
+            _insert(connection, records, self._path)
+
+        self._commit(put)
+
+    def _begin_epoch(self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]) -> None:
+        def put(connection: sqlite3.Connection) -> None:
+            _compare(connection, expected_seq, self._path)
+            _replace_epoch(connection, start, self._path)
+            for record in records:
+                _insert(connection, (record,), self._path)
+
+        self._commit(put)
+        self._unscrubbed = True
+        try:
+            self._scrub(self._connected())
+        except (sqlite3.Error, OSError):
+            # The epoch is committed, which must not be told as a failure: the next write, or the
+            # next start, empties the WAL before anything else.
+            self._drop()
+
+    def _commit(self, put: Callable[[sqlite3.Connection], None]) -> None:
+        """Run ``put`` in a transaction and commit it."""
+        connection = self._connected()
+        try:
+            self._scrub(connection)
+            self._step("begin")
+            connection.execute("BEGIN IMMEDIATE")
+            put(connection)
+            self._step("commit")
+        except sqlite3.Error as exc:
+            # COMMIT was not asked for, so whatever went wrong, nothing of it is there.
+            self._undo(connection)
+            raise read_error(exc, self._path) from None
+        except BaseException:
+            self._undo(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            raise self._failed_commit(connection, exc) from None
+        self._step("committed")
+
+    def _failed_commit(self, connection: sqlite3.Connection, error: sqlite3.Error) -> KeyhouseError:
+        if primary_code(error) == sqlite3.SQLITE_FULL:
+            # The frame that carries the commit mark was not written.
+            self._undo(connection)
+            return read_error(error, self._path)
+        self._drop()
+        return OutcomeUnknown(
+            f"a write to {self._path.name} failed and may or may not be there",
+            hint="look at the disk of the state directory",
+        )
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop()
+
+
+def _start(connection: sqlite3.Connection, path: Path) -> EpochStart | None:
+    rows = connection.execute(
+        "SELECT store_id, epoch, first, previous, key_check FROM epoch LIMIT 2"
+    ).fetchall()
+    if not rows:
+        return None
+    store_id, epoch, first, previous, check = rows[0]
+    # STRICT holds when a row is written, which may not have been by us.
+    numbers = all(isinstance(value, int) and value > 0 for value in (epoch, first))
+    sizes = ((store_id, 16), (previous, 32), (check, 32))
+    if len(rows) > 1 or not numbers or any(not _is_blob(*pair) for pair in sizes):
+        raise StoreDamaged(f"the start of the epoch in {path.name} has been changed")
+    return EpochStart(store_id, epoch, first, previous, check)
+
+
+def _is_blob(value: object, size: int) -> bool:
+    return isinstance(value, bytes) and len(value) == size
+
+
+def _head(connection: sqlite3.Connection, path: Path) -> Head:
+    start = _start(connection, path)
+    (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
+    if start is None:
+        if last is not None:
+            raise StoreDamaged(f"{path.name} has records but no epoch")
+        return Head(0, 0)
+    return Head(start.epoch, start.first - 1 if last is None else last)
+
+
+def _compare(connection: sqlite3.Connection, expected_seq: int, path: Path) -> None:
+    at = _head(connection, path).sequence
+    if at != expected_seq:
+        raise Conflict(f"{path.name} is at sequence {at}, not at {expected_seq}")
+
+
+def _records(connection: sqlite3.Connection, after_seq: int, path: Path) -> tuple[Sealed, ...]:
+    rows = connection.execute(
+        "SELECT sequence, header, nonce, ciphertext FROM record"
+        " WHERE sequence > ? ORDER BY sequence LIMIT ?",
+        (after_seq, _BATCH_RECORDS),
+    )
+    found: list[Sealed] = []
+    size = 0
+    for sequence, *blobs in rows:
+        if not all(isinstance(blob, bytes) for blob in blobs):
+            raise StoreDamaged(f"record {sequence} in {path.name} has been changed")
+        found.append(Sealed(sequence, *blobs))
+        size += len(found[-1].ciphertext)
+        if size > _BATCH_BYTES:
+            break
+    rows.close()
+    return tuple(found)
+
+
+def _insert(connection: sqlite3.Connection, records: Sequence[Sealed], path: Path) -> None:
+    before = connection.total_changes
+    rows = [(each.sequence, each.header, each.nonce, each.ciphertext) for each in records]
+    cursor = connection.executemany(_INSERT, rows)
+    if cursor.rowcount != len(rows) or connection.total_changes - before != len(rows):
+        raise _swallowed(path)
+
+
+def _replace_epoch(connection: sqlite3.Connection, start: EpochStart, path: Path) -> None:
+    connection.execute("DELETE FROM epoch")
+    connection.execute("DELETE FROM record")
+    left = connection.execute("SELECT count(*) FROM epoch UNION ALL SELECT count(*) FROM record")
+    row = (start.epoch, start.store_id, start.first, start.previous, start.key_check)
+    if left.fetchall() != [(0,), (0,)] or connection.execute(_INSERT_EPOCH, row).rowcount != 1:
+        raise _swallowed(path)
+
+
+def _swallowed(path: Path) -> StoreDamaged:
+    return StoreDamaged(
+        f"{path.name} did not change as it was told to",
+        hint="restore the state directory from a backup",
+    )

@@ -1,0 +1,188 @@
+"""Opening a SQLite file that an attacker may have written.
+
+Everything is set before the first table is touched, and read back; the schema must be exactly ours:
+a planted trigger could swallow an INSERT without an error, a view could stand where a table was.
+"""
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+from keyhouse.journal.store import (
+    StoreDamaged,
+    StoreFull,
+    StoreLocked,
+    StoreNewer,
+    StoreUnreadable,
+)
+from keyhouse.wire.errors import KeyhouseError
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
+
+APPLICATION_ID = 0x4B486A6C  # "KHjl"
+SCHEMA_VERSION = 1
+_LARGEST_VALUE = 32 * 1024 * 1024  # bytes; a record is smaller
+
+_EPOCH_TABLE = (
+    "CREATE TABLE epoch (epoch INTEGER PRIMARY KEY, store_id BLOB NOT NULL,"
+    " first INTEGER NOT NULL, previous BLOB NOT NULL, key_check BLOB NOT NULL) STRICT"
+)
+_RECORD_TABLE = (
+    "CREATE TABLE record (sequence INTEGER PRIMARY KEY, header BLOB NOT NULL,"
+    " nonce BLOB NOT NULL, ciphertext BLOB NOT NULL) STRICT"
+)
+_SCHEMA = (
+    ("table", "epoch", "epoch", _EPOCH_TABLE),
+    ("table", "record", "record", _RECORD_TABLE),
+)
+
+# Exclusive locking comes before WAL: then the index of the WAL lives in this process's memory and
+# no second process can take part. Names and values as SQLite reads them back.
+_SETTINGS: tuple[tuple[str, str, object], ...] = (
+    ("trusted_schema", "OFF", 0),
+    ("cell_size_check", "ON", 1),
+    ("mmap_size", "0", 0),
+    ("temp_store", "MEMORY", 2),
+    ("secure_delete", "ON", 1),
+    ("locking_mode", "EXCLUSIVE", "exclusive"),
+    ("journal_mode", "WAL", "wal"),
+    ("synchronous", "FULL", 2),
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Return a connection to a checked store at ``path``, which is made (0600) if missing.
+
+    Raises ``StoreDamaged``, ``StoreNewer``, ``StoreLocked``, ``StoreFull`` or ``StoreUnreadable``.
+    """
+    _check_file(path)
+    try:
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    except sqlite3.Error as exc:
+        raise read_error(exc, path) from None
+    try:
+        _prepare(connection, path)
+    except sqlite3.Error as exc:
+        connection.close()
+        raise read_error(exc, path) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def read_error(error: sqlite3.Error, path: Path) -> KeyhouseError:
+    """Return our error for one of SQLite's, met while nothing was being committed."""
+    code = primary_code(error)
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StoreDamaged(
+            f"{path.name} is damaged", hint="restore the state directory from a backup"
+        )
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StoreLocked(
+            f"{path.name} is in use by another process", hint="stop the other process"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"there is no room left for {path.name}", hint="free some space on its disk"
+        )
+    if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
+        # Statements of ours fail like this only on tables that are not ours.
+        return StoreDamaged(
+            f"{path.name} does not hold what Keyhouse wrote",
+            hint="restore the state directory from a backup",
+        )
+    return StoreUnreadable(
+        f"{path.name} cannot be read or written", hint="look at its disk and its permissions"
+    )
+
+
+def primary_code(error: sqlite3.Error) -> int | None:
+    """Return SQLite's primary result code, None if the error is not of the library."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _check_file(path: Path) -> None:
+    """Make the file if it is missing; refuse what is not a plain file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            os.close(os.open(path, flags, 0o600))
+        except OSError:
+            raise StoreUnreadable(
+                f"{path.name} cannot be created", hint="look at the disk and the directory"
+            ) from None
+        return
+    except OSError:
+        raise StoreUnreadable(f"{path.name} cannot be looked at") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreDamaged(f"{path.name} is not a plain file")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for name, value, expected in _SETTINGS:
+        connection.execute(f"PRAGMA {name}={value}")
+        (found,) = connection.execute(f"PRAGMA {name}").fetchone()
+        if found != expected:
+            raise StoreDamaged(
+                f"{path.name} cannot be used safely: {name} is not {value}",
+                hint="restore the state directory from a backup",
+            )
+    connection.execute("BEGIN EXCLUSIVE")
+    if _number(connection, "page_count") == 0 or not _is_ours(connection, path):
+        _create(connection)
+    connection.execute("COMMIT")
+    _check_schema(connection, path)
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StoreDamaged(
+            f"{path.name} is damaged", hint="restore the state directory from a backup"
+        )
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+    return int(value)
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Tell a store of ours from an empty file; refuse any other."""
+    application = _number(connection, "application_id")
+    version = _number(connection, "user_version")
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if (application, version, objects) == (0, 0, 0):
+        return False
+    if application != APPLICATION_ID:
+        raise StoreDamaged(f"{path.name} is no journal of Keyhouse")
+    if version > SCHEMA_VERSION:
+        raise StoreNewer(
+            f"{path.name} has format {version}, this version of Keyhouse reads {SCHEMA_VERSION}",
+            hint="start the version of Keyhouse that wrote it, or a later one",
+        )
+    if version != SCHEMA_VERSION:
+        raise StoreDamaged(f"{path.name} has the unknown format {version}")
+    return True
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for *_, text in _SCHEMA:
+        connection.execute(text)
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute(
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type"
+    ).fetchall()
+    if tuple(found) != _SCHEMA:
+        raise StoreDamaged(
+            f"{path.name} has tables, triggers or views that Keyhouse did not make",
+            hint="restore the state directory from a backup",
+        )
