@@ -45,7 +45,9 @@ class Admission(msgspec.Struct, frozen=True):
     """Leave to send the body: at most ``body_limit`` bytes of it.
 
     ``run`` gets the whole body and answers at once (reads: no task is created) or returns an
-    awaitable (writes, which wait for the engine). It is called on the event loop's thread.
+    awaitable (writes, which wait for the engine). It is called on the event loop's thread. The
+    awaitable is cancelled when its client has gone: what must not stop half-way is shielded by
+    its owner.
     """
 
     body_limit: int

@@ -1,0 +1,477 @@
+"""HTTP/1.1 on one connection: requests in, each answered before the next is read.
+
+Theory of operation. A connection is in one of five phases:
+
+    IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
+      every phase ─refusal, last answer, deadline─▶ CLOSING
+
+A small request that comes in one piece and is answered at once passes through all of them in one
+call of ``data_received``, without a task and with one write. While an answer is awaited, or the
+client does not take what was written, reading is held, so a connection never keeps more than one
+request and ``Limits.unread_bytes``. No timer is set per request: each phase has a deadline, and
+the listener sweeps over all connections.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Awaitable
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Final, cast
+
+import structlog
+
+from keyhouse.api.chunks import ChunkedBody
+from keyhouse.api.exchange import Admission, Answer, Application, Head, Refusal
+from keyhouse.api.limits import Limits
+from keyhouse.api.request import (
+    CHUNKED,
+    HEAD_END,
+    Malformed,
+    RequestHead,
+    check_beginning,
+    read_head,
+)
+from keyhouse.api.tls import Session
+from keyhouse.wire.errors import Broken
+
+__all__ = ["HttpConnection", "Service"]
+
+_log = structlog.get_logger("keyhouse.api.http")
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LONGEST_KNOWN_HEAD: Final = 2048
+_MOST_KNOWN_ANSWERS: Final = 256
+_NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
+
+
+class Phase(Enum):
+    """What a connection is doing."""
+
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+
+
+class Service:
+    """What all connections of a listener share. Used on the event loop's thread only.
+
+    ``now`` is the loop's time at the last sweep; ``body_bytes`` what bodies in flight hold.
+    """
+
+    def __init__(self, application: Application, limits: Limits) -> None:
+        self.application = application
+        self.limits = limits
+        self.now = 0.0
+        self.body_bytes = 0
+        self.stopping = False
+        self.connections: set[HttpConnection] = set()
+        self.none_left = asyncio.Event()
+        self.none_left.set()
+        self.waiting: set[asyncio.Future[Answer]] = set()
+        self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
+
+    def reserve(self, count: int) -> bool:
+        """Take ``count`` bytes of the memory for bodies, or return False and take none."""
+        if self.body_bytes + count > self.limits.body_memory:
+            return False
+        self.body_bytes += count
+        return True
+
+    def wait_for(self, outcome: Awaitable[Answer]) -> asyncio.Future[Answer]:
+        """Run ``outcome`` to its end and keep it until then."""
+        future = asyncio.ensure_future(outcome)
+        self.waiting.add(future)
+        future.add_done_callback(self.waiting.discard)
+        return future
+
+    def encoded(self, answer: Answer, *, close: bool, bodyless: bool) -> bytes:
+        """Return the bytes of an answer, head and body in one."""
+        key = (answer.status, answer.headers, close)
+        prefix = self._known_answers.get(key)
+        if prefix is None:
+            prefix = _answer_head(answer, close=close)
+            if len(self._known_answers) >= _MOST_KNOWN_ANSWERS:
+                self._known_answers.clear()
+            self._known_answers[key] = prefix
+        body = b"" if bodyless else answer.body
+        return b"%b%d\r\n\r\n%b" % (prefix, len(answer.body), body)
+
+
+def _answer_head(answer: Answer, *, close: bool) -> bytes:
+    """Return the head of an answer up to the value of its content-length, which comes last."""
+    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}".encode("ascii")]
+    names = {name.lower() for name, _ in answer.headers}
+    if b"content-type" not in names:
+        lines.append(b"content-type: application/json")
+    lines += (b"x-content-type-options: nosniff", b"cache-control: no-store")
+    for name, value in answer.headers:
+        line = name + b": " + value
+        if b"\r" in line or b"\n" in line:
+            raise Broken("an answer has a header with a line break")
+        lines.append(line)
+    if close:
+        lines.append(b"connection: close")
+    lines.append(b"content-length: ")
+    return b"\r\n".join(lines)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One client. ``generation`` numbers the TLS context under which it connected."""
+
+    def __init__(self, service: Service, generation: int) -> None:
+        self.generation = generation
+        self._service = service
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._phase = Phase.IDLE
+        self._deadline = math.inf
+        self._buffer = b""
+        self._at = 0  # what of the buffer has been read
+        self._checked = 0  # how much of an incomplete head has been checked
+        self._last = False  # the next answer is the last one
+        self._writable = True
+        self._yielded = False
+        self._held = False
+        self._known_bytes = b"\0"  # no head begins with it
+        self._known_request = _NO_REQUEST
+        self._known_head = Head("", "", b"", None)
+        self._request = _NO_REQUEST
+        self._admission: Admission | None = None
+        self._chunks: ChunkedBody | None = None
+        self._body = bytearray()
+        self._reserved = 0
+        self._awaited: asyncio.Future[Answer] | None = None
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: the handshake is complete."""
+        session = transport.get_extra_info("ssl_object")
+        if not isinstance(session, Session):
+            raise Broken("an HTTP connection came without TLS")
+        service = self._service
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._session = session
+        limit_reading = getattr(transport, "set_read_buffer_limits")  # noqa: B009 - missing in the type
+        limit_reading(high=service.limits.unread_bytes)
+        service.connections.add(self)
+        service.none_left.clear()
+        self._deadline = service.now + service.limits.idle_timeout + service.limits.sweep_interval
+        if service.stopping:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End. What still works for this client is cancelled where it waits."""
+        del exc
+        self._phase = Phase.CLOSING
+        self._transport = self._session = None
+        self._buffer = b""
+        if self._awaited is None:
+            self._forget_body()
+        else:
+            self._awaited.cancel()
+        connections = self._service.connections
+        connections.discard(self)
+        if not connections:
+            self._service.none_left.set()
+
+    def eof_received(self) -> None:
+        """The client sent close_notify: what was written still goes out, nothing else."""
+        self._phase = Phase.CLOSING
+        self._deadline = self._service.now + self._service.limits.idle_timeout
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in and answer what they complete."""
+        if self._phase is Phase.CLOSING:
+            return
+        self._buffer = self._buffer + data if self._buffer else data
+        self._work()
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: read no more of its requests."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The client has taken its answers."""
+        self._writable = True
+        self._work()
+
+    # What the listener tells.
+
+    def expire(self, now: float) -> None:
+        """End what has passed its deadline."""
+        if now < self._deadline:
+            return
+        if self._phase is Phase.CLOSING:
+            self.abort()
+        elif self._phase is Phase.IDLE or not self._writable:
+            self._close()
+        elif self._phase is Phase.HEAD:
+            self._refuse(Malformed(408, "headers", "the request took too long", "send it faster"))
+        elif self._phase is Phase.BODY:
+            self._refuse(Malformed(408, "body", "the body took too long", "send it faster"))
+
+    def close(self) -> None:
+        """Close now if idle; otherwise answer the request that has begun, then close."""
+        self._last = True
+        if self._phase in {Phase.IDLE, Phase.HEAD}:
+            self._close()
+
+    def abort(self) -> None:
+        """Close at once. What was not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Reading.
+
+    def _work(self) -> None:
+        """Read and answer until bytes run out, an answer is awaited, or others have their turn."""
+        turns = self._service.limits.pipelined_turn
+        try:
+            while self._at < len(self._buffer) and not self._is_blocked():
+                if turns == 0:
+                    self._yield_turn()
+                    break
+                turns -= 1
+                if not (self._read_head() if self._phase is not Phase.BODY else self._read_body()):
+                    break
+        except Malformed as malformed:
+            self._refuse(malformed)
+        self._buffer = self._buffer[self._at :] if self._at < len(self._buffer) else b""
+        self._at = 0
+        self._hold(self._is_blocked())
+
+    def _is_blocked(self) -> bool:
+        return (
+            self._phase is Phase.RUNNING
+            or self._phase is Phase.CLOSING
+            or self._yielded
+            or not self._writable
+        )
+
+    def _hold(self, held: bool) -> None:  # noqa: FBT001 - the one thing it takes
+        if held is not self._held and self._transport is not None and self._phase != Phase.CLOSING:
+            self._held = held
+            if held:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _yield_turn(self) -> None:
+        self._yielded = True
+        asyncio.get_running_loop().call_soon(self._resume_turn)
+
+    def _resume_turn(self) -> None:
+        self._yielded = False
+        self._work()
+
+    def _read_head(self) -> bool:
+        """Read one head and act on it; return False if it is incomplete."""
+        buffer, at = self._buffer, self._at
+        self._request = _NO_REQUEST
+        # Clients repeat themselves: the bytes that gave a head once give it again.
+        if buffer.startswith(self._known_bytes, at):
+            self._at = at + len(self._known_bytes)
+        else:
+            end = buffer.find(HEAD_END, at + max(0, self._checked - 3))
+            if end < 0:
+                self._begin_head(buffer[at:])
+                return False
+            self._at = end + 4
+            self._know(buffer[at : self._at])
+        self._checked = 0
+        self._request = self._known_request
+        self._admit()
+        return True
+
+    def _begin_head(self, beginning: bytes) -> None:
+        if self._phase is Phase.IDLE:
+            self._phase = Phase.HEAD
+            self._deadline = self._service.now + self._service.limits.header_timeout
+        check_beginning(beginning, self._checked, self._service.limits)
+        self._checked = len(beginning)
+
+    def _know(self, raw: bytes) -> None:
+        """Read a head's bytes, and remember them with what they say if they are few."""
+        request = read_head(raw, self._service.limits)
+        session = self._session
+        identity = session.identity if session is not None else None
+        self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else b"\0"
+        self._known_request = request
+        self._known_head = Head(request.method, request.path, request.query, identity)
+
+    def _admit(self) -> None:
+        try:
+            verdict = self._service.application.admit(self._known_head)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            verdict = _internal_error(error)
+        length = self._request.length
+        if isinstance(verdict, Answer):
+            self._answer_without_body(verdict, length)
+        elif length == 0:
+            self._run(verdict, b"")
+        else:
+            self._begin_body(verdict, length)
+
+    def _answer_without_body(self, answer: Answer, length: int) -> None:
+        """Answer a request whose body is not wanted: skip it if it is here, else close."""
+        unread = length == CHUNKED or length > len(self._buffer) - self._at
+        if not unread:
+            self._at += length
+        self._send(answer, unread=unread)
+
+    def _begin_body(self, admission: Admission, length: int) -> None:
+        if length > admission.body_limit:
+            raise _too_long(admission.body_limit)
+        self._admission = admission
+        self._phase = Phase.BODY
+        self._deadline = self._service.now + self._service.limits.body_timeout
+        if length == CHUNKED:
+            self._chunks = ChunkedBody()
+        else:
+            self._reserve(length)
+        if self._at < len(self._buffer):
+            self._read_body()
+        elif self._request.expects_continue and self._transport is not None:
+            self._transport.write(_CONTINUE)
+
+    def _reserve(self, count: int) -> None:
+        if not self._service.reserve(count):
+            raise Malformed(503, "connection", "too many bodies are being sent", "try again later")
+        self._reserved += count
+
+    def _read_body(self) -> bool:
+        """Read what there is of the body; run the request and return True once it is complete."""
+        admission = self._admission
+        if admission is None:
+            raise Broken("a body came without an admission")
+        if self._chunks is not None:
+            body = self._read_chunks(self._chunks, admission.body_limit)
+        else:
+            body = self._read_sized(self._request.length)
+        if body is None:
+            return False
+        self._run(admission, body)
+        return True
+
+    def _read_sized(self, length: int) -> bytes | None:
+        at = self._at
+        end = at + length - len(self._body)
+        piece = self._buffer[at:end]
+        self._at = at + len(piece)
+        if len(piece) == length:
+            return piece
+        self._body += piece
+        return bytes(self._body) if len(self._body) == length else None
+
+    def _read_chunks(self, chunks: ChunkedBody, limit: int) -> bytes | None:
+        before = chunks.size
+        chunks.feed(self._buffer[self._at :], limit)
+        self._buffer, self._at = b"", 0
+        if chunks.size > limit:
+            raise _too_long(limit)
+        self._reserve(chunks.size - before)
+        if not chunks.complete:
+            return None
+        self._buffer = chunks.rest()
+        return chunks.taken()
+
+    # Answering.
+
+    def _run(self, admission: Admission, body: bytes) -> None:
+        self._phase = Phase.RUNNING
+        self._body = bytearray()
+        self._chunks = self._admission = None
+        try:
+            outcome = admission.run(body)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            outcome = _internal_error(error)
+        if isinstance(outcome, Answer):
+            self._send(outcome)
+        else:
+            self._deadline = math.inf
+            self._awaited = self._service.wait_for(outcome)
+            self._awaited.add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[Answer]) -> None:
+        """Send the answer that was awaited, then go on reading."""
+        self._awaited = None
+        self._forget_body()
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if self._transport is not None and self._phase is Phase.RUNNING:
+            self._send(future.result() if error is None else _internal_error(error))
+            self._work()
+
+    def _send(self, answer: Answer, *, unread: bool = False) -> None:
+        """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
+        service, request, transport = self._service, self._request, self._transport
+        if self._reserved:
+            self._forget_body()
+        if transport is None:
+            return
+        close = unread or self._last or not request.keep_alive or service.stopping
+        bodyless = request.method == "HEAD"
+        try:
+            data = service.encoded(answer, close=close, bodyless=bodyless)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be written is our failure
+            data = service.encoded(_internal_error(error), close=close, bodyless=bodyless)
+        transport.write(data)
+        time_to_take = len(data) // service.limits.slowest_client
+        if close:
+            self._close(unread=unread, time_to_take=time_to_take)
+        else:
+            self._phase = Phase.IDLE
+            self._deadline = service.now + service.limits.idle_timeout + time_to_take
+
+    def _refuse(self, malformed: Malformed) -> None:
+        """Answer what the protocol itself refuses, and close."""
+        refusal = Refusal(
+            status=malformed.status,
+            part=malformed.part,
+            message=malformed.message,
+            hint=malformed.hint,
+            path=self._request.path,
+        )
+        try:
+            answer = self._service.application.refuse(refusal)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            answer = _internal_error(error)
+        if malformed.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
+        self._send(answer, unread=True)
+
+    def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
+        """Close after what has been written. ``unread``: the client may still be sending."""
+        limits = self._service.limits
+        self._phase = Phase.CLOSING
+        self._deadline = self._service.now + limits.linger_timeout + time_to_take
+        self._deadline += limits.sweep_interval
+        self._buffer = b""
+        self._at = 0
+        self._body = bytearray()
+        self._chunks = self._admission = None
+        self._forget_body()
+        if self._transport is not None and self._session is not None:
+            if unread:
+                self._session.linger(limits.linger_bytes)
+            self._transport.close()
+
+    def _forget_body(self) -> None:
+        self._service.body_bytes -= self._reserved
+        self._reserved = 0
+
+
+def _too_long(limit: int) -> Malformed:
+    return Malformed(413, "body", f"the body is longer than {limit} bytes", "send less")
+
+
+def _internal_error(error: BaseException) -> Answer:
+    """Log an unexpected exception by id and type alone, and return the answer that names the id."""
+    number = secrets.token_hex(8)
+    _log.error("request failed", id=number, error=type(error).__qualname__)
+    body = f'{{"status":"error","data":null,"message":"internal error {number}"}}'
+    return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body.encode("ascii"))

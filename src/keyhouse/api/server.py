@@ -1,0 +1,212 @@
+"""The listener: accepts connections, gives each the TLS context of the moment, ends them in order.
+
+Connections are accepted here and not by the event loop's own server, for three reasons: a
+connection counts against the limit from its first byte on, not only after its handshake; one over
+the limit costs no handshake; and the context of new connections can change at any time.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from typing import Final
+
+import structlog
+
+from keyhouse.api.exchange import Application
+from keyhouse.api.http import HttpConnection, Service
+from keyhouse.api.limits import Limits
+from keyhouse.api.tls import TlsContext
+from keyhouse.wire.errors import Unavailable
+
+__all__ = ["Listener"]
+
+_log = structlog.get_logger("keyhouse.api.server")
+
+_BACKLOG: Final = 4096
+_ACCEPTS_PER_TURN: Final = 100
+_PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
+_EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Listener:
+    """Serves an application over HTTPS. Everything happens on the running event loop.
+
+    ``turned_away`` counts connections over the limit, ``failed_handshakes`` those that never came
+    to HTTP.
+    """
+
+    def __init__(
+        self, application: Application, context: TlsContext, limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
+        self.generation = 0
+        self.turned_away = 0
+        self.failed_handshakes = 0
+        self._context = context
+        self._oldest = 0
+        self._service = Service(application, self.limits)
+        self._socket: socket.socket | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free one).
+
+        Raises ``Unavailable`` if the address cannot be had.
+        """
+        self._socket = await _listening_socket(host, port)
+        loop = asyncio.get_running_loop()
+        self._sweep(loop)
+        loop.add_reader(self._socket.fileno(), self._accept)
+
+    @property
+    def port(self) -> int:
+        """The TCP port listened on."""
+        if self._socket is None:
+            raise Unavailable("the listener does not listen")
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are, those in their handshake included."""
+        return len(self._handshakes) + len(self._service.connections)
+
+    def replace_context(self, context: TlsContext) -> int:
+        """Serve new connections under ``context``; return the number of its generation.
+
+        Connections that are open, or in their handshake, go on under the context they have.
+        """
+        self._context = context
+        self.generation += 1
+        return self.generation
+
+    def close_before(self, generation: int) -> None:
+        """Close what connected under an older context than that of ``generation``.
+
+        A request that has begun is answered first; a handshake under way is abandoned after it.
+        """
+        self._oldest = max(self._oldest, generation)
+        for connection in tuple(self._service.connections):
+            if connection.generation < self._oldest:
+                connection.close()
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting, answer what has been accepted, and close; after ``grace`` seconds abort.
+
+        Idle connections are closed at once. Nothing is open after the call.
+        """
+        self._stop_accepting()
+        service = self._service
+        service.stopping = True
+        for task in self._handshakes:
+            task.cancel()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        for connection in tuple(service.connections):
+            connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await service.none_left.wait()
+        if service.connections:
+            _log.warning("connections aborted", count=len(service.connections))
+        for connection in tuple(service.connections):
+            connection.abort()
+        await service.none_left.wait()
+        for future in tuple(service.waiting):
+            future.cancel()
+        await asyncio.gather(*service.waiting, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def _stop_accepting(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _accept(self) -> None:
+        """Accept what waits, some at a time so that open connections have their turn."""
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._socket is None:
+                return
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pause_accepting()
+                return
+            if self.open_connections >= self.limits.connections:
+                self.turned_away += 1
+                accepted.close()
+                continue
+            accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
+            task = asyncio.get_running_loop().create_task(self._serve(accepted))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    def _pause_accepting(self) -> None:
+        """Out of descriptors or memory: the backlog waits, so that the loop does not spin."""
+        listening = self._socket
+        if listening is None:
+            return
+        _log.warning("out of descriptors", connections=self.open_connections)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+        self._pause = loop.call_later(
+            _PAUSE_WITHOUT_DESCRIPTORS, loop.add_reader, listening.fileno(), self._accept
+        )
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        """Do the handshake; from then on the connection lives by itself."""
+        connection = HttpConnection(self._service, self.generation)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self.limits.handshake_timeout,
+                # Only a net below the deadlines of the connection, which know what it still owes.
+                ssl_shutdown_timeout=2 * self.limits.idle_timeout + self.limits.linger_timeout,
+            )
+        except OSError:  # ssl.SSLError and time-outs too: the client's doing, or the network's
+            self.failed_handshakes += 1
+            return
+        if connection.generation < self._oldest:
+            connection.close()
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        self._service.now = now
+        for connection in tuple(self._service.connections):
+            connection.expire(now)
+        self._sweeper = loop.call_later(self.limits.sweep_interval, self._sweep, loop)
+
+
+async def _listening_socket(host: str, port: int) -> socket.socket:
+    try:
+        if not host:
+            both = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if both else socket.AF_INET
+            listening = socket.create_server(
+                ("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            )
+        else:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            family, _, _, _, address = found[0]
+            listening = socket.create_server(
+                (str(address[0]), int(address[1])), family=family, backlog=_BACKLOG
+            )
+    except OSError:
+        raise Unavailable(
+            f"cannot listen on {host or 'all addresses'} port {port}",
+            hint="choose another address, or stop what uses it",
+        ) from None
+    listening.setblocking(False)  # noqa: FBT003 - the standard library's way
+    return listening

@@ -1,0 +1,401 @@
+"""TLS that asks for any client certificate: sessions of OpenSSL behind the ``ssl`` interface.
+
+CPython's ``ssl`` cannot request a client certificate without verifying it. Here self-signed
+certificates are the rule and identity is decided by exact bytes, so a subclass of
+``ssl.SSLContext`` hands out sessions that run on the bindings of pyOpenSSL. uvloop and grpclib use
+them as they would use an ``ssl.SSLObject``.
+
+Rules that this file keeps:
+
+1. The identity is the leaf whose key signed the handshake, never another certificate of the chain.
+2. A context is replaced, never changed. Ticket keys (OpenSSL draws them for each context) and the
+   session-id context are its own, so a session resumes only where it began.
+3. OpenSSL's error queue belongs to the thread. It is emptied before and after each call, so that
+   an error of one connection, or of other cryptography, never ends another connection.
+4. Keys come from memory. No environment variable or configuration file takes part.
+"""
+
+import secrets
+import ssl
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_der_private_key
+from OpenSSL import SSL
+from OpenSSL._util import ffi, lib
+
+from keyhouse.wire.errors import Broken
+from keyhouse.wire.secret import Secret
+
+__all__ = ["GROUPS", "TLS12_CIPHERS", "Session", "TlsContext"]
+
+TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
+GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
+_TICKET_SECONDS: Final = 3600  # the identity in a session is looked up anew for each request
+_BUFFER_BYTES: Final = 65536
+_RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB
+
+# Bound once: each is called for every request.
+_read, _write, _pending = lib.SSL_read, lib.SSL_write, lib.SSL_pending
+_bio_read, _bio_write, _bio_length = lib.BIO_read, lib.BIO_write, lib.BIO_get_mem_data
+_clear_errors = lib.ERR_clear_error
+_NULL: Final = ffi.NULL
+
+
+@ffi.callback("int (*)(int, X509_STORE_CTX *)")  # type: ignore[untyped-decorator]  # cffi has no types
+def _accept_any(_ok: int, _store: object) -> int:
+    """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key."""
+    return 1
+
+
+def _alpn_chooser(protocol: bytes) -> Any:
+    """Return a callback that selects ``protocol`` where it is offered, else ends the handshake."""
+    chosen = ffi.new("unsigned char[]", protocol)
+    entry = bytes([len(protocol)]) + protocol
+
+    @ffi.callback(
+        "int (*)(SSL *, unsigned char **, unsigned char *,"
+        " const unsigned char *, unsigned int, void *)",
+        error=lib.SSL_TLSEXT_ERR_ALERT_FATAL,
+    )  # type: ignore[untyped-decorator]  # cffi has no types
+    def choose(_ssl: Any, out: Any, out_length: Any, offered: Any, length: int, _arg: Any) -> int:
+        names = ffi.buffer(offered, length)[:]
+        at = 0
+        while at < length:
+            after = at + 1 + names[at]
+            if names[at:after] == entry:
+                out[0] = chosen
+                out_length[0] = len(protocol)
+                return int(lib.SSL_TLSEXT_ERR_OK)
+            at = after
+        return int(lib.SSL_TLSEXT_ERR_ALERT_FATAL)
+
+    return choose
+
+
+_ALPN_CHOOSERS: Final = {name: _alpn_chooser(name) for name in (b"http/1.1", b"h2")}
+
+
+class TlsContext(ssl.SSLContext):
+    """A TLS server context: version 1.2 or 1.3, any client certificate or none.
+
+    Args:
+        key: PKCS #8 DER of an EC or RSA private key.
+        chain: DER certificates, the served leaf first.
+        alpn: ``http/1.1`` or ``h2``. A client that offers other protocols only is refused; one
+            that offers none is served unless ``required``.
+        required: also insist on a client certificate, and on ``alpn`` having been negotiated.
+
+    All sessions of one context must live on one thread: they share a buffer.
+    """
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> "TlsContext":  # noqa: PYI034, D102 - as typeshed has it
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(
+        self,
+        key: Secret,
+        chain: Sequence[bytes],
+        *,
+        alpn: bytes = b"http/1.1",
+        required: bool = False,
+    ) -> None:
+        self.insists_on: bytes | None = alpn if required else None
+        self.buffer = ffi.new("char[]", _BUFFER_BYTES)
+        self.buffer_view = ffi.buffer(self.buffer)
+        self._thread: int | None = None
+        self._server = _openssl_context(key, chain, alpn, required=required)
+
+    def wrap_bio(  # type: ignore[override]  # a Session has what servers use of an SSLObject
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = True,  # noqa: FBT001, FBT002 - as the base class has it
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> "Session":
+        """Return a new server session between two memory buffers."""
+        if not server_side or server_hostname is not None or session is not None:
+            raise Broken("a TLS server context was asked for a client session")
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        if self._thread != threading.get_ident():
+            raise Broken("a TLS context was used by two threads")
+        return Session(self, self._server._context, incoming, outgoing)  # noqa: SLF001 - pyOpenSSL has no accessor
+
+
+def _openssl_context(
+    key: Secret, chain: Sequence[bytes], alpn: bytes, *, required: bool
+) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_options(
+        SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION
+    )
+    context.set_mode(_RELEASE_BUFFERS)
+    context.set_cipher_list(TLS12_CIPHERS)
+    # No session cache: an entry holds the client's whole chain (up to 100 KiB), 20,480 entries
+    # would be 2 GB. Tickets, which the client stores, resume in both versions without it.
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(secrets.token_bytes(32))
+    context.set_timeout(_TICKET_SECONDS)
+    # Nothing is trusted, so nothing needs a chain: no signatures of appended certificates are
+    # checked. OpenSSL refuses a client's chain of more than 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
+    context.set_verify_depth(0)
+    native = context._context  # noqa: SLF001 - pyOpenSSL has no accessor
+    mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
+    lib.SSL_CTX_set_verify(native, mode, _accept_any)
+    lib.SSL_CTX_set_alpn_select_cb(native, _ALPN_CHOOSERS[alpn], _NULL)
+    # Some builds of OpenSSL set a callback of their own when SSLKEYLOGFILE is in the environment.
+    lib.SSL_CTX_set_keylog_callback(native, _NULL)
+    if lib.SSL_CTX_set1_curves_list(native, GROUPS) != 1:
+        _clear_errors()
+        raise Broken("this build of OpenSSL lacks a key-exchange group that TLS needs")
+    _install_identity(context, key, chain)
+    return context
+
+
+def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
+    """Give the context its key and chain; raise ``Broken`` where they do not fit together."""
+    try:
+        certificates = [x509.load_der_x509_certificate(der) for der in chain]
+        private = load_der_private_key(key.reveal(), None)
+    except (ValueError, TypeError, x509.InvalidVersion):
+        raise Broken("the TLS key or certificate cannot be read") from None
+    if not certificates or not isinstance(private, EllipticCurvePrivateKey | RSAPrivateKey):
+        raise Broken("TLS needs a certificate and an EC or RSA key")
+    if private.public_key() != certificates[0].public_key():
+        raise Broken("the TLS key does not belong to the served certificate")
+    try:
+        context.use_certificate(certificates[0])
+        for certificate in certificates[1:]:
+            context.add_extra_chain_cert(certificate)
+        context.use_privatekey(private)
+    except SSL.Error:
+        raise Broken("OpenSSL does not take the TLS key or certificate") from None
+
+
+class Session:
+    """One TLS connection, used as an ``ssl.SSLObject`` is: bytes go through two memory buffers.
+
+    ``identity`` is the DER of the client's leaf after the handshake, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_bio_in",
+        "_bio_out",
+        "_failed",
+        "_incoming",
+        "_linger_bytes",
+        "_outgoing",
+        "_ssl",
+        "context",
+        "identity",
+    )
+
+    def __init__(
+        self, context: TlsContext, native: Any, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+    ) -> None:
+        self.context = context
+        self.identity: bytes | None = None
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._failed = False
+        self._linger_bytes = 0
+        self._ssl = ffi.gc(_made(lib.SSL_new(native)), lib.SSL_free)
+        self._bio_in = _made(lib.BIO_new(lib.BIO_s_mem()))
+        self._bio_out = _made(lib.BIO_new(lib.BIO_s_mem()))
+        lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)  # the session owns both now
+        lib.SSL_set_accept_state(self._ssl)
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake; raise ``ssl.SSLWantReadError`` until it is complete.
+
+        After a failure one ``SSLWantReadError`` more is raised, so that the caller sends the alert
+        that tells the client why; whatever the client sends next ends the connection.
+        """
+        if self._failed:
+            raise _failure()
+        self._feed()
+        _clear_errors()
+        result = lib.SSL_do_handshake(self._ssl)
+        wants_read = result != 1 and lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
+        _clear_errors()
+        self._drain()
+        if wants_read:
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more of the handshake is needed")
+        if result != 1:
+            self._failed = True
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the handshake failed")
+        wanted = self.context.insists_on
+        if wanted is not None and self._alpn() != wanted:
+            raise _failure()
+        self.identity = self._peer_leaf()
+        if wanted is not None and self.identity is None:
+            raise _failure()
+
+    def read(self, size: int = _BUFFER_BYTES, buffer: Any = None) -> Any:
+        """Return decrypted bytes, at most one record; ``b""`` after the client's close_notify.
+
+        With ``buffer`` the bytes go there and their number is returned.
+        """
+        self._feed()
+        _clear_errors()
+        if buffer is not None:
+            result = _read(self._ssl, ffi.from_buffer(buffer), min(size, len(buffer)))
+            return result if result > 0 else self._nothing_read(result, 0)
+        context = self.context
+        result = _read(self._ssl, context.buffer, min(_BUFFER_BYTES, size))
+        if result <= 0:
+            return self._nothing_read(result, b"")
+        if self._linger_bytes:
+            self._spend_linger(result)
+        return context.buffer_view[:result]
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Encrypt up to one record of ``data`` and return how many of its bytes were taken."""
+        _clear_errors()
+        source = data if isinstance(data, bytes) else ffi.from_buffer(data)
+        result = _write(self._ssl, source, len(data))
+        self._drain()
+        if result <= 0:
+            raise self._trouble(result)
+        return int(result)
+
+    def pending(self) -> int:
+        """Return non-zero while bytes that were fed have not been read.
+
+        That includes bytes that are still encrypted: a resumed client's first request comes with
+        the end of the handshake, and nobody would read it if these were left out.
+        """
+        return int(_pending(self._ssl) or _bio_length(self._bio_in, _NULL))
+
+    def linger(self, limit: int) -> None:
+        """Make ``unwrap`` wait for the client's close_notify, discarding ``limit`` bytes at most.
+
+        Closing a socket that has unread bytes resets it, and the client loses the last answer.
+        """
+        self._linger_bytes = limit
+
+    def unwrap(self) -> None:
+        """Send close_notify. While lingering, raise ``SSLWantReadError`` until one came back."""
+        self._feed()
+        _clear_errors()
+        lib.SSL_shutdown(self._ssl)
+        _clear_errors()
+        self._drain()
+        if self._linger_bytes and not lib.SSL_get_shutdown(self._ssl) & lib.SSL_RECEIVED_SHUTDOWN:
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "waiting for close_notify")
+
+    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in SSLObject
+        """Return the identity's DER, or an empty mapping without ``binary_form``."""
+        if self.identity is None:
+            return None
+        return self.identity if binary_form else {}
+
+    def selected_alpn_protocol(self) -> str | None:
+        """Return the negotiated application protocol, or None."""
+        name = self._alpn()
+        return name.decode("ascii") if name else None
+
+    def version(self) -> str:
+        """Return ``TLSv1.2`` or ``TLSv1.3``."""
+        return str(ffi.string(lib.SSL_get_version(self._ssl)).decode("ascii"))
+
+    def cipher(self) -> tuple[str, str, int] | None:
+        """Return name, protocol version and key bits of the cipher suite in use."""
+        cipher = lib.SSL_get_current_cipher(self._ssl)
+        if cipher == _NULL:
+            return None
+        name = ffi.string(lib.SSL_CIPHER_get_name(cipher)).decode("ascii")
+        return name, self.version(), int(lib.SSL_CIPHER_get_bits(cipher, _NULL))
+
+    @staticmethod
+    def compression() -> None:
+        """Return None: compression is off."""
+
+    @property
+    def session_reused(self) -> bool:
+        """Whether this session resumed an earlier one."""
+        return bool(lib.SSL_session_reused(self._ssl))
+
+    def _feed(self) -> None:
+        data = self._incoming.read()
+        if data and _bio_write(self._bio_in, data, len(data)) != len(data):
+            raise _failure()
+
+    def _drain(self) -> None:
+        context = self.context
+        while (count := _bio_read(self._bio_out, context.buffer, _BUFFER_BYTES)) > 0:
+            self._outgoing.write(context.buffer_view[:count])
+            if count < _BUFFER_BYTES:
+                return
+
+    def _nothing_read(self, result: int, at_end: bytes | int) -> bytes | int:
+        error = self._trouble(result)
+        self._drain()
+        if isinstance(error, ssl.SSLZeroReturnError):
+            return at_end
+        raise error
+
+    def _trouble(self, result: int) -> ssl.SSLError:
+        """Return the exception for a call that gave ``result``. The error queue is empty after."""
+        kind = lib.SSL_get_error(self._ssl, result)
+        _clear_errors()
+        if kind == lib.SSL_ERROR_WANT_READ:
+            return ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more input is needed")
+        if kind == lib.SSL_ERROR_WANT_WRITE:
+            return ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "output is full")
+        if kind == lib.SSL_ERROR_ZERO_RETURN:
+            return ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by the client")
+        return _failure()
+
+    def _spend_linger(self, count: int) -> None:
+        if count >= self._linger_bytes:
+            raise _failure()
+        self._linger_bytes -= count
+
+    def _alpn(self) -> bytes:
+        name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
+        lib.SSL_get0_alpn_selected(self._ssl, name, length)
+        return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
+
+    def _peer_leaf(self) -> bytes | None:
+        """Return the DER of the certificate whose key signed this handshake or the resumed one."""
+        leaf = lib.SSL_get_peer_certificate(self._ssl)
+        if leaf == _NULL:
+            return None
+        return _encoded(leaf)
+
+
+def _encoded(certificate: Any) -> bytes:
+    """Return the DER of an X509 pointer, which is freed."""
+    memory = lib.BIO_new(lib.BIO_s_mem())
+    try:
+        if memory == _NULL or lib.i2d_X509_bio(memory, certificate) != 1:
+            raise _failure()
+        data = ffi.new("char **")
+        length = _bio_length(memory, data)
+        return bytes(ffi.buffer(data[0], length)[:])
+    finally:
+        lib.X509_free(certificate)
+        lib.BIO_free(memory)
+        _clear_errors()
+
+
+def _made(pointer: Any) -> Any:
+    """Return ``pointer``, or raise where OpenSSL had no memory for it."""
+    if pointer == _NULL:
+        _clear_errors()
+        raise MemoryError
+    return pointer
+
+
+def _failure() -> ssl.SSLError:
+    """Return the one error that ends a connection. It says nothing that OpenSSL said."""
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, "the TLS connection failed")

@@ -1,0 +1,313 @@
+"""A real HTTPS listener for tests: a thread with a loop, a small application, certificates."""
+
+import asyncio
+import datetime as dt
+import hashlib
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from keyhouse.api.exchange import Admission, Answer, Head, Refusal
+from keyhouse.api.limits import Limits
+from keyhouse.api.server import Listener
+from keyhouse.api.tls import TlsContext
+from keyhouse.wire.secret import Secret
+
+T = TypeVar("T")
+
+ECHO_LIMIT = 100_000
+
+
+class Pair(NamedTuple):
+    """A certificate with its key: DER and PKCS #8, and PEM for clients."""
+
+    certificate: bytes
+    key: Secret
+    pem: bytes
+    key_pem: bytes
+
+
+def make_pair(
+    name: str,
+    *,
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
+    expired: bool = False,
+    padding: int = 0,
+) -> Pair:
+    """Return a self-signed certificate for ``name``, ``padding`` bytes longer."""
+    private = key or ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    begin, end = (-20, -10) if expired else (-1, 10)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + dt.timedelta(days=begin))
+        .not_valid_after(now + dt.timedelta(days=end))
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            ),
+            critical=False,
+        )
+    )
+    if padding:
+        oid = x509.ObjectIdentifier("1.3.6.1.4.1.99999.1")
+        builder = builder.add_extension(
+            x509.UnrecognizedExtension(oid, b"\x04" * padding), critical=False
+        )
+    certificate = builder.sign(private, hashes.SHA256())
+    pkcs8 = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    return Pair(
+        certificate.public_bytes(Encoding.DER),
+        Secret(pkcs8),
+        certificate.public_bytes(Encoding.PEM),
+        private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+
+
+SERVER = make_pair("the server")
+ALICE = make_pair("alice")
+BOB = make_pair("bob")
+
+
+def fingerprint(pair: Pair) -> str:
+    """Return what the test application answers for a client with this certificate."""
+    return hashlib.sha256(pair.certificate).hexdigest()
+
+
+class Probe:
+    """An application that answers what it was asked. ``gate`` is what ``/wait`` waits for."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.gate = asyncio.Event()
+        self.waiting = threading.Event()
+        self.cancelled = threading.Event()
+        self.bodies: list[bytes] = []
+        self.admitted: list[Head] = []
+
+    def admit(self, head: Head) -> Answer | Admission:
+        """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies."""
+        self.admitted.append(head)
+        if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big"}:
+            return Admission(ECHO_LIMIT, self._run(head))
+        if head.path == "/broken":
+            raise ValueError("a secret")
+        if head.path == "/status":
+            return self._seen(head, b"")
+        return Answer(403 if head.path == "/denied" else 404, b'{"status":"error"}')
+
+    def refuse(self, refusal: Refusal) -> Answer:
+        """Word a refusal so that tests see all of it."""
+        body = {"part": refusal.part, "message": refusal.message, "path": refusal.path}
+        return Answer(refusal.status, json.dumps(body).encode(), ((b"x-refused", b"yes"),))
+
+    def _run(self, head: Head) -> Callable[[bytes], Answer | Awaitable[Answer]]:
+        def run(body: bytes) -> Answer | Awaitable[Answer]:
+            self.bodies.append(body)
+            if head.path == "/fail":
+                raise ValueError("a secret")
+            if head.path in {"/wait", "/fail-later"}:
+                return self._later(head, body)
+            if head.path == "/big":
+                return Answer(200, b"x" * int(head.query))
+            return self._seen(head, body)
+
+        return run
+
+    async def _later(self, head: Head, body: bytes) -> Answer:
+        self.waiting.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        if head.path == "/fail-later":
+            raise ValueError("a secret")
+        return self._seen(head, body)
+
+    @staticmethod
+    def _seen(head: Head, body: bytes) -> Answer:
+        identity = head.identity
+        seen = {
+            "method": head.method,
+            "path": head.path,
+            "query": head.query.decode("latin-1"),
+            "identity": None if identity is None else hashlib.sha256(identity).hexdigest(),
+            "body": hashlib.sha256(body).hexdigest(),
+        }
+        return Answer(200, json.dumps(seen).encode(), ((b"x-test", b"1"),))
+
+
+class Running(NamedTuple):
+    """A listener that runs in a thread of its own."""
+
+    listener: Listener
+    probe: Probe
+    port: int
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, function: Callable[[], T]) -> T:
+        """Call ``function`` on the listener's loop and return what it returns."""
+        result: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                result.set_result(function())
+            except Exception as error:  # noqa: BLE001 - it is raised in the test
+                result.set_exception(error)
+
+        self.loop.call_soon_threadsafe(call)
+        return result.result(20)
+
+    def open_gate(self) -> None:
+        """Let the requests for ``/wait`` be answered."""
+        self.do(self.probe.gate.set)
+
+    def stop(self, grace: float) -> "Future[None]":
+        """Begin a graceful stop."""
+        return asyncio.run_coroutine_threadsafe(self.listener.stop(grace), self.loop)
+
+
+@contextmanager
+def running(
+    limits: Limits | None = None,
+    *,
+    server: Pair = SERVER,
+    alpn: bytes = b"http/1.1",
+    required: bool = False,
+) -> Iterator[Running]:
+    """Run a listener on loopback until the block ends."""
+    started: Future[tuple[Listener, Probe, asyncio.AbstractEventLoop]] = Future()
+    ended: Future[Callable[[], object]] = Future()
+
+    async def serve() -> None:
+        end = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        probe = Probe()
+        context = TlsContext(server.key, [server.certificate], alpn=alpn, required=required)
+        listener = Listener(probe, context, limits)
+        await listener.start("127.0.0.1", 0)
+        ended.set_result(lambda: loop.call_soon_threadsafe(end.set))
+        started.set_result((listener, probe, loop))
+        await end.wait()
+        await listener.stop(0.0)
+
+    def run() -> None:
+        try:
+            uvloop.run(serve())
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        listener, probe, loop = started.result(20)
+        yield Running(listener, probe, listener.port, loop)
+    finally:
+        if ended.done():
+            ended.result()()
+        thread.join(20)
+
+
+def client_context(
+    pair: Pair | None,
+    directory: Path,
+    *,
+    version: ssl.TLSVersion | None = None,
+    appended: tuple[Pair, ...] = (),
+) -> ssl.SSLContext:
+    """Return a client's context with a certificate, and others' certificates appended to it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    if pair is not None:
+        path = directory / "client.pem"
+        path.write_bytes(pair.key_pem + pair.pem + b"".join(other.pem for other in appended))
+        context.load_cert_chain(path)
+    return context
+
+
+class Client:
+    """One TLS connection, and what was read of it so far."""
+
+    def __init__(
+        self, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    ) -> None:
+        raw = socket.create_connection(("127.0.0.1", port), timeout=20)
+        try:
+            self.tls = context.wrap_socket(raw, server_hostname="localhost", session=session)
+        except BaseException:
+            raw.close()
+            raise
+        self._unread = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tls.close()
+
+    def send(self, data: bytes) -> None:
+        """Send all of ``data``."""
+        self.tls.sendall(data)
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Ask for ``path`` and return status and body."""
+        self.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        status, _, body = self.answer()
+        return status, json.loads(body)
+
+    def answer(self, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
+        """Read one answer: status, fields, body."""
+        while b"\r\n\r\n" not in self._unread:
+            self._more()
+        head, _, self._unread = self._unread.partition(b"\r\n\r\n")
+        status, *lines = head.decode("latin-1").split("\r\n")
+        fields = {
+            name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+        }
+        length = 0 if head_only else int(fields.get("content-length", "0"))
+        while len(self._unread) < length:
+            self._more()
+        body, self._unread = self._unread[:length], self._unread[length:]
+        return int(status.split(" ")[1]), fields, body
+
+    def rest(self) -> bytes:
+        """Read until the server closes and return what came."""
+        try:
+            while True:
+                self._more()
+        except (EOFError, OSError):
+            return self._unread
+
+    def _more(self) -> None:
+        data = self.tls.recv(65536)
+        if not data:
+            raise EOFError
+        self._unread += data
