@@ -6,5 +6,15 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line: placeholder until the commands land in this change."""
-    sys.exit("keyhouse: no command yet")
+    """Run the command line.
+
+    ``serve`` is the measured, long-running process: it has a parser of its own and imports nothing
+    of what the other commands show to people.
+    """
+    if sys.argv[1:2] == ["serve"]:
+        from keyhouse.cli.serve import main as serve
+
+        sys.exit(serve(sys.argv[2:]))
+    from keyhouse.cli.commands import app
+
+    app(prog_name="keyhouse")

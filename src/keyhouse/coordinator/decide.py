@@ -1,1 +1,59 @@
-"""Placeholder."""
+"""Whether a change may happen: pure, complete, and without effect."""
+
+from typing import assert_never
+
+from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale, UploadSecrets
+from keyhouse.coordinator.events import Event, ManifestSet, SecretsUploaded, Started
+from keyhouse.coordinator.phases import Operation, phase_of, require
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.state import Running, State
+from keyhouse.manifest import Action
+
+__all__ = ["decide", "start"]
+
+
+def decide(state: State, command: Command, context: Context) -> tuple[Event, ...]:
+    """Judge ``command``: return what happens, or raise ``Refused`` or ``Stale``. Changes nothing."""
+    match command:
+        case SetManifest():
+            return _set_manifest(state, command, context)
+        case UploadSecrets():
+            return _upload_secrets(state, command, context)
+        case _ as never:
+            assert_never(never)
+
+
+def start(context: Context) -> Started:
+    """Return the record that a process commits before it serves a journal."""
+    return Started(
+        time=context.now,
+        instance=context.instance,
+        version=context.version,
+        measurement=context.measurement,
+    )
+
+
+def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple[Event, ...]:
+    require(Operation.SET_MANIFEST, phase_of(state))
+    if command.root_cert != state.keys.root_cert:
+        raise Stale
+    manifest_set = ManifestSet(
+        time=context.now,
+        platform=context.platform,
+        keys=state.keys,
+        manifest=command.manifest,
+        signature=command.signature,
+        secrets=command.secrets,
+        recovery=command.recovery,
+    )
+    return (manifest_set, start(context))
+
+
+def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> tuple[Event, ...]:
+    require(Operation.WRITE_SECRETS, phase_of(state))
+    assert isinstance(state, Running)  # noqa: S101 the table above says so
+    names = tuple(upload.name for upload in command.uploads)
+    user = policy_of(state.manifest).authorize(command.identity, Action.WRITE_SECRET, names)
+    if command.manifest is not state.manifest and command.manifest != state.manifest:
+        raise Stale
+    return (SecretsUploaded(time=context.now, user=user.name, uploads=command.uploads),)

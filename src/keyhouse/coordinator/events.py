@@ -1,1 +1,101 @@
-"""Placeholder."""
+"""What happened: the vocabulary of the journal.
+
+An event holds final bytes: keys, certificates, secrets, time. Nothing is generated or judged again
+when it is applied. Names, tags and field names are for ever: add, never rename (golden journals of
+each release are replayed by the tests).
+
+An epoch's base is a run of the ``Base...`` events: the state piece by piece, each of bounded size.
+"""
+
+import msgspec
+
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.wire.definitions import SecretType
+
+__all__ = [
+    "BaseBegun",
+    "BaseEnded",
+    "BaseLog",
+    "BaseSecrets",
+    "Event",
+    "ManifestSet",
+    "SecretsUploaded",
+    "Started",
+    "Uploaded",
+]
+
+Time = int
+"""Microseconds since 1970-01-01T00:00:00Z."""
+
+
+class ManifestSet(msgspec.Struct, frozen=True, tag="manifest-set"):
+    """The first manifest of a deployment took effect, with everything generated for it."""
+
+    time: Time
+    platform: str
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    secrets: dict[str, StoredSecret]
+    recovery: RecoveryMaterial
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """A process began to serve this journal."""
+
+    time: Time
+    instance: bytes  # 16 random bytes
+    version: str
+    measurement: bytes  # the process's own MRENCLAVE
+
+
+class Uploaded(msgspec.Struct, frozen=True):
+    """One uploaded secret."""
+
+    name: str
+    type: SecretType
+    value: StoredSecret
+
+
+class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
+    """A user uploaded secrets."""
+
+    time: Time
+    user: str
+    uploads: tuple[Uploaded, ...]
+
+
+class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
+    """The first piece of a base: everything of the state that does not grow."""
+
+    time: Time
+    platform: str
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    recovery: RecoveryMaterial
+    instance: bytes
+
+
+class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
+    """A piece of a base: some of the secrets, or of their previous values."""
+
+    secrets: dict[str, StoredSecret]
+    previous: bool = False
+
+
+class BaseLog(msgspec.Struct, frozen=True, tag="base-log"):
+    """A piece of a base: some lines of the update log, oldest first."""
+
+    lines: tuple[bytes, ...]
+
+
+class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
+    """The last piece of a base: how much of each kind came before it."""
+
+    secrets: int
+    previous: int
+    log_lines: int
+
+
+Event = ManifestSet | Started | SecretsUploaded | BaseBegun | BaseSecrets | BaseLog | BaseEnded

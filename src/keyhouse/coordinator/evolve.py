@@ -1,1 +1,112 @@
-"""Placeholder."""
+"""How an event changes the state. Decodes nothing, checks no rule, generates nothing: total."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from immutables import Map
+from msgspec.structs import replace
+
+from keyhouse.coordinator.events import (
+    BaseBegun,
+    BaseEnded,
+    BaseLog,
+    BaseSecrets,
+    Event,
+    ManifestSet,
+    SecretsUploaded,
+    Started,
+)
+from keyhouse.coordinator.state import Running, State
+from keyhouse.wire.errors import Broken
+
+__all__ = ["evolve", "evolve_all"]
+
+
+def evolve(state: State | None, event: Event) -> State:  # noqa: PLR0911 one case for each event
+    """Return the state after ``event``.
+
+    ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
+    is not one that Keyhouse writes (an event before any base): its records verified, so this is
+    an error of ours, never of the disk.
+    """
+    match event:
+        case ManifestSet():
+            return _manifest_set(event)
+        case BaseBegun():
+            return _base_begun(event)
+    running = _running(state, event)
+    match event:
+        case Started():
+            return replace(running, time=_later(running, event.time), instance=event.instance)
+        case SecretsUploaded():
+            with running.secrets.mutate() as secrets:
+                for upload in event.uploads:
+                    secrets[upload.name] = upload.value
+                grown = secrets.finish()
+            return replace(running, time=_later(running, event.time), secrets=grown)
+        case BaseSecrets():
+            return _base_secrets(running, event)
+        case BaseLog():
+            return running
+        case BaseEnded():
+            if (len(running.secrets), len(running.previous)) != (event.secrets, event.previous):
+                raise Broken("the journal's base is incomplete", hint="restore a backup")
+            return running
+        case _ as never:
+            assert_never(never)
+
+
+def evolve_all(state: State | None, events: Iterable[Event]) -> State:
+    """Return the state after all of ``events``, in order. Raises ``Broken`` if there is none."""
+    for event in events:
+        state = evolve(state, event)
+    if state is None:
+        raise Broken("the journal holds no record", hint="restore a backup")
+    return state
+
+
+def _running(state: State | None, event: Event) -> Running:
+    if not isinstance(state, Running):
+        raise Broken(
+            f"the journal has a {type(event).__name__} record before any manifest",
+            hint="restore a backup",
+        )
+    return state
+
+
+def _later(running: Running, time: int) -> int:
+    return max(running.time, time)  # journalled time never runs backwards
+
+
+def _manifest_set(event: ManifestSet) -> Running:
+    return Running(
+        keys=event.keys,
+        platform=event.platform,
+        manifest=event.manifest,
+        signature=event.signature,
+        secrets=Map(event.secrets),
+        previous=Map(event.secrets),
+        recovery=event.recovery,
+        time=event.time,
+        instance=b"",
+    )
+
+
+def _base_begun(event: BaseBegun) -> Running:
+    return Running(
+        keys=event.keys,
+        platform=event.platform,
+        manifest=event.manifest,
+        signature=event.signature,
+        secrets=Map(),
+        previous=Map(),
+        recovery=event.recovery,
+        time=event.time,
+        instance=event.instance,
+    )
+
+
+def _base_secrets(running: Running, event: BaseSecrets) -> Running:
+    field = "previous" if event.previous else "secrets"
+    grown = getattr(running, field).update(event.secrets)
+    return replace(running, **{field: grown})

@@ -9,6 +9,7 @@
      |    +-- Unauthenticated    no certificate of a user                                 401 fail
      |    +-- Forbidden          a user without the permission, or a closed gate          403
      |    +-- NotFound           nothing there (never: an unknown path)                   404
+     |    +-- Gone               was here in an older version of the interface            410
      |    +-- WrongPhase         not in this phase of the coordinator                     409
      |    +-- Conflicting        contradicts what is stored or pending                    409
      |    +-- Invalid            content that breaks the rules: every problem at once     400
@@ -30,6 +31,7 @@ __all__ = [
     "Broken",
     "Conflicting",
     "Forbidden",
+    "Gone",
     "Invalid",
     "KeyhouseError",
     "NotFound",
@@ -114,6 +116,12 @@ class NotFound(Refused):
     """What was asked for does not exist."""
 
     code = "not-found"
+
+
+class Gone(Refused):
+    """Was here in an older version of the interface."""
+
+    code = "gone"
 
 
 class WrongPhase(Refused):

@@ -1,0 +1,62 @@
+"""Bodies of answers that are the same for many requests, encoded once."""
+
+from base64 import b64encode
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from keyhouse.coordinator import LogView, Phase, Running
+from keyhouse.manifest import fingerprint
+
+__all__ = ["LogBody", "manifest_body", "status_body"]
+
+_MESSAGES: Final = {
+    Phase.RECOVERY: "recovery mode: upload the recovery secrets, or set a new manifest",
+    Phase.ACCEPTING_MANIFEST: "ready to accept a manifest",
+    Phase.RUNNING: "running: workloads that the manifest names are accepted",
+}
+
+
+@lru_cache(maxsize=8)
+def status_body(phase: Phase, note: str) -> bytes:
+    """Return the data of ``GET /api/v2/status``; ``note`` is added to the message."""
+    message = f"{_MESSAGES[phase]}{note}"
+    return msgspec.json.encode({"status": int(phase), "code": int(phase), "message": message})
+
+
+@lru_cache(maxsize=2)
+def _manifest_body(raw: bytes, signature: bytes) -> bytes:
+    return msgspec.json.encode(
+        {
+            "manifestSignatureRootECDSA": b64encode(signature).decode("ascii"),
+            "manifestFingerprint": fingerprint(raw),
+            "manifest": b64encode(raw).decode("ascii"),
+        }
+    )
+
+
+def manifest_body(state: Running) -> bytes:
+    """Return the data of ``GET /api/v2/manifest``: the bytes as they were uploaded."""
+    return _manifest_body(state.manifest, state.signature)
+
+
+class LogBody:
+    """The data of ``GET /api/v2/update``; only lines that are new since the last call cost."""
+
+    def __init__(self) -> None:
+        self._encoded: list[bytes] = []
+        self._of: object = None  # the log whose lines are encoded
+        self._length = -1
+        self._body = b""
+
+    def of(self, log: LogView) -> bytes:
+        """Return the data for ``log``."""
+        if log.identity is not self._of or len(log) < len(self._encoded):
+            self._encoded, self._of, self._length = [], log.identity, -1
+        if len(log) != self._length:
+            fresh = log.lines(len(self._encoded))
+            self._encoded += [msgspec.json.encode(line.decode("utf-8")) for line in fresh]
+            self._body = b'{"updateLog":[%b]}' % b",".join(self._encoded)
+            self._length = len(log)
+        return self._body

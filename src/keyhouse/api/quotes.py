@@ -1,0 +1,70 @@
+"""The coordinator's own evidence: its certificates, and quotes over its root certificate."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation import Platform, add_header, quote_binding, report_data
+from keyhouse.authority import CoordinatorKeys, certificate_pem
+from keyhouse.wire.errors import Unavailable
+
+__all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
+
+NONCE_BYTES = 1024
+"""The longest nonce, decoded."""
+
+AT_ONCE = 2
+"""Quotes made at the same time: the platform is one machine."""
+
+WAITING = 64
+"""Requests that may wait for a quote; anybody may ask for one, so they are bounded."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """Data of ``GET /api/v2/quote``."""
+
+    cert: str  # PEM: intermediate, then root
+    quote: bytes  # with the 16-byte header in front; base64 in JSON
+
+
+class Quotes:
+    """Makes quotes, off the event loop and never too many at once."""
+
+    def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
+        self._platform = platform
+        self._root = keys.root_cert
+        self._chain: Final = certificate_pem(keys.intermediate_cert, keys.root_cert)
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quote")
+        self._waiting = 0
+        self._without_nonce: bytes = msgspec.json.encode(self._evidence(b""))
+
+    @property
+    def without_nonce(self) -> bytes:
+        """The evidence without a nonce, as JSON, made when this object was."""
+        return self._without_nonce
+
+    async def fresh(self, nonce: bytes) -> bytes:
+        """Return evidence over ``nonce`` as JSON: made for this call alone.
+
+        Raises:
+            Unavailable: too many callers wait for a quote already.
+        """
+        if self._waiting >= WAITING:
+            raise Unavailable("too many callers are waiting for a quote", hint="try again later")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            evidence = await loop.run_in_executor(self._threads, self._evidence, nonce)
+        finally:
+            self._waiting -= 1
+        return msgspec.json.encode(evidence)
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _evidence(self, nonce: bytes) -> Evidence:
+        data = report_data(quote_binding(self._root, nonce))
+        return Evidence(cert=self._chain, quote=add_header(self._platform.quote(data)))

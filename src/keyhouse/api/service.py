@@ -1,0 +1,158 @@
+"""The Client API behind its router: judges each request by its head, then lets a handler answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import structlog
+
+from keyhouse.api import envelope
+from keyhouse.api.bodies import LogBody
+from keyhouse.api.exchange import Admission, Answer, Head, Refusal
+from keyhouse.api.quotes import Quotes
+from keyhouse.api.routes import Caller, Route, Table
+from keyhouse.coordinator import Engine, Running, View, policy_of, require
+from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated, Unavailable
+
+__all__ = ["Service"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+INLINE: Final = 1024
+"""Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
+
+MANIFESTS_WAITING: Final = 4
+"""First manifests that may wait while one is prepared: anybody may send one."""
+
+
+class Service:
+    """Implements ``Application`` over the engine's current view."""
+
+    def __init__(self, engine: Engine, quotes: Quotes, table: Table, *, simulated: bool) -> None:
+        self.engine: Final = engine
+        self.quotes: Final = quotes
+        self.log_body: Final = LogBody()
+        self.simulated: Final = simulated
+        self._table = table
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
+        self._one_manifest = asyncio.Semaphore(1)
+        self._manifests = 0
+        self._headers_of: View | None = None
+        self._headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    # --- Application ---
+
+    def admit(self, head: Head) -> Answer | Admission:
+        """Judge a request by its head; reads are answered at once, from one view."""
+        view = self.engine.view
+        route = self._table.by_target.get((head.method, head.path))
+        if route is None:
+            return self._unknown(head)
+        try:
+            self._judge(route, view, head.identity)
+            if route.read is not None:
+                return route.read(self, view, head)
+        except KeyhouseError as problem:
+            return self.refused(problem)
+        return Admission(route.body_limit, lambda body: self._written(route, head, body))
+
+    def refuse(self, refusal: Refusal) -> Answer:
+        """Word what the protocol refuses."""
+        hint = f" ({refusal.hint})" if refusal.hint else ""
+        message = refusal.message + hint
+        headers = self.headers(self.engine.view)
+        if refusal.part and refusal.path.startswith("/api/v2/"):
+            return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
+        return envelope.error(refusal.status, message, headers)
+
+    # --- for handlers ---
+
+    def headers(self, view: View) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers that every answer from ``view`` carries."""
+        if view is not self._headers_of:
+            state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
+            simulated = ((b"keyhouse-platform", b"simulation"),) if self.simulated else ()
+            self._headers_of, self._headers = view, (*state, *simulated)
+        return self._headers
+
+    def success(self, data: bytes, view: View, message: str = "") -> Answer:
+        """Return 200 with ``data``, JSON already, as seen from ``view``."""
+        return envelope.enveloped(data, self.headers(view), message)
+
+    def refused(self, problem: KeyhouseError) -> Answer:
+        """Return what ``problem`` becomes for the caller."""
+        return envelope.refusal(problem, self.headers(self.engine.view))
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, without keeping other requests waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def one_manifest_at_a_time(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``work`` returns; preparing a first manifest is costly and open to all.
+
+        Raises:
+            Unavailable: others are waiting for the same already.
+        """
+        if self._manifests > MANIFESTS_WAITING:
+            raise Unavailable("other manifests are being prepared", hint="try again later")
+        self._manifests += 1
+        try:
+            async with self._one_manifest:
+                return await work()
+        finally:
+            self._manifests -= 1
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.quotes.close()
+
+    # --- judging ---
+
+    @staticmethod
+    def _judge(route: Route, view: View, identity: bytes | None) -> None:
+        """Refuse what the phase, the feature gate or the caller's certificate rules out."""
+        require(route.operation, view.phase)
+        state = view.state
+        if not isinstance(state, Running):
+            return
+        if route.gate and not policy_of(state.manifest).has_gate(route.gate):
+            raise Forbidden(
+                f"{route.operation} is not enabled",
+                hint=f"add {route.gate} to Config.FeatureGates of the manifest",
+            )
+        if route.caller is Caller.USER:
+            policy_of(state.manifest).identify(identity)
+        elif route.caller is Caller.MARBLE:
+            _identify_marble(identity)
+
+    async def _written(self, route: Route, head: Head, body: bytes) -> Answer:
+        assert route.write is not None  # noqa: S101 a route that does not read writes
+        try:
+            return await route.write(self, head, body)
+        except KeyhouseError as problem:
+            return self.refused(problem)
+
+    def _unknown(self, head: Head) -> Answer:
+        """Answer 405: clients take it for "no such version of the interface"."""
+        allowed = self._table.methods(head.path)
+        path = head.path[:200].encode("unicode_escape").decode("ascii")
+        headers = self.headers(self.engine.view)
+        if allowed:
+            headers = (*headers, (b"allow", ", ".join(allowed).encode()))
+            return envelope.error(405, f"{path} has no method {head.method}", headers)
+        return envelope.error(405, f"there is nothing at {head.method} {path}", headers)
+
+
+def _identify_marble(identity: bytes | None) -> None:
+    """Refuse: no workload can have a certificate before workloads can be activated."""
+    del identity
+    raise Unauthenticated(
+        "this call needs the certificate of an activated workload",
+        hint="connect with the certificate and key that the workload was given",
+    )
+
+

@@ -1,0 +1,62 @@
+"""The process itself: isolated from its environment, closed to debuggers, kept out of core files.
+
+Source: security rules, "The process".
+"""
+
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+__all__ = ["clean_environment", "harden", "isolate"]
+
+_PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
+_NAMES: Final = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
+_ISOLATED: Final = "KEYHOUSE_ISOLATED"
+
+PR_SET_DUMPABLE: Final = 4
+MCL_CURRENT: Final = 1
+MCL_FUTURE: Final = 2
+MCL_ONFAULT: Final = 4
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what may stay of ``environment``: an allow-list, so nothing new slips in.
+
+    SSLKEYLOGFILE, OPENSSL_CONF, PYTHON*, LD_* and proxies are gone by that.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if (name in _NAMES or name.startswith(_PREFIXES)) and name != _ISOLATED
+    }
+
+
+def isolate(module: str, arguments: Sequence[str]) -> None:
+    """Make this process one that its environment did not shape: ``python -I -B``, clean variables.
+
+    Replaces the process unless it is such a one already. Call it before anything is imported that
+    reads the environment (OpenSSL does, when it is loaded).
+    """
+    if sys.flags.isolated and os.environ.get(_ISOLATED) == str(os.getpid()):
+        del os.environ[_ISOLATED]
+        return
+    environment = clean_environment(os.environ) | {_ISOLATED: str(os.getpid())}
+    command = [sys.executable, "-I", "-B", "-m", module, *arguments]
+    os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
+
+
+def harden() -> list[str]:
+    """Close the process to core dumps, debuggers and swap; return what could not be had."""
+    missing = []
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o077)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        missing.append("the process can be dumped (prctl PR_SET_DUMPABLE)")
+    # ONFAULT: without it every reserved page is made real at once, which doubles memory.
+    if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
+        missing.append("memory may be swapped out (mlockall; raise the memlock limit)")
+    return missing

@@ -1,0 +1,205 @@
+"""What `keyhouse serve` can be told: flags first, then variables of the environment.
+
+Each setting has a class (security rules, "The host"). *Measured* settings decide what is trusted:
+they come from the command line, which the platform measures, and never from the environment.
+*Host* settings may cost availability, never confidentiality or integrity.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from keyhouse.wire.errors import Refused
+
+__all__ = ["SETTINGS", "Setting", "Settings", "read_settings"]
+
+
+class Setting(NamedTuple):
+    """One setting, as the reference shows it."""
+
+    flag: str
+    kind: str  # "measured" or "host"
+    default: str
+    help: str
+    variables: tuple[str, ...] = ()  # in the order in which they are read; empty counts as unset
+    is_switch: bool = False
+
+
+SETTINGS: Final = (
+    Setting(
+        "--platform",
+        "measured",
+        "auto",
+        "auto, gramine, tdx or simulation (which proves nothing and protects nothing)",
+    ),
+    Setting("--curve", "measured", "P-256", "P-256 or P-384, for the keys of a new deployment"),
+    Setting(
+        "--confirm-clock",
+        "measured",
+        "",
+        "start although the clock is more than a year ahead of the journal",
+        is_switch=True,
+    ),
+    Setting(
+        "--data-dir",
+        "host",
+        "keyhouse-data",
+        "directory of the sealed state",
+        ("KEYHOUSE_DATA_DIR", "EDG_COORDINATOR_SEAL_DIR"),
+    ),
+    Setting(
+        "--client-addr",
+        "host",
+        ":4433",
+        "address of the Client API, HOST:PORT",
+        ("KEYHOUSE_CLIENT_ADDR", "EDG_COORDINATOR_CLIENT_ADDR"),
+    ),
+    Setting(
+        "--dns-names",
+        "host",
+        "localhost",
+        "names and IP addresses for the certificates of a new deployment, comma-separated",
+        ("KEYHOUSE_DNS_NAMES", "EDG_COORDINATOR_DNS_NAMES"),
+    ),
+    Setting(
+        "--log-level",
+        "host",
+        "info",
+        "debug, info, warning or error",
+        ("KEYHOUSE_LOG_LEVEL",),
+    ),
+    Setting(
+        "--log-format",
+        "host",
+        "auto",
+        "text, json, or auto: text on a terminal, JSON otherwise",
+        ("KEYHOUSE_LOG_FORMAT",),
+    ),
+)
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "--platform": ("auto", "gramine", "tdx", "simulation"),
+    "--curve": ("P-256", "P-384"),
+    "--log-level": ("debug", "info", "warning", "error"),
+    "--log-format": ("auto", "text", "json"),
+}
+
+_NO_EFFECT_YET: Final = (
+    "EDG_COORDINATOR_MESH_ADDR",
+    "EDG_COORDINATOR_PROMETHEUS_ADDR",
+    "EDG_STARTUP_MANIFEST",
+)
+
+
+class SettingRefused(Refused):
+    """A setting that cannot be, or that may not come from where it came from."""
+
+    code = "setting"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The settings of one process."""
+
+    platform: str
+    curve: str
+    confirm_clock: bool
+    data_dir: Path
+    client_host: str  # empty: every address of the machine
+    client_port: int
+    dns_names: str
+    log_level: str
+    log_format: str
+    notes: tuple[str, ...]  # for the log
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings of a `keyhouse serve` process.
+
+    Raises:
+        SettingRefused: a value that cannot be. Unknown flags end the process with usage (exit 2).
+    """
+    given = vars(_parser().parse_args(arguments))
+    _refuse_simulation_by_environment(environment)
+    values = {setting.flag: _value(setting, given, environment) for setting in SETTINGS}
+    for flag, choices in _CHOICES.items():
+        if values[flag] not in choices:
+            raise SettingRefused(
+                f"{flag} has a value that cannot be", hint=f"one of: {', '.join(choices)}"
+            )
+    host, port = _address(values["--client-addr"])
+    return Settings(
+        platform=values["--platform"],
+        curve=values["--curve"],
+        confirm_clock=bool(given["confirm_clock"]),
+        data_dir=Path(values["--data-dir"]),
+        client_host=host,
+        client_port=port,
+        dns_names=values["--dns-names"],
+        log_level=values["--log-level"],
+        log_format=values["--log-format"],
+        notes=_notes(environment),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="keyhouse serve",
+        description="Run the coordinator.",
+        epilog="Try it out: keyhouse serve --platform simulation --client-addr 127.0.0.1:4433",
+        allow_abbrev=False,
+    )
+    for setting in SETTINGS:
+        variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
+        default = f" (default: {setting.default})" if setting.default else ""
+        text = f"{setting.help}{default}{variables}"
+        if setting.is_switch:
+            parser.add_argument(setting.flag, action="store_true", help=text)
+        else:
+            parser.add_argument(setting.flag, metavar="VALUE", help=text)
+    return parser
+
+
+def _value(setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
+    flag = given[setting.flag.removeprefix("--").replace("-", "_")]
+    if isinstance(flag, str):
+        return flag
+    if setting.flag == "--log-level":
+        return _log_level(environment)
+    if setting.flag == "--log-format" and environment.get("EDG_COORDINATOR_DEV_MODE") == "1":
+        return environment.get("KEYHOUSE_LOG_FORMAT") or "text"
+    for name in setting.variables:
+        if environment.get(name):
+            return environment[name]
+    return setting.default
+
+
+def _log_level(environment: Mapping[str, str]) -> str:
+    if environment.get("KEYHOUSE_LOG_LEVEL"):
+        return environment["KEYHOUSE_LOG_LEVEL"]
+    return "debug" if environment.get("EDG_DEBUG_LOGGING") == "1" else "info"
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and int(port) < 2**16):
+        raise SettingRefused("--client-addr is no address", hint="HOST:PORT, or :PORT for all")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
+    if environment.get("OE_SIMULATION") == "1":
+        raise SettingRefused(
+            "OE_SIMULATION=1 has no effect here: no variable of the environment decides on trust",
+            hint="unset it; for a simulation say --platform simulation",
+        )
+
+
+def _notes(environment: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"{name} is set and has no effect in this version"
+        for name in _NO_EFFECT_YET
+        if environment.get(name)
+    )

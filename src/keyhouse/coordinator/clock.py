@@ -1,0 +1,50 @@
+"""Time as the coordinator trusts it: never backwards, and not a year ahead of what it knows."""
+
+import time
+from typing import Final, Protocol
+
+from keyhouse.wire.errors import Broken
+
+__all__ = ["Clock", "HostClock", "check_host_time", "security_time"]
+
+BUILD_TIME: Final = 1_795_219_200_000_000
+"""2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
+
+YEAR: Final = 365 * 24 * 3600 * 1_000_000
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> int:
+        """Return microseconds since 1970-01-01T00:00:00Z."""
+        ...
+
+
+class HostClock:
+    """The host's clock, which the host may set as it likes."""
+
+    def now(self) -> int:
+        """Return the host's time."""
+        return time.time_ns() // 1000
+
+
+def security_time(host: int, newest_journalled: int = 0) -> int:
+    """Return the latest of host time, build time and the newest time in the journal."""
+    return max(host, BUILD_TIME, newest_journalled)
+
+
+def check_host_time(host: int, newest_journalled: int) -> None:
+    """Refuse a host clock more than a year ahead of the journal.
+
+    Once such a time is journalled it can never be taken back. A deployment that really slept for
+    a year says so with ``--confirm-clock``. Source: security rules, "Time".
+
+    Raises:
+        Broken: the clock is too far ahead.
+    """
+    if host > max(newest_journalled, BUILD_TIME) + YEAR:
+        raise Broken(
+            "the clock of this machine is more than a year ahead of the newest record in the journal",
+            hint="set the clock; if it is right, start once with --confirm-clock",
+        )

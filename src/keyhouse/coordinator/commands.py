@@ -1,0 +1,53 @@
+"""What a caller wants to change, ready to be decided.
+
+A command was prepared against a state that it names: the slow and impure work (keys, certificates,
+shares, parsing) is done, off the event loop. ``decide`` refuses one that was prepared against
+another state, and it is prepared again.
+"""
+
+import msgspec
+
+from keyhouse.authority import RecoveryMaterial, StoredSecret
+from keyhouse.coordinator.events import Uploaded
+from keyhouse.wire.errors import Problem
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Command", "Context", "SetManifest", "Stale", "UploadSecrets"]
+
+
+class Stale(Exception):
+    """The command was prepared against a state that is no longer the current one."""
+
+
+class SetManifest(msgspec.Struct, frozen=True):
+    """Enforce the first manifest."""
+
+    root_cert: bytes  # of the state it was prepared against: its signatures fit no other
+    manifest: bytes
+    signature: bytes
+    secrets: dict[str, StoredSecret]
+    recovery: RecoveryMaterial
+    dek: Secret  # goes to the engine beside the event, never inside it
+    recovery_index: bytes  # goes to the file beside the journal
+    warnings: tuple[Problem, ...]
+
+
+class UploadSecrets(msgspec.Struct, frozen=True):
+    """Store what a user uploads."""
+
+    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
+    manifest: bytes  # the manifest that the values were checked against
+    uploads: tuple[Uploaded, ...]
+
+
+Command = SetManifest | UploadSecrets
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Everything that a decision needs and a state does not hold."""
+
+    now: int  # security time: microseconds since 1970, UTC
+    platform: str
+    instance: bytes
+    version: str
+    measurement: bytes

@@ -1,0 +1,243 @@
+"""The one writer: takes what waits, decides it, makes it durable, publishes it, answers.
+
+One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
+command fails alone. The events of the batch become durable in one append. Then, and only then, the
+new state is published and the callers are answered. An append that surely failed leaves the old
+state; one whose outcome the journal cannot settle stops the engine: a restart reads what is there.
+Nothing here costs more than the change itself, but for a new epoch now and then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from keyhouse.coordinator.base import base_events
+from keyhouse.coordinator.clock import Clock, security_time
+from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale
+from keyhouse.coordinator.decide import decide, start
+from keyhouse.coordinator.events import Event
+from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.keeper import Keeper
+from keyhouse.coordinator.records import decode_events, encode_events
+from keyhouse.coordinator.state import Running, State
+from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.view import View
+from keyhouse.journal import Conflict
+from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
+
+__all__ = ["Engine", "Process"]
+
+log = structlog.get_logger(__name__)
+
+WAITING = 1024
+"""Commands that may wait; one more is told to try again."""
+
+BATCH = 256
+"""Commands that share one append."""
+
+
+class Process(NamedTuple):
+    """Who this process is, as its ``Started`` record says."""
+
+    platform: str
+    instance: bytes  # 16 random bytes
+    version: str
+    measurement: bytes
+
+
+class _Waiting(NamedTuple):
+    command: Command
+    answer: "asyncio.Future[View]"
+
+
+class _Decided(NamedTuple):
+    """A batch after its decisions: who will be answered, what happened, and what then holds."""
+
+    accepted: list[_Waiting]
+    events: list[Event]
+    state: State
+
+
+class Engine:
+    """Owns the state, the journal's keeper and the update log. Readers take ``view``."""
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeper,
+        clock: Clock,
+        process: Process,
+        state: State,
+        update_log: UpdateLog | None = None,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._process = process
+        self._log = update_log or UpdateLog()
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._broken: Broken | None = None
+        self.view = View(state, keeper.position, self._log.view())
+
+    def now(self) -> int:
+        """Return the security time: microseconds since 1970, never before what is journalled."""
+        state = self.view.state
+        return security_time(self._clock.now(), state.time if isinstance(state, Running) else 0)
+
+    async def submit(self, command: Command) -> View:
+        """Return the view that holds the change, once it is durable.
+
+        A caller that is cancelled stops waiting; the change goes on.
+
+        Raises:
+            Refused, Stale: as ``decide`` says; nothing changed.
+            Unavailable: too many wait, the disk is full, or the coordinator stops; nothing changed.
+            Broken: whether the change is durable is not known until a restart.
+        """
+        if self._broken:
+            raise self._broken
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        if len(self._waiting) >= WAITING:
+            raise Unavailable("too many changes are waiting", hint="try again later")
+        answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(command, answer))
+        self._wake.set()
+        return await answer
+
+    async def announce(self) -> None:
+        """Commit the ``Started`` record of this process: before anything is served."""
+        if self._keeper.position is None:
+            return
+        started = _Decided([], [start(self._context())], self.view.state)
+        while True:
+            state = evolve_all(self.view.state, started.events)
+            try:
+                await self._keeper.append(encode_events(started.events))
+            except Conflict:
+                await self._catch_up()
+            else:
+                self._publish(state, started.events)
+                return
+
+    async def run(self) -> None:
+        """Write until ``stop`` was called and everything submitted before it is answered.
+
+        Raises:
+            Broken: it is not known what is durable; a restart will read it.
+        """
+        while True:
+            while not self._waiting:
+                if self._stopping:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            await self._serve(self._take())
+            if self._broken:
+                self._fail(list(self._waiting), self._broken)
+                raise self._broken
+            await self._keeper.tend(self._base)
+
+    def stop(self) -> None:
+        """Take no more commands; let ``run`` end when the waiting ones are answered."""
+        self._stopping = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Leave the journal as a clean stop leaves it. Call after ``run`` has ended."""
+        await self._keeper.close(clean=self._broken is None)
+
+    # --- one batch ---
+
+    def _take(self) -> list[_Waiting]:
+        """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
+        batch = [self._waiting.popleft()]
+        while self._waiting and len(batch) < BATCH:
+            alone = (batch[0].command, self._waiting[0].command)
+            if any(isinstance(command, SetManifest) for command in alone):
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _serve(self, batch: list[_Waiting]) -> None:
+        """Answer every command of ``batch``, one way or another."""
+        try:
+            await self._write(batch)
+        except Broken as error:
+            log.error("the outcome of a change is not known", reason=str(error))  # noqa: TRY400
+            self._broken = error
+            self._fail(batch, error)
+        except KeyhouseError as error:
+            log.warning("a change could not be stored", reason=str(error))
+            self._fail(batch, error)
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        decided = self._decide(batch)
+        while decided.events:
+            try:
+                await self._make_durable(decided)
+            except Conflict:
+                await self._catch_up()
+                decided = self._decide(decided.accepted)
+            else:
+                self._publish(decided.state, decided.events)
+                break
+        for waiting in decided.accepted:
+            if not waiting.answer.done():
+                waiting.answer.set_result(self.view)
+
+    def _decide(self, batch: Sequence[_Waiting]) -> _Decided:
+        """Judge each command on the state that the ones before it would leave."""
+        state, context = self.view.state, self._context()
+        accepted: list[_Waiting] = []
+        events: list[Event] = []
+        for waiting in batch:
+            try:
+                happened = decide(state, waiting.command, context)
+            except (Refused, Stale) as refusal:
+                self._fail([waiting], refusal)
+            else:
+                state = evolve_all(state, happened)
+                events += happened
+                accepted.append(waiting)
+        return _Decided(accepted, events, state)
+
+    async def _make_durable(self, decided: _Decided) -> None:
+        command = decided.accepted[0].command
+        if not isinstance(command, SetManifest):
+            await self._keeper.append(encode_events(decided.events))
+            return
+        after = UpdateLog(decided.events)
+        assert isinstance(decided.state, Running)  # noqa: S101 a manifest was just set
+        base = encode_events(base_events(decided.state, after.view()))
+        await self._keeper.establish(command, base)
+
+    def _publish(self, state: State, events: Iterable[Event]) -> None:
+        self._log.extend(events)
+        self.view = View(state, self._keeper.position, self._log.view())
+
+    async def _catch_up(self) -> None:
+        """Take over what another writer of the same store made durable first."""
+        found = await self._keeper.catch_up()
+        events = list(decode_events(found.payloads))
+        if found.new_epoch:
+            self._log = UpdateLog()
+        self._publish(evolve_all(None if found.new_epoch else self.view.state, events), events)
+
+    def _base(self) -> Iterator[bytes]:
+        """Return the base of a new epoch, encoded piece by piece as it is taken."""
+        assert isinstance(self.view.state, Running)  # noqa: S101 only a running state has a journal
+        return encode_events(base_events(self.view.state, self.view.log))
+
+    def _context(self) -> Context:
+        return Context(now=self.now(), **self._process._asdict())
+
+    @staticmethod
+    def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
+        for waiting in batch:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)

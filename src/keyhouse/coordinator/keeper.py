@@ -1,0 +1,117 @@
+"""Where the journal is kept: in the home directory, or in memory with seal mode ``Disabled``."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+import structlog
+
+from keyhouse.coordinator.commands import SetManifest
+from keyhouse.coordinator.policy import DISABLED, policy_of
+from keyhouse.journal import CaughtUp, Home, Journal, MemoryStore, OutcomeUnknown, Position
+from keyhouse.wire.errors import Broken, Unavailable
+
+__all__ = ["Keeper"]
+
+log = structlog.get_logger(__name__)
+
+HEAD_EVERY = 1024
+"""Records between two writes of the sealed head: how much of a rollback it may fail to show."""
+
+PATIENCE = 256
+"""Appends between two attempts to begin an epoch, when one failed."""
+
+
+class Keeper:
+    """Holds the journal and tends it. Used by the engine's one task only."""
+
+    def __init__(self, home: Home, journal: Journal | None = None) -> None:
+        self._home = home
+        self._journal = journal
+        self._on_disk = journal is not None
+        self._head_at = journal.position.sequence if journal else 0
+        self._patience = 0
+
+    @property
+    def position(self) -> Position | None:
+        """Where the journal stands; None while there is none."""
+        return self._journal.position if self._journal else None
+
+    async def append(self, payloads: Iterable[bytes]) -> None:
+        """Return once all of ``payloads`` are durable.
+
+        Raises:
+            Conflict: another writer was first, nothing was appended.
+            Unavailable: surely nothing was appended.
+            Broken: it is not known whether they were.
+        """
+        try:
+            await self._present().append(list(payloads))
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+
+    async def catch_up(self) -> CaughtUp:
+        """Return what others appended since ``position``, and move there."""
+        return await self._present().catch_up()
+
+    async def establish(self, command: SetManifest, base: Iterable[bytes]) -> None:
+        """Begin the journal of a new deployment; what was there is moved aside, never deleted."""
+        mode = policy_of(command.manifest).seal_mode
+        try:
+            if mode == DISABLED:
+                await self._home.archive()
+                self._journal = await Journal.create(
+                    MemoryStore(), store_id=os.urandom(16), dek=command.dek, base=base
+                )
+            else:
+                self._journal = await self._home.establish(
+                    dek=command.dek, base=base, policy=mode, recovery_index=command.recovery_index
+                )
+                self._on_disk = True
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        self._head_at = self._journal.position.sequence
+
+    async def tend(self, base: Callable[[], Iterator[bytes]]) -> None:
+        """Write the head now and then; begin an epoch when the records outweigh the base.
+
+        A failure that leaves the journal as it was is logged and tried again later.
+        """
+        if self._journal is None or not self._on_disk:
+            return
+        try:
+            if self._journal.outweighs_base():
+                await self._compact(base)
+            elif self._journal.position.sequence - self._head_at >= HEAD_EVERY:
+                self._head_at = self._journal.position.sequence
+                await self._home.write_head()
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        except Unavailable as error:
+            self._patience = PATIENCE
+            log.warning("the journal could not be tended", reason=str(error))
+
+    async def close(self, *, clean: bool) -> None:
+        """Give the store back; after a clean run with the head written."""
+        if clean and self._on_disk:
+            await self._home.write_head()
+        await self._home.close()
+
+    async def _compact(self, base: Callable[[], Iterator[bytes]]) -> None:
+        if self._patience:
+            self._patience -= 1
+            return
+        position = await self._home.begin_epoch(base())
+        self._head_at = position.sequence
+        log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
+
+    def _present(self) -> Journal:
+        if self._journal is None:
+            raise Broken("there is no journal to write to")
+        return self._journal
+
+
+def _unknown() -> Broken:
+    return Broken(
+        "it is not known whether the last change is durable",
+        hint="restart the coordinator: it will read what is there",
+    )

@@ -1,0 +1,104 @@
+"""From what lies in the home directory to an engine that is ready to serve."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import structlog
+
+from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
+from keyhouse.coordinator.clock import Clock, check_host_time, security_time
+from keyhouse.coordinator.engine import Engine, Process
+from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.keeper import Keeper
+from keyhouse.coordinator.records import decode_events
+from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
+from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.journal import Fresh, Home, Locked, Opened
+from keyhouse.wire.errors import Broken
+
+__all__ = ["Fresh", "NewDeployment", "open_engine"]
+
+log = structlog.get_logger(__name__)
+
+
+class NewDeployment(NamedTuple):
+    """What the keys of a new deployment are made from. Has no effect on existing state."""
+
+    curve: Curve
+    dns_names: tuple[str, ...]
+    ip_addresses: tuple[str, ...]
+
+
+async def open_engine(
+    home: Home,
+    *,
+    clock: Clock,
+    process: Process,
+    new: NewDeployment,
+    confirm_clock: bool = False,
+) -> Engine:
+    """Return the engine over whatever ``home`` holds; its ``Started`` record is durable.
+
+    Raises:
+        Broken: the state is damaged, rolled back, of another platform, or the clock cannot be.
+    """
+    loaded = await home.load()
+    match loaded:
+        case Opened():
+            return await _running(home, loaded, clock, process, confirm_clock=confirm_clock)
+        case Fresh():
+            keys = await _new_keys(clock, process, new)
+            engine = Engine(
+                keeper=Keeper(home), clock=clock, process=process, state=AcceptingManifest(keys)
+            )
+        case Locked():
+            log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
+            keys = await _new_keys(clock, process, new)
+            engine = Engine(
+                keeper=Keeper(home),
+                clock=clock,
+                process=process,
+                state=Recovering(keys, loaded.reason),
+            )
+    return engine
+
+
+async def _running(
+    home: Home, loaded: Opened, clock: Clock, process: Process, *, confirm_clock: bool
+) -> Engine:
+    update_log = UpdateLog()
+    state = None
+    for event in decode_events(loaded.payloads):
+        state = evolve_all(state, (event,))
+        update_log.extend((event,))
+    if not isinstance(state, Running):
+        raise Broken("the journal holds no manifest", hint="restore a backup")
+    if state.platform != process.platform:
+        raise Broken(
+            f"the state was made on the platform {state.platform}, this is {process.platform}",
+            hint="start with the platform it was made on; no state moves between kinds",
+        )
+    if not confirm_clock:
+        check_host_time(clock.now(), state.time)
+    engine = Engine(
+        keeper=Keeper(home, loaded.journal),
+        clock=clock,
+        process=process,
+        state=state,
+        update_log=update_log,
+    )
+    await engine.announce()
+    return engine
+
+
+async def _new_keys(clock: Clock, process: Process, new: NewDeployment) -> CoordinatorKeys:
+    now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=security_time(clock.now()))
+    return await asyncio.to_thread(
+        make_coordinator_keys,
+        dns_names=new.dns_names,
+        ip_addresses=new.ip_addresses,
+        curve=new.curve,
+        now=now,
+        simulated=process.platform == "simulation",
+    )

@@ -1,0 +1,112 @@
+"""The slow and impure work before a decision: keys, certificates, shares, imported values.
+
+Called off the event loop. Reads one state, changes nothing, and returns a command that says which
+state it read. A refusal here leaves nothing behind.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from keyhouse.authority import (
+    CoordinatorKeys,
+    StoredSecret,
+    generate,
+    import_secret,
+    make_recovery,
+    sign_manifest,
+)
+from keyhouse.coordinator.commands import SetManifest, UploadSecrets
+from keyhouse.coordinator.events import Uploaded
+from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
+from keyhouse.manifest import Action, Manifest
+from keyhouse.wire.definitions import SecretDefinition
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.secret import Secret
+from keyhouse.wire.user_secret import UserSecret
+
+__all__ = ["prepare_manifest", "prepare_upload"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def prepare_manifest(
+    state: AcceptingManifest | Recovering, raw: bytes, *, now: int
+) -> SetManifest:
+    """Check ``raw`` completely, and make everything that it asks for.
+
+    Raises:
+        Invalid: every problem of the manifest.
+    """
+    moment = _EPOCH + timedelta(microseconds=now)
+    checked = check_fully(raw, keys=state.keys, now=moment)
+    manifest = checked.manifest
+    dek = Secret(os.urandom(32))
+    recovery = make_recovery(
+        dek,
+        {name: key.spki for name, key in manifest.recovery_keys.items()},
+        manifest.config.recovery_threshold,
+    )
+    return SetManifest(
+        root_cert=state.keys.root_cert,
+        manifest=raw,
+        signature=sign_manifest(state.keys, raw),
+        secrets=_initial_secrets(manifest, state.keys, moment),
+        recovery=recovery,
+        dek=dek,
+        warnings=checked.warnings,
+    )
+
+
+def prepare_upload(
+    state: Running, identity: bytes | None, uploads: Mapping[str, UserSecret], *, now: int
+) -> UploadSecrets:
+    """Check and read what a user uploads. The permission is judged before anything else.
+
+    Raises:
+        Unauthenticated, Forbidden: the caller may not write all of these names.
+        BadRequest: an upload mixes a key with a certificate.
+        Invalid: every problem of the values, or of the templates that would read them.
+    """
+    policy = policy_of(state.manifest)
+    policy.authorize(identity, Action.WRITE_SECRET, uploads)
+    moment = _EPOCH + timedelta(microseconds=now)
+    problems: list[Problem] = []
+    ready: list[Uploaded] = []
+    for name, upload in sorted(uploads.items()):
+        definition = policy.manifest.secrets[name]
+        try:
+            value = import_secret(definition, upload, name=name, now=moment)
+        except Invalid as invalid:
+            problems += invalid.problems
+            continue
+        problems += policy.templates.check_upload(name, value.private.reveal())
+        ready.append(Uploaded(name=name, type=definition.type, value=value))
+    if problems:
+        raise Invalid("the secrets", problems)
+    assert identity is not None  # noqa: S101 it was authorized
+    return UploadSecrets(identity=identity, manifest=state.manifest, uploads=tuple(ready))
+
+
+def _initial_secrets(
+    manifest: Manifest, keys: CoordinatorKeys, now: datetime
+) -> dict[str, StoredSecret]:
+    """Generate what is shared; per-marble values come into being at activation."""
+    secrets: dict[str, StoredSecret] = {}
+    for name, definition in sorted(manifest.secrets.items()):
+        if definition.user_defined:
+            if definition.private is not None:
+                secrets[name] = _initial_value(name, definition, now)
+        elif definition.shared:
+            secrets[name] = generate(definition, name=name, keys=keys, now=now)
+    return secrets
+
+
+def _initial_value(name: str, definition: SecretDefinition, now: datetime) -> StoredSecret:
+    if definition.type.is_certificate:
+        upload = UserSecret(cert=definition.cert_der, private=definition.private)
+    else:
+        upload = UserSecret(key=definition.private)
+    return import_secret(definition, upload, name=name, now=now)

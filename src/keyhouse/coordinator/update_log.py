@@ -1,0 +1,79 @@
+"""The update log: what the events say to people. Derived from them, never written on its own.
+
+Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from keyhouse.coordinator.events import BaseLog, Event, ManifestSet, SecretsUploaded
+
+__all__ = ["LogView", "UpdateLog", "entries", "timestamp"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(time: int) -> str:
+    """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
+    moment = _EPOCH + timedelta(microseconds=time)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def entries(event: Event) -> Iterator[bytes]:
+    """Yield the log lines of ``event`` (JSON, no newline)."""
+    match event:
+        case BaseLog():
+            yield from event.lines
+        case ManifestSet():
+            yield _line(event.time, "Initial manifest set")
+        case SecretsUploaded():
+            for upload in event.uploads:
+                further = {"user": event.user, "secret": upload.name, "type": str(upload.type)}
+                yield _line(event.time, "Secret set", further)
+        case _:
+            return
+
+
+class LogView:
+    """The log as it stood at one revision. Later entries do not show."""
+
+    __slots__ = ("_length", "_lines")
+
+    def __init__(self, lines: list[bytes], length: int) -> None:
+        self._lines = lines
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def identity(self) -> object:
+        """Two views of the same growing log have the same identity."""
+        return self._lines
+
+    def lines(self, start: int = 0) -> list[bytes]:
+        """Return the lines from number ``start`` on, oldest first."""
+        return self._lines[start : self._length]
+
+
+class UpdateLog:
+    """All lines, oldest first. Owned by the engine, which alone appends."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._lines: list[bytes] = []
+        self.extend(events)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Append the lines of ``events``."""
+        for event in events:
+            self._lines.extend(entries(event))
+
+    def view(self) -> LogView:
+        """Return the log as it stands now. Costs nothing: lines are only ever appended."""
+        return LogView(self._lines, len(self._lines))
+
+
+def _line(time: int, update: str, further: dict[str, str] | None = None) -> bytes:
+    return msgspec.json.encode({"time": timestamp(time), "update": update, **(further or {})})

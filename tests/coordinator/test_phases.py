@@ -1,0 +1,67 @@
+"""Every pair of phase and operation."""
+
+import pytest
+
+from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, as_markdown, require
+from keyhouse.wire.errors import Forbidden, KeyhouseError, NotFound, Unauthenticated, WrongPhase
+
+# The table of the interface ("States"), written down a second time, row by row.
+EXPECTED = {
+    # operation: recovery, accepting manifest, running
+    Operation.READ_STATUS: "yes yes yes",
+    Operation.READ_QUOTE: "yes yes yes",
+    Operation.READ_MANIFEST: "404 404 yes",
+    Operation.SET_MANIFEST: "yes yes 409",
+    Operation.READ_RECOVERY_KEY: "yes 409 409",
+    Operation.RECOVER: "yes 409 409",
+    Operation.READ_LOG: "409 409 yes",
+    Operation.UPDATE: "401 401 yes",
+    Operation.READ_PENDING: "404 404 yes",
+    Operation.ACKNOWLEDGE: "401 401 yes",
+    Operation.CANCEL: "401 401 yes",
+    Operation.READ_SECRETS: "401 401 yes",
+    Operation.WRITE_SECRETS: "401 401 yes",
+    Operation.SIGN_QUOTE: "403 403 yes",
+    Operation.COUNT: "403 403 yes",
+    Operation.ACTIVATE: "409 409 yes",
+}
+
+ERRORS: dict[str, type[KeyhouseError]] = {
+    "409": WrongPhase,
+    "404": NotFound,
+    "401": Unauthenticated,
+    "403": Forbidden,
+}
+
+
+def test_the_table_has_every_operation_and_no_other() -> None:
+    assert set(TABLE) == set(Operation) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("operation", Operation)
+def test_each_pair_is_allowed_or_refused_as_the_interface_says(
+    operation: Operation, phase: Phase
+) -> None:
+    expected = EXPECTED[operation].split()[phase - 1]
+    if expected == Outcome.YES:
+        require(operation, phase)
+        return
+    with pytest.raises(ERRORS[expected]) as refusal:
+        require(operation, phase)
+    assert f"the coordinator {phase.words}" in str(refusal.value)
+
+
+def test_a_wrong_phase_says_when_it_would_be_right() -> None:
+    with pytest.raises(WrongPhase) as refusal:
+        require(Operation.SET_MANIFEST, Phase.RUNNING)
+    assert str(refusal.value) == (
+        "the coordinator is running; setting the manifest is possible only "
+        "while it is in recovery mode or while it is waiting for its first manifest"
+    )
+
+
+def test_the_documentation_is_the_table() -> None:
+    lines = as_markdown().splitlines()
+    assert len(lines) == 2 + len(Operation)
+    assert "| setting the manifest | yes | yes | 409 |" in lines
