@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import quoted
 from keyhouse.wire.secret import Secret
 
 __all__ = ["derive_marble_key"]
@@ -42,7 +43,7 @@ def derive_marble_key(
         hint = f"give a multiple of 8 up to {_MOST * _BYTE}"
         problems.append(Problem("Size", "is not a size for a derived key", hint))
     if problems:
-        raise Invalid(f"no key for secret {secret_name!a}", problems)
+        raise Invalid(f"no key for secret {quoted(secret_name)}", problems)
     kdf = HKDF(
         algorithm=SHA256(),
         length=length,

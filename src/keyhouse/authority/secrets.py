@@ -17,6 +17,7 @@ from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import quoted
 from keyhouse.wire.secret import Secret
 
 __all__ = ["generate", "is_generated_with_manifest", "trial"]
@@ -96,7 +97,7 @@ def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
 
 
 def _refusal(name: str, problems: tuple[Problem, ...]) -> Invalid:
-    return Invalid(f"secret {name!a} cannot be generated", problems)
+    return Invalid(f"secret {quoted(name)} cannot be generated", problems)
 
 
 def _generate_key(definition: SecretDefinition) -> _PrivateKey:

@@ -1,0 +1,222 @@
+"""The unencrypted index that lies beside the journal for the time of a recovery.
+
+It may only refuse: a share, a signature or a key that does not fit it. What it admits has to be
+checked again against the recovered manifest, for the host can replace the file.
+
+Layout, all integers big-endian, ``bytes`` with a length of 4 bytes in front::
+
+    version             1 byte, 1
+    store id            16 bytes
+    epoch               8 bytes
+    effective threshold 2 bytes
+    number of holders   2 bytes
+    holders, by name    name (UTF-8), public key (SubjectPublicKeyInfo DER), SHA-256 of the share
+    root certificate    bytes, DER
+    fingerprint         32 bytes, SHA-256 of the manifest
+    signature           bytes, ECDSA by the root over the context and all of the above
+    MAC                 32 bytes, HMAC-SHA256 over the context and all of the above
+"""
+
+import hashlib
+import hmac
+from typing import Final
+
+import msgspec
+
+from keyhouse.authority.byte_reader import ByteReader
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.recovery import RecoveryMaterial
+from keyhouse.authority.signing import (
+    RECOVERY_INDEX_CONTEXT,
+    is_signed_by_root,
+    sign_recovery_index,
+)
+from keyhouse.wire.errors import Broken, KeyhouseError
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "IndexDamaged",
+    "IndexHolder",
+    "RecoveryIndex",
+    "SealedIndex",
+    "check_index_mac",
+    "index_of",
+    "read_recovery_index",
+    "recovery_index",
+]
+
+_VERSION: Final = 1
+_STORE_ID: Final = 16
+_DIGEST: Final = 32
+_MAC_CONTEXT: Final = b"keyhouse recovery index mac v1\0"
+_LONGEST: Final = 64 * 1024 * 1024
+_MOST_HOLDERS: Final = 2**16 - 1
+
+
+class IndexDamaged(KeyhouseError):
+    """The recovery index is not one that this deployment wrote."""
+
+    code = "recovery-index-damaged"
+
+
+class IndexHolder(msgspec.Struct, frozen=True):
+    """A holder's name, public key (SubjectPublicKeyInfo DER) and the SHA-256 of the share."""
+
+    name: str
+    public_key: bytes
+    share_hash: bytes
+
+
+class RecoveryIndex(msgspec.Struct, frozen=True):
+    """What a recovery may know before the journal is open.
+
+    ``store_id`` has 16 bytes, ``manifest_fingerprint`` 32, ``root_cert`` is DER; ``threshold`` is
+    the number of shares that are needed, 0 if nobody can recover.
+    """
+
+    store_id: bytes
+    epoch: int
+    threshold: int
+    holders: tuple[IndexHolder, ...]
+    root_cert: bytes
+    manifest_fingerprint: bytes
+
+
+class SealedIndex(msgspec.Struct, frozen=True):
+    """An index that was read, signed by the root that it names, with its MAC yet to be checked."""
+
+    index: RecoveryIndex
+    authenticated: bytes
+    mac: bytes
+
+
+def index_of(
+    material: RecoveryMaterial,
+    keys: CoordinatorKeys,
+    *,
+    store_id: bytes,
+    epoch: int,
+    manifest_fingerprint: bytes,
+) -> RecoveryIndex:
+    """Return the index that belongs to the shares of one epoch."""
+    return RecoveryIndex(
+        store_id=store_id,
+        epoch=epoch,
+        threshold=material.effective_threshold,
+        holders=tuple(
+            IndexHolder(holder.name, holder.public_key, holder.share_hash)
+            for holder in material.holders
+        ),
+        root_cert=keys.root_cert,
+        manifest_fingerprint=manifest_fingerprint,
+    )
+
+
+def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secret) -> bytes:
+    """Return the bytes of the file: the index, signed by its root, under a MAC.
+
+    The same index, keys and MAC key give the same bytes.
+    """
+    if index.root_cert != keys.root_cert:
+        raise Broken("a recovery index names another root than the one that signs it")
+    body = _encode(index)
+    signed = body + _framed(sign_recovery_index(keys, body))
+    return signed + _mac(signed, mac_key)
+
+
+def read_recovery_index(raw: bytes) -> SealedIndex:
+    """Return the index of a file whose form and signature hold; raise ``IndexDamaged`` if not.
+
+    The signature shows that the parts belong together, not that they are ours: the root comes
+    from the file itself. Only ``check_index_mac`` and the recovered journal show that.
+    """
+    if len(raw) > _LONGEST:
+        raise IndexDamaged("the recovery index is too long", hint=_HINT)
+    try:
+        return _read(raw)
+    except (*LIBRARY_REFUSALS, Broken):
+        raise IndexDamaged("the recovery index cannot be read", hint=_HINT) from None
+
+
+def check_index_mac(sealed: SealedIndex, mac_key: Secret) -> RecoveryIndex:
+    """Return the index if its MAC is by ``mac_key``; raise ``IndexDamaged`` if not."""
+    if not hmac.compare_digest(_mac(sealed.authenticated, mac_key), sealed.mac):
+        raise IndexDamaged("the recovery index does not belong to this data key", hint=_HINT)
+    return sealed.index
+
+
+_HINT: Final = "restore the file recovery_index from the backup of this journal"
+
+
+def _encode(index: RecoveryIndex) -> bytes:
+    names = [holder.name for holder in index.holders]
+    fixed = (len(index.store_id), len(index.manifest_fingerprint))
+    if fixed != (_STORE_ID, _DIGEST) or names != sorted(set(names)) or len(names) > _MOST_HOLDERS:
+        raise Broken("a recovery index is not in its canonical form")
+    parts = [
+        bytes([_VERSION]),
+        index.store_id,
+        index.epoch.to_bytes(8),
+        index.threshold.to_bytes(2),
+        len(names).to_bytes(2),
+    ]
+    for holder in index.holders:
+        if len(holder.share_hash) != _DIGEST:
+            raise Broken("a share's hash has not 32 bytes")
+        parts += [_framed(holder.name.encode()), _framed(holder.public_key), holder.share_hash]
+    parts += [_framed(index.root_cert), index.manifest_fingerprint]
+    return b"".join(parts)
+
+
+def _read(raw: bytes) -> SealedIndex:
+    reader = ByteReader(raw)
+    if reader.integer(1) != _VERSION:
+        raise IndexDamaged(
+            "the recovery index is of a version that is not known here",
+            hint="use the version of Keyhouse that wrote it, or a newer one",
+        )
+    index = _read_body(reader)
+    body = raw[: reader.position]
+    signature = reader.framed()
+    authenticated = raw[: reader.position]
+    mac = reader.take(_DIGEST)
+    reader.end()
+    # Encoding again catches a wrong order, repeated names and anything else not canonical.
+    if _encode(index) != body or not _is_threshold(index):
+        raise ValueError("not in canonical form")
+    if not is_signed_by_root(index.root_cert, signature, RECOVERY_INDEX_CONTEXT + body):
+        raise IndexDamaged("the recovery index is not signed by the root in it", hint=_HINT)
+    return SealedIndex(index, authenticated, mac)
+
+
+def _read_body(reader: ByteReader) -> RecoveryIndex:
+    store_id = reader.take(_STORE_ID)
+    epoch = reader.integer(8)
+    threshold = reader.integer(2)
+    count = reader.integer(2)
+    holders = tuple(
+        IndexHolder(reader.framed().decode(), reader.framed(), reader.take(_DIGEST))
+        for _ in range(count)
+    )
+    return RecoveryIndex(
+        store_id=store_id,
+        epoch=epoch,
+        threshold=threshold,
+        holders=holders,
+        root_cert=reader.framed(),
+        manifest_fingerprint=reader.take(_DIGEST),
+    )
+
+
+def _is_threshold(index: RecoveryIndex) -> bool:
+    count = len(index.holders)
+    return index.threshold == count or 2 <= index.threshold < count  # noqa: PLR2004 (of Shamir)
+
+
+def _framed(value: bytes) -> bytes:
+    return len(value).to_bytes(4) + value
+
+
+def _mac(signed: bytes, mac_key: Secret) -> bytes:
+    return hmac.digest(mac_key.reveal(), _MAC_CONTEXT + signed, hashlib.sha256)

@@ -1,0 +1,197 @@
+"""Checking the secrets that users upload."""
+
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificatePublicKeyTypes,
+    PrivateKeyTypes,
+    PublicKeyTypes,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_private_key,
+    load_der_public_key,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.sizes import CURVES, size_problems
+from keyhouse.authority.stored import StoredSecret
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.errors import BadRequest, Invalid, Problem
+from keyhouse.wire.place import quoted
+from keyhouse.wire.secret import Secret
+from keyhouse.wire.user_secret import UserSecret
+
+__all__ = ["import_secret"]
+
+_PEM: Final = b"-----BEGIN "
+_PEM_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+# An RSA-8192 key takes 5 KB in DER; far larger ones keep OpenSSL busy for minutes.
+_LONGEST: Final = 64 * 1024
+_LARGEST_RSA: Final = 8192
+_FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
+    SecretType.CERT_RSA: (rsa.RSAPublicKey, "RSA"),
+    SecretType.CERT_ECDSA: (ec.EllipticCurvePublicKey, "ECDSA"),
+    SecretType.CERT_ED25519: (ed25519.Ed25519PublicKey, "Ed25519"),
+}
+
+
+class _Unreadable(ValueError):
+    """The bytes are not what the field holds."""
+
+
+def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:
+    """Return the uploaded value of the secret called ``name`` in its stored form.
+
+    Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
+    keys as PKCS #8, public keys as SubjectPublicKeyInfo. Validity is not checked: the workload
+    that uses a certificate does. Raises ``BadRequest`` if fields are mixed, ``Invalid`` for a value
+    that does not fit the definition, with places relative to the upload (``key``, ``cert``).
+    Source: manifest format, "Uploaded secrets".
+    """
+    certificate_fields = (upload.cert, upload.private, upload.public)
+    if upload.key is not None and any(field is not None for field in certificate_fields):
+        raise BadRequest(
+            f"secret {quoted(name)} mixes a key with a certificate",
+            fields={"key": "is given together with cert, private or public"},
+            hint="give either key alone, or cert with private and public",
+        )
+    if definition.type.is_certificate:
+        return _import_certificate(definition, upload, name)
+    return _import_bytes(definition, upload, name)
+
+
+def _import_bytes(definition: SecretDefinition, upload: UserSecret, name: str) -> StoredSecret:
+    value = upload.key
+    if value is None:
+        raise _refusal(name, "key", "is missing", "this type of secret takes key alone")
+    if definition.type is SecretType.SYMMETRIC_KEY:
+        problems = size_problems(definition)
+        if problems:
+            raise Invalid(f"secret {quoted(name)} cannot be set", problems)
+        wanted = definition.size // 8
+        if len(value) != wanted:
+            hint = f"the manifest asks for {wanted} bytes"
+            raise _refusal(name, "key", f"has {len(value)} bytes", hint)
+    return StoredSecret(private=value, public=value)
+
+
+def _import_certificate(
+    definition: SecretDefinition, upload: UserSecret, name: str
+) -> StoredSecret:
+    if upload.cert is None:
+        hint = "give the certificate as cert"
+        if upload.key is not None:
+            raise _refusal(name, "key", "cannot be the value of a certificate", hint)
+        raise _refusal(name, "cert", "is missing", hint)
+    try:
+        certificate = _read_certificate(upload.cert)
+        public_key = certificate.public_key()
+        public = _spki(public_key)
+    except LIBRARY_REFUSALS:
+        hint = "give exactly one certificate in DER or PEM"
+        raise _refusal(name, "cert", "is not a certificate", hint) from None
+    problems = _key_problems(definition, public_key)
+    if upload.public is not None:
+        problems += _public_problems(upload.public, public)
+    private = Secret(b"")
+    # Only for a certificate that fits: reading a private key of another size may take long.
+    if upload.private is not None and not problems:
+        private, problems = _read_private(upload.private, public)
+    if problems:
+        raise Invalid(f"secret {quoted(name)} cannot be set", problems)
+    return StoredSecret(
+        private=private, public=Secret(public), cert=certificate.public_bytes(Encoding.DER)
+    )
+
+
+def _read_certificate(raw: bytes) -> x509.Certificate:
+    if len(raw) > _LONGEST:
+        raise _Unreadable
+    if not _is_pem(raw):
+        return x509.load_der_x509_certificate(raw)
+    if raw.count(_PEM) != 1 or _PEM_CERTIFICATE not in raw:
+        raise _Unreadable
+    return x509.load_pem_x509_certificate(raw)
+
+
+def _key_problems(
+    definition: SecretDefinition, public_key: CertificatePublicKeyTypes
+) -> tuple[Problem, ...]:
+    family, called = _FAMILIES[definition.type]
+    if not isinstance(public_key, family):
+        hint = f"the manifest asks for a certificate of type {definition.type.value}"
+        return (Problem("cert", f"does not hold an {called} key", hint),)
+    if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > _LARGEST_RSA:
+        hint = f"use at most {_LARGEST_RSA} bits"
+        return (Problem("cert", "holds an RSA key that is too large", hint),)
+    if definition.size and not _has_size(public_key, definition.size):
+        hint = f"the manifest asks for {definition.size} bits"
+        return (Problem("cert", "holds a key of another size", hint),)
+    return ()
+
+
+def _has_size(public_key: CertificatePublicKeyTypes, size: int) -> bool:
+    if isinstance(public_key, rsa.RSAPublicKey):
+        return public_key.key_size == size
+    if isinstance(public_key, ec.EllipticCurvePublicKey):
+        # Other curves have 256 bits too; a size names one curve.
+        wanted = CURVES.get(size)
+        return wanted is not None and public_key.curve.name == wanted().name
+    return False
+
+
+def _public_problems(given: bytes, expected: bytes) -> tuple[Problem, ...]:
+    try:
+        if len(given) > _LONGEST:
+            raise _Unreadable
+        load = load_pem_public_key if _is_pem(given) else load_der_public_key
+        found = load(given).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except LIBRARY_REFUSALS:
+        hint = "give a SubjectPublicKeyInfo in DER or PEM, or leave it out"
+        return (Problem("public", "is not a public key", hint),)
+    if found != expected:
+        hint = "leave it out: it is taken from the certificate"
+        return (Problem("public", "is not the key of the certificate", hint),)
+    return ()
+
+
+def _read_private(given: Secret, public: bytes) -> tuple[Secret, tuple[Problem, ...]]:
+    try:
+        key = _load_private(given)
+        own_public = _spki(key.public_key())
+        pkcs8 = Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+    except LIBRARY_REFUSALS:
+        hint = "give it as PKCS #8 in DER or PEM, without a pass phrase"
+        return Secret(b""), (Problem("private", "is not a private key", hint),)
+    if own_public != public:
+        hint = "give the key for which the certificate was made"
+        return Secret(b""), (Problem("private", "does not belong to the certificate", hint),)
+    return pkcs8, ()
+
+
+def _load_private(given: Secret) -> PrivateKeyTypes:
+    raw = given.reveal()
+    if len(raw) > _LONGEST:
+        raise _Unreadable
+    load = load_pem_private_key if _is_pem(raw) else load_der_private_key
+    return load(raw, password=None)
+
+
+def _spki(public_key: PublicKeyTypes) -> bytes:
+    return public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _is_pem(raw: bytes) -> bool:
+    return raw.lstrip().startswith(_PEM) or b"\n" + _PEM in raw
+
+
+def _refusal(name: str, at: str, problem: str, hint: str) -> Invalid:
+    return Invalid(f"secret {quoted(name)} cannot be set", [Problem(at, problem, hint)])

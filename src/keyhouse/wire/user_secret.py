@@ -1,0 +1,20 @@
+"""The value of a secret as a user uploads it."""
+
+import msgspec
+
+from keyhouse.wire.secret import Secret
+
+__all__ = ["UserSecret"]
+
+
+class UserSecret(msgspec.Struct, frozen=True):
+    """One entry of ``POST /api/v2/secrets``, after base64. ``None`` means: not given.
+
+    Either ``key`` alone, or ``cert`` and, if wanted, ``private`` and ``public``. The latter three
+    may be DER or PEM.
+    """
+
+    key: Secret | None = None
+    cert: bytes | None = None
+    private: Secret | None = None
+    public: bytes | None = None
