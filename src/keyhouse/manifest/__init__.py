@@ -1,1 +1,67 @@
-"""What may run and who may do what: bytes in, a checked manifest or every problem at once. Pure."""
+"""What may run and who may do what. Pure: bytes in, a checked Manifest or every problem out."""
+
+from keyhouse.manifest.check import Checked, check
+from keyhouse.manifest.convert import decode, fingerprint
+from keyhouse.manifest.model import (
+    Action,
+    Config,
+    Entry,
+    FeatureGate,
+    Incoming,
+    Infrastructure,
+    Manifest,
+    Marble,
+    Outgoing,
+    Package,
+    Parameters,
+    RecoveryKey,
+    ResourceType,
+    Role,
+    SealMode,
+    TlsTag,
+    User,
+)
+from keyhouse.manifest.permissions import Permissions
+from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
+from keyhouse.manifest.templates import (
+    Call,
+    MissingValue,
+    SecretValue,
+    Source,
+    Template,
+    Values,
+)
+
+__all__ = [
+    "Action",
+    "Call",
+    "Checked",
+    "Config",
+    "Entry",
+    "FeatureGate",
+    "Incoming",
+    "Infrastructure",
+    "Manifest",
+    "Marble",
+    "MarbleTemplates",
+    "MissingValue",
+    "Outgoing",
+    "Package",
+    "Parameters",
+    "Permissions",
+    "RecoveryKey",
+    "ResourceType",
+    "Role",
+    "SealMode",
+    "SecretValue",
+    "Source",
+    "Template",
+    "TemplateIndex",
+    "TlsTag",
+    "User",
+    "Values",
+    "check",
+    "decode",
+    "fingerprint",
+    "index_templates",
+]

@@ -15,11 +15,23 @@ __all__ = [
     "CertificateTemplate",
     "Extension",
     "NameAttribute",
+    "Oid",
     "SecretDefinition",
     "SecretType",
     "Subject",
     "Uri",
+    "manifest_name",
 ]
+
+_ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "url"})
+
+
+def manifest_name(attribute: str) -> str:
+    """Return how the manifest format spells a field: ``dns_names`` is ``DNSNames``."""
+    words = attribute.split("_")
+    spelled = (word.upper() if word in _ACRONYMS else word.capitalize() for word in words)
+    return "".join(spelled).replace("Uris", "URIs")
+
 
 Oid = tuple[int, ...]
 """An object identifier as its arcs: ``(2, 5, 4, 3)``."""
@@ -40,14 +52,14 @@ class SecretType(StrEnum):
         return self.value.startswith("cert-")
 
 
-class NameAttribute(msgspec.Struct, frozen=True):
+class NameAttribute(msgspec.Struct, frozen=True, rename=manifest_name):
     """One attribute of a distinguished name: ``{"Type": [2, 5, 4, 12], "Value": "text"}``."""
 
     type: Oid
     value: str
 
 
-class Subject(msgspec.Struct, frozen=True):
+class Subject(msgspec.Struct, frozen=True, rename=manifest_name):
     """A distinguished name, field by field; see manifest.md 7.5 for the order in DER."""
 
     country: tuple[str, ...] = ()
@@ -62,7 +74,7 @@ class Subject(msgspec.Struct, frozen=True):
     extra_names: tuple[NameAttribute, ...] = ()
 
 
-class Uri(msgspec.Struct, frozen=True):
+class Uri(msgspec.Struct, frozen=True, rename=manifest_name):
     """A URI in parts: ``{"Scheme": "spiffe", "Host": "a", "Path": "/b"}``."""
 
     scheme: str = ""
@@ -70,14 +82,14 @@ class Uri(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class AddressRange(msgspec.Struct, frozen=True):
+class AddressRange(msgspec.Struct, frozen=True, rename=manifest_name):
     """An IP range of a name constraint: ``mask`` has as many bytes as the address (4 or 16)."""
 
     ip: str
     mask: bytes
 
 
-class Extension(msgspec.Struct, frozen=True):
+class Extension(msgspec.Struct, frozen=True, rename=manifest_name):
     """An extension as it stands in the certificate; ``value`` is its DER."""
 
     id: Oid
@@ -85,7 +97,7 @@ class Extension(msgspec.Struct, frozen=True):
     critical: bool = False
 
 
-class CertificateTemplate(msgspec.Struct, frozen=True):
+class CertificateTemplate(msgspec.Struct, frozen=True, rename=manifest_name):
     """What a manifest says of a certificate. ``None`` means: not given, so the default holds."""
 
     subject: Subject = Subject()

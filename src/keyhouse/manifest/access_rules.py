@@ -1,0 +1,210 @@
+"""Rules for ``Users``, ``Roles``, ``RecoveryKeys`` and ``Config``."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from keyhouse.manifest.findings import Findings, Place
+from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
+from keyhouse.manifest.pem import first_block
+from keyhouse.manifest.written import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
+from keyhouse.wire.errors import BadRequest
+from keyhouse.wire.jsonreader import nearest
+from keyhouse.wire.place import quoted
+
+__all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
+
+MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
+SMALLEST_RSA = 2048
+LARGEST_RSA = 16384  # OpenSSL encrypts to nothing larger
+
+
+def check_users(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
+    """Check V12, V13, V14 and G3. Certificates are compared by their DER."""
+    owners: dict[bytes, str] = {}
+    for name in sorted(manifest.users):
+        user = manifest.users[name]
+        here = ("Users", name, "Certificate")
+        for index, role in enumerate(user.roles):
+            if role not in manifest.roles:
+                problem = f"names the role {quoted(role)}, which is not in Roles"
+                findings.refuse(("Users", name, "Roles", index), problem, "define it there")
+        if not user.certificate:
+            findings.refuse(here, "is missing", "the user's certificate as PEM text")
+            continue
+        der = _certificate(here, user.certificate, now, findings)
+        if der is not None and owners.setdefault(der, name) != name:
+            problem = f"is the certificate of the user {quoted(owners[der])} as well"
+            findings.refuse(here, problem, "give each user a certificate of their own")
+
+
+def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> bytes | None:
+    try:
+        der = first_block(pem, "CERTIFICATE")
+    except BadRequest as refusal:
+        findings.refuse(here, refusal.message, refusal.hint)
+        return None
+    certificate = parse_certificate(der)
+    if certificate is None:
+        findings.refuse(here, "is no X.509 certificate")
+        return None
+    if certificate.not_valid_after_utc < now:
+        findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
+    return der
+
+
+def parse_certificate(der: bytes) -> x509.Certificate | None:
+    """Return the certificate, or None if ``der`` is none; trailing bytes make it none."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
+        return None
+
+
+def check_roles(manifest: WrittenManifest, findings: Findings) -> None:
+    """Check V15 to V20, of all roles, whether a user has them or not."""
+    for name, role in manifest.roles.items():
+        place = ("Roles", name)
+        if role.resource_type == ResourceType.PACKAGES:
+            _check_actions(place, role, (Action.UPDATE_SECURITY_VERSION,), findings)
+            _check_names(place, role, manifest.packages, "Packages", findings)
+        elif role.resource_type == ResourceType.SECRETS:
+            _check_actions(place, role, (Action.READ_SECRET, Action.WRITE_SECRET), findings)
+            _check_names(place, role, manifest.secrets, "Secrets", findings)
+            _check_secret_actions(place, role, manifest.secrets, findings)
+        elif role.resource_type == ResourceType.MANIFEST:
+            _check_actions(place, role, (Action.UPDATE_MANIFEST,), findings)
+            if role.resource_names:
+                problem = "must be empty for the type Manifest"
+                findings.refuse((*place, "ResourceNames"), problem, "there is only one manifest")
+        else:
+            hint = nearest(role.resource_type, tuple(ResourceType))
+            findings.refuse((*place, "ResourceType"), _unknown(role.resource_type), hint)
+
+
+def _unknown(word: str) -> str:
+    return f"is {quoted(word)}, which is unknown" if word else "is missing"
+
+
+def _check_actions(
+    place: Place, role: WrittenRole, known: tuple[Action, ...], findings: Findings
+) -> None:
+    folded = {action.lower() for action in known}
+    for index, action in enumerate(role.actions):
+        if not action.isascii() or action.lower() not in folded:
+            problem = f"is {quoted(action)}, which is no action on {role.resource_type}"
+            findings.refuse((*place, "Actions", index), problem, nearest(action, known))
+
+
+def _check_names(
+    place: Place,
+    role: WrittenRole,
+    defined: Mapping[str, object],
+    section: str,
+    findings: Findings,
+) -> None:
+    for index, name in enumerate(role.resource_names):
+        if name not in defined:
+            problem = f"names {quoted(name)}, which is not in {section}"
+            findings.refuse((*place, "ResourceNames", index), problem, "define it there")
+
+
+def _check_secret_actions(
+    place: Place, role: WrittenRole, secrets: Mapping[str, WrittenSecret], findings: Findings
+) -> None:
+    actions = {action.lower() for action in role.actions}
+    for index, name in enumerate(role.resource_names):
+        here = (*place, "ResourceNames", index)
+        secret = secrets.get(name)
+        if secret is None or secret.user_defined:
+            continue
+        if Action.WRITE_SECRET.lower() in actions:
+            problem = f"allows to write {quoted(name)}, which is generated"
+            findings.refuse(here, problem, "only UserDefined secrets can be written")
+        if Action.READ_SECRET.lower() in actions and not secret.shared:
+            problem = f"allows to read {quoted(name)}, which is another one in each marble"
+            findings.refuse(here, problem, "only Shared or UserDefined secrets can be read")
+
+
+def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
+    """Check G2, and that there are at most 255."""
+    if len(keys) > MOST_RECOVERY_KEYS:
+        problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
+        findings.refuse(("RecoveryKeys",), problem)
+    owners: dict[bytes, str] = {}
+    for name in sorted(keys):
+        here = ("RecoveryKeys", name)
+        try:
+            der = first_block(keys[name], "PUBLIC KEY")
+        except BadRequest as refusal:
+            findings.refuse(here, refusal.message, refusal.hint)
+            continue
+        problem = _key_problem(der)
+        if problem:
+            findings.refuse(here, problem, "an RSA key of 3072 or 4096 bits is a good choice")
+        elif owners.setdefault(der, name) != name:
+            hint = "give each holder a key of their own"
+            findings.warn(here, f"is the same key as {quoted(owners[der])}", hint)
+
+
+def _key_problem(der: bytes) -> str:
+    try:
+        key = load_der_public_key(der)
+    except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
+        return "is no public key"
+    if not isinstance(key, RSAPublicKey):
+        return "is no RSA key"
+    if not SMALLEST_RSA <= key.key_size <= LARGEST_RSA:
+        return f"has {key.key_size} bits, must have {SMALLEST_RSA} to {LARGEST_RSA}"
+    exponent = key.public_numbers().e
+    # With exponent 1, encryption would be none.
+    if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd one that encrypts
+        return "has a public exponent that does not encrypt"
+    return ""
+
+
+def check_config(manifest: WrittenManifest, findings: Findings) -> None:
+    """Check V23 to V27."""
+    config = manifest.config
+    if config.seal_mode not in {"", *SealMode}:
+        hint = nearest(config.seal_mode, tuple(SealMode))
+        findings.refuse(("Config", "SealMode"), _unknown(config.seal_mode), hint)
+    _check_gates(config, findings)
+    _check_update_threshold(manifest, findings)
+    threshold, keys = config.recovery_threshold, len(manifest.recovery_keys)
+    here = ("Config", "RecoveryThreshold")
+    if threshold > keys:
+        problem = f"is {threshold}, but there are only {keys} recovery keys"
+        findings.refuse(here, problem, "add recovery keys or lower it")
+    if threshold == 1:
+        findings.refuse(here, "is 1, must be at least 2", "0 means that all keys are needed")
+
+
+def _check_gates(config: WrittenConfig, findings: Findings) -> None:
+    known = {gate.lower(): gate for gate in FeatureGate}
+    for index, name in enumerate(config.feature_gates):
+        here = ("Config", "FeatureGates", index)
+        gate = known.get(name.lower()) if name.isascii() else None
+        if gate is None:
+            findings.refuse(here, _unknown(name), nearest(name, tuple(FeatureGate)))
+        elif gate is FeatureGate.AZURE_HSM_SEALING:
+            findings.refuse(
+                here, "asks for sealing by a cloud HSM, which is not built", "remove it"
+            )
+
+
+def _check_update_threshold(manifest: WrittenManifest, findings: Findings) -> None:
+    allowing = {
+        name
+        for name, role in manifest.roles.items()
+        if role.resource_type == ResourceType.MANIFEST
+        and any(action.lower() == Action.UPDATE_MANIFEST.lower() for action in role.actions)
+    }
+    users = sum(not allowing.isdisjoint(user.roles) for user in manifest.users.values())
+    threshold = manifest.config.update_threshold
+    if threshold > users:
+        problem = f"is {threshold}, but only {users} users have UpdateManifest"
+        findings.refuse(("Config", "UpdateThreshold"), problem, "give the role to more users")

@@ -1,0 +1,75 @@
+"""The full check of a manifest: every problem at once."""
+
+from datetime import datetime
+
+import msgspec
+
+from keyhouse.manifest.access_rules import (
+    check_config,
+    check_recovery_keys,
+    check_roles,
+    check_users,
+)
+from keyhouse.manifest.convert import manifest_of
+from keyhouse.manifest.findings import Findings
+from keyhouse.manifest.marble_rules import check_marbles
+from keyhouse.manifest.model import Manifest
+from keyhouse.manifest.package_rules import check_infrastructures, check_packages
+from keyhouse.manifest.secret_rules import check_secrets, secret_types
+from keyhouse.manifest.tls_rules import check_tls
+from keyhouse.manifest.written import WrittenManifest
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.jsonreader import Read, Unreadable, read
+
+__all__ = ["MAX_BYTES", "Checked", "check", "read_written"]
+
+MAX_BYTES = 16 * 1024 * 1024
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A manifest that passed, and what its author should know nevertheless, sorted by place."""
+
+    manifest: Manifest
+    warnings: tuple[Problem, ...]
+
+
+def check(raw: bytes, *, now: datetime) -> Checked:
+    """Return the manifest of ``raw`` once every rule holds that needs no key or certificate made.
+
+    Checks V1 to V27 and G1 to G4 of the manifest format. ``now`` is UTC. Raises ``Invalid`` with
+    every problem, sorted by place; if a part has the wrong JSON type, only such problems, unknown
+    fields and repeated keys are told, because rules would go astray. Not checked here: what only
+    building a certificate can show, and the coordinator's own names in templates.
+    """
+    written = read_written(raw)
+    findings = Findings()
+    _apply_rules(written.value, now, findings)
+    if written.problems or findings.problems:
+        raise Invalid("the manifest", sorted({*written.problems, *findings.problems}))
+    return Checked(manifest_of(written.value, raw), tuple(sorted(set(findings.warnings))))
+
+
+def read_written(raw: bytes) -> Read[WrittenManifest]:
+    """Return what ``raw`` says, with unknown fields and repeated keys as problems.
+
+    Raises ``Invalid`` if it is over 16 MiB or has a part of the wrong JSON type.
+    """
+    if len(raw) > MAX_BYTES:
+        problem = f"has {len(raw)} bytes, at most {MAX_BYTES} are read"
+        raise Invalid("the manifest", [Problem("", problem)])
+    try:
+        return read(raw, WrittenManifest)
+    except Unreadable as failure:
+        raise Invalid("the manifest", failure.problems) from failure
+
+
+def _apply_rules(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
+    check_packages(manifest.packages, findings)
+    check_infrastructures(manifest.infrastructures, findings)
+    check_marbles(manifest, secret_types(manifest), findings)
+    check_tls(manifest, findings)
+    check_users(manifest, now, findings)
+    check_roles(manifest, findings)
+    check_secrets(manifest, now, findings)
+    check_recovery_keys(manifest.recovery_keys, findings)
+    check_config(manifest, findings)

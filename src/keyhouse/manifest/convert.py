@@ -1,0 +1,169 @@
+"""From what is written to what is meant. Judges nothing: total for whatever passed the check."""
+
+import binascii
+import hashlib
+
+import msgspec
+
+from keyhouse.manifest.model import (
+    Action,
+    Config,
+    Entry,
+    FeatureGate,
+    Manifest,
+    Marble,
+    Package,
+    Parameters,
+    RecoveryKey,
+    ResourceType,
+    Role,
+    SealMode,
+    User,
+)
+from keyhouse.manifest.pem import first_block
+from keyhouse.manifest.written import (
+    WrittenConfig,
+    WrittenEntry,
+    WrittenManifest,
+    WrittenMarble,
+    WrittenRole,
+    WrittenSecret,
+    WrittenTemplate,
+)
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType, Subject
+from keyhouse.wire.errors import BadRequest, Invalid
+from keyhouse.wire.jsonreader import Unreadable
+from keyhouse.wire.jsonreader import decode as decode_json
+
+__all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "manifest_of"]
+
+
+def decode(raw: bytes) -> Manifest:
+    """Return the manifest of bytes that passed ``check`` once, by the rules of whatever version.
+
+    Checks nothing that a later version may judge otherwise: unknown fields are ignored. Raises
+    ``Invalid`` for bytes that never were a manifest.
+    """
+    try:
+        return manifest_of(decode_json(raw, WrittenManifest), raw)
+    except Unreadable as failure:
+        raise Invalid("the manifest", failure.problems) from failure
+    except (KeyError, ValueError, BadRequest) as failure:
+        raise Invalid("the manifest never passed a check", []) from failure
+
+
+def fingerprint(raw: bytes) -> str:
+    """Return the SHA-256 of the exact manifest bytes, lower-case hex (manifest format, 1)."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def manifest_of(written: WrittenManifest, raw: bytes) -> Manifest:
+    """Return ``written`` as the values it means. ``raw`` is kept as it is."""
+    return Manifest(
+        raw=raw,
+        packages={name: _package(package) for name, package in written.packages.items()},
+        infrastructures=written.infrastructures,
+        marbles={name: _marble(marble) for name, marble in written.marbles.items()},
+        secrets={name: _secret(secret) for name, secret in written.secrets.items()},
+        users={
+            name: User(first_block(user.certificate, "CERTIFICATE"), user.roles)
+            for name, user in written.users.items()
+        },
+        roles={name: _role(role) for name, role in written.roles.items()},
+        recovery_keys={
+            name: RecoveryKey(pem, first_block(pem, "PUBLIC KEY"))
+            for name, pem in written.recovery_keys.items()
+        },
+        tls=written.tls,
+        config=_config(written.config),
+    )
+
+
+def decode_entry(entry: str | WrittenEntry) -> Entry:
+    """Return the content of a file or variable. Raises ``BadRequest`` if it cannot be decoded."""
+    if isinstance(entry, str):
+        return Entry(entry.encode())
+    encoding = entry.encoding.lower() if entry.encoding.isascii() else ""
+    if encoding == "string":
+        return Entry(entry.data.encode(), entry.no_templates)
+    if encoding == "base64":
+        return Entry(decode_base64(entry.data), entry.no_templates)
+    if encoding != "hex":
+        raise BadRequest("Encoding is unknown", hint="use string, base64 or hex")
+    try:
+        return Entry(binascii.unhexlify(entry.data), entry.no_templates)
+    except ValueError:
+        raise BadRequest("is not hex", hint="two hex digits for each byte, nothing else") from None
+
+
+def certificate_template(written: WrittenTemplate) -> CertificateTemplate:
+    """Return the template without what has no effect; ``PolicyIdentifiers`` join ``Policies``."""
+    dotted = tuple(".".join(map(str, oid)) for oid in written.policy_identifiers)
+    subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
+    values = {name: getattr(written, name) for name in _TEMPLATE}
+    policies = written.policies + tuple(oid for oid in dotted if oid not in written.policies)
+    return CertificateTemplate(**{**values, "subject": subject, "policies": policies})
+
+
+_SUBJECT = Subject.__struct_fields__
+_TEMPLATE = CertificateTemplate.__struct_fields__
+
+
+def _package(package: Package) -> Package:
+    unique_id, signer_id = package.unique_id.lower(), package.signer_id.lower()
+    if (unique_id, signer_id) == (package.unique_id, package.signer_id):
+        return package
+    return msgspec.structs.replace(package, unique_id=unique_id, signer_id=signer_id)
+
+
+def _marble(marble: WrittenMarble) -> Marble:
+    written = marble.parameters
+    return Marble(
+        package=marble.package,
+        max_activations=marble.max_activations,
+        parameters=Parameters(
+            files={path: decode_entry(entry) for path, entry in written.files.items()},
+            env={name: decode_entry(entry) for name, entry in written.env.items()},
+            argv=written.argv,
+        ),
+        tls=marble.tls,
+        disable_secret_binding=marble.disable_secret_binding,
+    )
+
+
+def _secret(secret: WrittenSecret) -> SecretDefinition:
+    template = secret.cert if isinstance(secret.cert, WrittenTemplate) else None
+    return SecretDefinition(
+        type=SecretType(secret.type),
+        size=secret.size,
+        shared=secret.shared,
+        user_defined=secret.user_defined,
+        cert=None if template is None else certificate_template(template),
+        cert_der=secret.cert if isinstance(secret.cert, bytes) else b"",
+        valid_for=secret.valid_for,
+        private=secret.private or None,
+        public=secret.public or None,
+    )
+
+
+def _role(role: WrittenRole) -> Role:
+    return Role(
+        resource_type=ResourceType(role.resource_type),
+        resource_names=role.resource_names,
+        actions=tuple(_ACTIONS[action.lower()] for action in role.actions),
+    )
+
+
+def _config(config: WrittenConfig) -> Config:
+    return Config(
+        seal_mode=SealMode(config.seal_mode or SealMode.PRODUCT_KEY),
+        feature_gates=tuple(sorted({_GATES[gate.lower()] for gate in config.feature_gates})),
+        update_threshold=config.update_threshold,
+        recovery_threshold=config.recovery_threshold,
+        rotate_root_secret=config.rotate_root_secret,
+    )
+
+
+_ACTIONS = {action.lower(): action for action in Action}
+_GATES = {gate.lower(): gate for gate in FeatureGate}

@@ -1,0 +1,131 @@
+"""Rules for ``Marbles`` and their parameters."""
+
+from collections.abc import Mapping
+
+from keyhouse.manifest.convert import decode_entry
+from keyhouse.manifest.findings import Findings, Place
+from keyhouse.manifest.template_rules import call_problem
+from keyhouse.manifest.templates import Template, parse
+from keyhouse.manifest.tls_rules import port_number
+from keyhouse.manifest.written import WrittenEntry, WrittenManifest, WrittenMarble
+from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.errors import BadRequest
+from keyhouse.wire.place import quoted
+
+__all__ = ["check_marbles"]
+
+_Types = Mapping[str, SecretType | None]
+
+_PREDEFINED = {
+    "MARBLE_PREDEFINED_ROOT_CA",
+    "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN",
+    "MARBLE_PREDEFINED_PRIVATE_KEY",
+    "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA",
+}
+
+
+def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) -> None:
+    """Check V2, V3, V6 and G4. ``types``: of each secret; None where the type is unknown."""
+    if not manifest.marbles:
+        findings.refuse(("Marbles",), "is empty", "name at least one workload type")
+    ports = {tag: _ports(manifest, tag) for tag in manifest.tls}
+    parsed: dict[bytes, Template] = {}
+    for name, marble in manifest.marbles.items():
+        place = ("Marbles", name)
+        if not name:
+            findings.refuse(place, "has an empty name", "name the workload type")
+        if not marble.package:
+            findings.refuse((*place, "Package"), "is missing", "name one of Packages")
+        elif marble.package not in manifest.packages:
+            problem = f"names the package {quoted(marble.package)}, which is not in Packages"
+            findings.refuse((*place, "Package"), problem, "define it, or correct the name")
+        _check_tags(place, marble, ports, findings)
+        _check_files(place, marble, types, parsed, findings)
+        _check_env(place, marble, types, parsed, findings)
+        for index, argument in enumerate(marble.parameters.argv):
+            if "\0" in argument:
+                here = (*place, "Parameters", "Argv", index)
+                findings.refuse(here, "holds a zero byte, which no program can be given")
+
+
+def _ports(manifest: WrittenManifest, tag: str) -> frozenset[int]:
+    numbers = (port_number(entry.port) for entry in manifest.tls[tag].incoming)
+    return frozenset(number for number in numbers if number is not None)
+
+
+def _check_tags(
+    place: Place, marble: WrittenMarble, ports: Mapping[str, frozenset[int]], findings: Findings
+) -> None:
+    taken: dict[int, str] = {}
+    for index, tag in enumerate(marble.tls):
+        here = (*place, "TLS", index)
+        if tag not in ports:
+            problem = f"names the tag {quoted(tag)}, which is not in TLS"
+            findings.refuse(here, problem, "define it, or correct the name")
+            continue
+        for port in sorted(ports[tag]):
+            if taken.setdefault(port, tag) != tag:
+                problem = f"has incoming port {port} in common with {quoted(taken[port])}"
+                findings.refuse(here, problem, "give each incoming port once")
+
+
+def _check_files(
+    place: Place,
+    marble: WrittenMarble,
+    types: _Types,
+    parsed: dict[bytes, Template],
+    findings: Findings,
+) -> None:
+    for path, entry in marble.parameters.files.items():
+        here = (*place, "Parameters", "Files", path)
+        if not path or "\0" in path:
+            findings.refuse(here, "is no path: empty, or with a zero byte")
+        _check_entry(here, entry, types, parsed, findings, in_env=False)
+
+
+def _check_env(
+    place: Place,
+    marble: WrittenMarble,
+    types: _Types,
+    parsed: dict[bytes, Template],
+    findings: Findings,
+) -> None:
+    for name, entry in marble.parameters.env.items():
+        here = (*place, "Parameters", "Env", name)
+        if not name or "=" in name or "\0" in name:
+            findings.refuse(here, "is no name of a variable: empty, or with = or a zero byte")
+        if name in _PREDEFINED or (name == "MARBLE_TTLS_CONFIG" and marble.tls):
+            findings.warn(here, "has no effect: the coordinator sets this variable", "remove it")
+        _check_entry(here, entry, types, parsed, findings, in_env=True)
+
+
+def _check_entry(
+    here: Place,
+    entry: str | WrittenEntry,
+    types: _Types,
+    parsed: dict[bytes, Template],
+    findings: Findings,
+    *,
+    in_env: bool,
+) -> None:
+    if isinstance(entry, str) and "{{" not in entry and "\0" not in entry:
+        return  # most values: plain text
+    try:
+        content = decode_entry(entry)
+        if in_env and 0 in content.data:
+            findings.refuse(here, "holds a zero byte, which no variable can", "put it into a file")
+        template = Template(()) if content.no_templates else _parse_once(content.data, parsed)
+    except BadRequest as refusal:
+        findings.refuse(here, refusal.message, refusal.hint)
+        return
+    for call in template.calls:
+        problem = call_problem(call, in_env=in_env, types=types)
+        if problem is not None:
+            findings.refuse(here, *problem)
+
+
+def _parse_once(data: bytes, parsed: dict[bytes, Template]) -> Template:
+    template = parsed.get(data)
+    if template is None:
+        template = parsed[data] = parse(data)
+    return template

@@ -1,0 +1,182 @@
+"""The manifest as a value: what may run, who may do what."""
+
+from enum import StrEnum
+
+import msgspec
+
+from keyhouse.wire.definitions import SecretDefinition, manifest_name
+from keyhouse.wire.jsonreader import UInt16, UInt64
+
+__all__ = [
+    "Action",
+    "Config",
+    "Entry",
+    "FeatureGate",
+    "Incoming",
+    "Infrastructure",
+    "Manifest",
+    "Marble",
+    "Outgoing",
+    "Package",
+    "Parameters",
+    "RecoveryKey",
+    "ResourceType",
+    "Role",
+    "SealMode",
+    "TlsTag",
+    "User",
+]
+
+
+class Package(msgspec.Struct, frozen=True, rename=manifest_name):
+    """An enclave program that is allowed (manifest format, "Packages").
+
+    ``unique_id`` and ``signer_id`` are lower-case hex or empty; ``None`` means: not given.
+    """
+
+    debug: bool = False
+    unique_id: str = msgspec.field(default="", name="UniqueID")
+    signer_id: str = msgspec.field(default="", name="SignerID")
+    product_id: UInt64 | None = msgspec.field(default=None, name="ProductID")
+    security_version: UInt64 | None = None
+    accepted_tcb_statuses: tuple[str, ...] = ()
+    accepted_advisories: tuple[str, ...] = ()
+
+
+class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name):
+    """A restriction of platforms (manifest format, "Infrastructures"). Not enforced yet."""
+
+    cpu_svn: bytes = msgspec.field(default=b"", name="CPUSVN")
+    qe_svn: UInt16 | None = msgspec.field(default=None, name="QESVN")
+    pce_svn: UInt16 | None = msgspec.field(default=None, name="PCESVN")
+    root_ca: bytes = b""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Content of a file or variable, decoded; a template unless ``no_templates``."""
+
+    data: bytes = b""
+    no_templates: bool = False
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """What a marble is started with. ``argv`` is never a template."""
+
+    files: dict[str, Entry] = {}
+    env: dict[str, Entry] = {}
+    argv: tuple[str, ...] = ()
+
+
+class Marble(msgspec.Struct, frozen=True):
+    """A workload type. ``max_activations`` 0 means without limit; ``tls`` names tags."""
+
+    package: str
+    max_activations: int = 0
+    parameters: Parameters = Parameters()
+    tls: tuple[str, ...] = ()
+    disable_secret_binding: bool = False
+
+
+class Incoming(msgspec.Struct, frozen=True, rename=manifest_name):
+    """A port on which transparent TLS listens. ``cert`` names a secret, or is empty."""
+
+    port: str = ""
+    cert: str = ""
+    disable_client_auth: bool = False
+    addr: str = ""  # has no effect here
+
+
+class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name):
+    """A peer to which transparent TLS connects."""
+
+    port: str = ""
+    addr: str = ""
+    cert: str = ""  # has no effect here
+    disable_client_auth: bool = False  # nor has this
+
+
+class TlsTag(msgspec.Struct, frozen=True, rename=manifest_name):
+    """The connections that a tag covers."""
+
+    incoming: tuple[Incoming, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
+
+
+class Action(StrEnum):
+    """What a role can allow."""
+
+    UPDATE_SECURITY_VERSION = "UpdateSecurityVersion"
+    READ_SECRET = "ReadSecret"  # noqa: S105  a permission
+    WRITE_SECRET = "WriteSecret"  # noqa: S105  a permission
+    UPDATE_MANIFEST = "UpdateManifest"
+
+
+class ResourceType(StrEnum):
+    """What the resource names of a role are names of."""
+
+    PACKAGES = "Packages"
+    SECRETS = "Secrets"
+    MANIFEST = "Manifest"
+
+
+class Role(msgspec.Struct, frozen=True):
+    """Actions on resources, by exact name. ``Manifest`` has no names."""
+
+    resource_type: ResourceType
+    resource_names: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+class User(msgspec.Struct, frozen=True):
+    """A client identity: ``certificate`` is DER and compared byte by byte."""
+
+    certificate: bytes
+    roles: tuple[str, ...] = ()
+
+
+class RecoveryKey(msgspec.Struct, frozen=True):
+    """An RSA public key: the text as written (a change of it is a change), and its DER."""
+
+    pem: str
+    public_key: bytes  # SubjectPublicKeyInfo
+
+
+class SealMode(StrEnum):
+    """Who can read the stored state back (manifest: ``Config.SealMode``)."""
+
+    PRODUCT_KEY = "ProductKey"
+    UNIQUE_KEY = "UniqueKey"
+    DISABLED = "Disabled"
+
+
+class FeatureGate(StrEnum):
+    """What a manifest can switch on (manifest: ``Config.FeatureGates``)."""
+
+    SIGN_QUOTE_ENDPOINT = "SignQuoteEndpoint"
+    MONOTONIC_COUNTER = "MonotonicCounter"
+    AZURE_HSM_SEALING = "AzureHSMSealing"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Options. A threshold of 0 means all users or all keys."""
+
+    seal_mode: SealMode = SealMode.PRODUCT_KEY
+    feature_gates: tuple[FeatureGate, ...] = ()  # sorted, each once
+    update_threshold: int = 0
+    recovery_threshold: int = 0
+    rotate_root_secret: bool = False
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A manifest: the exact bytes that were uploaded, and what they say."""
+
+    raw: bytes
+    packages: dict[str, Package]
+    infrastructures: dict[str, Infrastructure]
+    marbles: dict[str, Marble]
+    secrets: dict[str, SecretDefinition]
+    users: dict[str, User]
+    roles: dict[str, Role]
+    recovery_keys: dict[str, RecoveryKey]
+    tls: dict[str, TlsTag]
+    config: Config

@@ -1,0 +1,91 @@
+"""Rules for ``Packages`` and ``Infrastructures``: which enclaves, on which platforms."""
+
+import re
+from collections.abc import Mapping
+
+from keyhouse.manifest.findings import Findings, Place
+from keyhouse.manifest.model import Infrastructure, Package
+from keyhouse.wire.jsonreader import nearest
+
+__all__ = ["TCB_STATUSES", "check_infrastructures", "check_packages"]
+
+TCB_STATUSES = (
+    "UpToDate",
+    "OutOfDate",
+    "Revoked",
+    "ConfigurationNeeded",
+    "OutOfDateConfigurationNeeded",
+    "SWHardeningNeeded",
+    "ConfigurationAndSWHardeningNeeded",
+)
+_MEASUREMENT = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+_LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
+
+
+def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
+    """Check V1, V4 and V5, of packages that no marble uses too."""
+    if not packages:
+        findings.refuse(("Packages",), "is empty", "name at least one enclave program")
+    for name, package in packages.items():
+        place = ("Packages", name)
+        if package.debug:
+            findings.warn(
+                (*place, "Debug"),
+                "quotes of debug enclaves are refused, so this package admits nobody",
+                "sign a production build and remove Debug",
+            )
+        else:
+            _check_identity(place, package, findings)
+        _check_numbers(place, package, findings)
+        _check_statuses(place, package, findings)
+
+
+def _check_identity(place: Place, package: Package, findings: Findings) -> None:
+    signer = {
+        "SignerID": package.signer_id or None,
+        "ProductID": package.product_id,
+        "SecurityVersion": package.security_version,
+    }
+    given = [field for field, value in signer.items() if value is not None]
+    if package.unique_id and given:
+        findings.refuse(
+            place,
+            f"has an ambiguous identity: UniqueID together with {' and '.join(given)}",
+            "keep UniqueID, or SignerID, ProductID and SecurityVersion",
+        )
+    elif not package.unique_id and len(given) < len(signer):
+        for field in signer:
+            if field not in given:
+                hint = "give SignerID, ProductID and SecurityVersion, or UniqueID alone"
+                findings.refuse((*place, field), "is missing", hint)
+    for field, value in (("UniqueID", package.unique_id), ("SignerID", package.signer_id)):
+        if value and not _MEASUREMENT.fullmatch(value):
+            findings.refuse((*place, field), "is not 64 hex digits", "without 0x or blanks")
+
+
+def _check_numbers(place: Place, package: Package, findings: Findings) -> None:
+    numbers = {"ProductID": package.product_id, "SecurityVersion": package.security_version}
+    for field, value in numbers.items():
+        if value is not None and value > _LARGEST:
+            findings.warn((*place, field), f"is over {_LARGEST}, which no enclave can report")
+
+
+def _check_statuses(place: Place, package: Package, findings: Findings) -> None:
+    for index, status in enumerate(package.accepted_tcb_statuses):
+        here = (*place, "AcceptedTCBStatuses", index)
+        if status not in TCB_STATUSES:
+            findings.refuse(here, "is no TCB status", nearest(status, TCB_STATUSES))
+        elif status == "Revoked":
+            findings.warn(here, "is never accepted: revoked platforms are refused", "remove it")
+
+
+def check_infrastructures(
+    infrastructures: Mapping[str, Infrastructure], findings: Findings
+) -> None:
+    """Warn that the section restricts nothing."""
+    if infrastructures:
+        findings.warn(
+            ("Infrastructures",),
+            "is kept but not enforced: platforms are not restricted by it",
+            "restrict them by AcceptedTCBStatuses and AcceptedAdvisories",
+        )

@@ -1,0 +1,165 @@
+"""Rules for ``Secrets``: types, sizes, and what one manifest may have generated."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from keyhouse.manifest.access_rules import parse_certificate
+from keyhouse.manifest.certificate_rules import check_not_after, check_template
+from keyhouse.manifest.findings import Findings, Place
+from keyhouse.manifest.written import WrittenManifest, WrittenSecret, WrittenTemplate
+from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.jsonreader import nearest
+
+__all__ = ["check_secrets", "key_cost", "secret_types"]
+
+LARGEST_KEY = 8 * 1024 * 1024  # bits of a symmetric key: 1 MiB
+LARGEST_DERIVED_KEY = 65280  # bits: HKDF-SHA256 yields 255 blocks of 32 bytes
+SMALLEST_RSA, LARGEST_RSA = 1024, 8192
+CURVES = (224, 256, 384, 521)
+MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
+MOST_COST = 64 * 256
+
+RSA_2048_COST: Final = 256
+_COST = {SecretType.CERT_ECDSA: 1, SecretType.CERT_ED25519: 1}
+_COST_OF_LARGE_CURVES = 4
+
+
+def secret_types(manifest: WrittenManifest) -> dict[str, SecretType | None]:
+    """Return the type of each secret, None where it is unknown."""
+    return {
+        name: SecretType(secret.type) if secret.type in _TYPES else None
+        for name, secret in manifest.secrets.items()
+    }
+
+
+_TYPES = {kind.value for kind in SecretType}
+
+
+def key_cost(kind: SecretType, size: int) -> int:
+    """Return what generating a key costs, in 1/256 of the cost of an RSA-2048 key.
+
+    RSA grows with the third power of the size; one key of 8192 bits is all that a manifest may
+    ask for. An elliptic-curve key costs little more than its certificate.
+    """
+    if kind is SecretType.CERT_RSA:
+        return max(1, RSA_2048_COST * size**3 // 2048**3)
+    if kind is SecretType.CERT_ECDSA and size > 256:  # noqa: PLR2004  the curve P-256
+        return _COST_OF_LARGE_CURVES
+    return _COST.get(kind, 0)
+
+
+def check_secrets(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
+    """Check V21, V22 and G1, except what only building a certificate can find."""
+    total_bytes = total_cost = 0
+    for name, secret in manifest.secrets.items():
+        place = ("Secrets", name)
+        if not name:
+            findings.refuse(place, "has an empty name", "name the secret")
+        if secret.type not in _TYPES:
+            problem = "is missing" if not secret.type else "is no type of secret"
+            findings.refuse((*place, "Type"), problem, nearest(secret.type, tuple(SecretType)))
+            continue
+        kind = SecretType(secret.type)
+        fits = _check_size(place, kind, secret, findings)
+        _check_values(place, kind, secret, findings)
+        _check_certificate(place, kind, secret, now, findings)
+        if fits and not secret.user_defined:
+            total_bytes += secret.size // 8 if kind is SecretType.SYMMETRIC_KEY else 0
+            total_cost += key_cost(kind, secret.size)
+    if total_bytes > MOST_BYTES:
+        problem = f"asks for {total_bytes} bytes of generated keys, at most {MOST_BYTES} are made"
+        findings.refuse(("Secrets",), problem)
+    if total_cost > MOST_COST:
+        problem = "asks for generated certificates that cost more than 64 RSA-2048 keys"
+        findings.refuse(("Secrets",), problem, "use cert-ecdsa, or smaller RSA keys")
+
+
+def _check_size(place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings) -> bool:
+    """Report a size that does not fit; return whether it fits."""
+    here = (*place, "Size")
+    if kind is SecretType.PLAIN:
+        if not secret.user_defined:
+            hint = "set UserDefined: a user uploads the data"
+            findings.refuse((*place, "UserDefined"), "must be true: plain data is never made", hint)
+        if secret.size:
+            findings.warn(here, "has no effect on plain data")
+        return secret.user_defined
+    problem = _size_problem(kind, secret)
+    if problem:
+        findings.refuse(here, problem, "in bits")
+    return not problem
+
+
+def _size_problem(kind: SecretType, secret: WrittenSecret) -> str:
+    size = secret.size
+    if kind is SecretType.SYMMETRIC_KEY:
+        largest = LARGEST_KEY if secret.shared or secret.user_defined else LARGEST_DERIVED_KEY
+        fits = 0 < size <= largest and size % 8 == 0
+        return "" if fits else f"is {size}, must be a multiple of 8 from 8 to {largest}"
+    if kind is SecretType.CERT_ED25519:
+        return f"is {size}, must be 0 or left out: Ed25519 has one size" if size else ""
+    if size == 0 and secret.user_defined:
+        return ""  # any size may be uploaded
+    if kind is SecretType.CERT_RSA:
+        fits = SMALLEST_RSA <= size <= LARGEST_RSA
+        return "" if fits else f"is {size}, must be {SMALLEST_RSA} to {LARGEST_RSA}"
+    return "" if size in CURVES else f"is {size}, must be 224, 256, 384 or 521"
+
+
+def _check_values(
+    place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings
+) -> None:
+    """Check ``Private`` and ``Public``; their bytes never become part of a message."""
+    for field, value in (("Private", secret.private), ("Public", secret.public)):
+        if value is None or not len(value):
+            continue
+        if not secret.user_defined:
+            findings.refuse((*place, field), "is given for a secret that is generated", "remove it")
+            continue
+        hint = "upload the value instead"
+        findings.warn((*place, field), "can be read by everyone who reads the manifest", hint)
+        if kind is SecretType.SYMMETRIC_KEY and 8 * len(value) != secret.size:
+            findings.refuse((*place, field), f"has {len(value)} bytes, which is not Size")
+    both = secret.private and secret.public and not kind.is_certificate
+    if both and secret.private != secret.public:
+        findings.refuse((*place, "Public"), "differs from Private; of a key both are the same")
+
+
+def _check_certificate(
+    place: Place, kind: SecretType, secret: WrittenSecret, now: datetime, findings: Findings
+) -> None:
+    cert = secret.cert
+    if cert == b"":
+        findings.refuse((*place, "Cert"), "is an empty string", "leave it out, or write a template")
+        cert = None
+    if not kind.is_certificate or (secret.user_defined and isinstance(cert, WrittenTemplate)):
+        for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
+            if value:
+                findings.warn((*place, field), "has no effect: no certificate is made for it")
+        if not kind.is_certificate:
+            return
+    end = _not_after(place, cert, findings)
+    if end is not None and secret.valid_for:
+        hint = "keep one of them"
+        findings.refuse((*place, "ValidFor"), "is ambiguous: NotAfter is given as well", hint)
+    if secret.user_defined:
+        return
+    check_not_after(place, end, secret.valid_for, now, findings)
+    if isinstance(cert, WrittenTemplate):
+        check_template((*place, "Cert"), cert, findings)
+
+
+def _not_after(
+    place: Place, cert: WrittenTemplate | bytes | None, findings: Findings
+) -> str | None:
+    """Return the written end of validity, None if none was given."""
+    if isinstance(cert, WrittenTemplate):
+        return cert.not_after if cert.not_after not in {"", "0001-01-01T00:00:00Z"} else None
+    if cert is None:
+        return None
+    certificate = parse_certificate(cert)
+    if certificate is None:
+        hint = "base64 of a DER certificate, or an object"
+        findings.refuse((*place, "Cert"), "is no X.509 certificate", hint)
+        return None
+    return certificate.not_valid_after_utc.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,93 @@
+"""The templates of a manifest, and which of them read which secret."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from keyhouse.manifest.model import Entry, Manifest
+from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
+from keyhouse.wire.errors import Problem
+from keyhouse.wire.place import at, quoted
+
+__all__ = ["MarbleTemplates", "TemplateIndex", "index_templates"]
+
+
+class MarbleTemplates(msgspec.Struct, frozen=True):
+    """The parsed ``Files`` and ``Env`` of one marble type."""
+
+    files: dict[str, Template]
+    env: dict[str, Template]
+
+    def names(self, source: Source) -> frozenset[str]:
+        """Return the names that these templates read from ``source``."""
+        templates = (*self.files.values(), *self.env.values())
+        return frozenset(
+            call.name for template in templates for call in template.calls if call.source is source
+        )
+
+
+class TemplateIndex(msgspec.Struct, frozen=True):
+    """``marbles``: the templates of each type. ``readers``: what reads each secret, and where."""
+
+    marbles: dict[str, MarbleTemplates]
+    readers: dict[str, dict[Call, str]]  # of several equal calls, the first place
+
+    def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
+        """Return what would fail if ``value`` became the secret ``name``, at ``secrets.<name>``.
+
+        That is the outcome of a dry run of the templates that read it, also of those that read it
+        as a previous value. Costs nothing for secrets that no template reads.
+        """
+        problems = []
+        for call, where in self.readers.get(name, {}).items():
+            content = member_bytes(value, call.member)
+            if not content:
+                what = _MEMBERS.get(call.member, "value")
+                problems.append(_refused(name, f"has no {what}", where))
+            elif call.function == "string" and 0 in content:
+                problems.append(_refused(name, "holds a zero byte", where))
+        return tuple(sorted(set(problems)))
+
+
+_MEMBERS = {"Cert": "certificate", "Public": "public key", "Private": "private key"}
+
+
+def index_templates(manifest: Manifest) -> TemplateIndex:
+    """Return the parsed templates of ``manifest``, which has passed the check.
+
+    Marbles are walked in sorted order. Raises ``BadRequest`` for a template that is none.
+    """
+    marbles = {name: _marble(manifest, name) for name in sorted(manifest.marbles)}
+    readers: dict[str, dict[Call, str]] = {}
+    for call, where in _calls(marbles):
+        if call.source is not Source.MARBLERUN:
+            readers.setdefault(call.name, {}).setdefault(call, where)
+    return TemplateIndex(marbles, readers)
+
+
+def _marble(manifest: Manifest, name: str) -> MarbleTemplates:
+    parameters = manifest.marbles[name].parameters
+    return MarbleTemplates(
+        files={path: _template(entry) for path, entry in sorted(parameters.files.items())},
+        env={variable: _template(entry) for variable, entry in sorted(parameters.env.items())},
+    )
+
+
+def _template(entry: Entry) -> Template:
+    if entry.no_templates:
+        return Template((entry.data,) if entry.data else ())
+    return parse(entry.data)
+
+
+def _calls(marbles: dict[str, MarbleTemplates]) -> Iterator[tuple[Call, str]]:
+    for marble, templates in marbles.items():
+        for section, members in (("Files", templates.files), ("Env", templates.env)):
+            for name, template in members.items():
+                for call in template.calls:
+                    yield call, at("Marbles", marble, "Parameters", section, name)
+
+
+def _refused(name: str, problem: str, where: str) -> Problem:
+    return Problem(
+        at("secrets", name), f"{problem}, but {where} reads it", f"upload {quoted(name)} complete"
+    )

@@ -1,0 +1,75 @@
+"""Which functions, members and types of secrets fit together in a template."""
+
+from collections.abc import Mapping
+
+from keyhouse.manifest.templates import Call, Source
+from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.place import quoted
+
+__all__ = ["call_problem"]
+
+_ANYWHERE = {"pem", "hex", "base64"}
+_IN_FILES = _ANYWHERE | {"raw"}
+_IN_ENV = _ANYWHERE | {"string"}
+
+_RESERVED = {
+    "RootCA": {"Cert"},
+    "MarbleCert": {"Cert", "Public", "Private"},
+    "CoordinatorRoot": {"Cert"},
+    "CoordinatorIntermediate": {"Cert"},
+}
+
+
+def call_problem(
+    call: Call, *, in_env: bool, types: Mapping[str, SecretType | None]
+) -> tuple[str, str] | None:
+    """Return what is wrong with ``call`` and what to do, or None if it can work.
+
+    ``types`` holds the type of each defined secret, None for one with an unknown type, of which
+    nothing is said. The outcome is that of a dry run (manifest format, "Functions").
+    """
+    if call.function not in (_IN_ENV if in_env else _IN_FILES):
+        return _wrong_function(call.function, in_env=in_env)
+    if call.source is Source.MARBLERUN:
+        return _reserved_problem(call)
+    if call.name not in types:
+        return f"names the secret {quoted(call.name)}, which is not in Secrets", "define it there"
+    secret_type = types[call.name]
+    return None if secret_type is None else _secret_problem(call, secret_type)
+
+
+def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
+    if function in _IN_ENV | _IN_FILES:
+        where, instead = ("Env", "string, hex or base64") if in_env else ("Files", "raw")
+        return f"uses {function}, which is not available in {where}", f"use {instead}"
+    return f"uses the unknown function {quoted(function)}", "use pem, hex, base64, raw or string"
+
+
+def _reserved_problem(call: Call) -> tuple[str, str] | None:
+    members = _RESERVED.get(call.name)
+    if members is None:
+        return (
+            f"names {quoted(call.name)}, which is not in .MarbleRun",
+            f"there are {', '.join(_RESERVED)}",
+        )
+    if call.member not in members:
+        return f"reads .MarbleRun.{call.name}.{call.member}, which is always empty", "use .Cert"
+    if call.function == "string":
+        return _STRING
+    return None
+
+
+_STRING = "uses string for something else than a bare secret of type plain", "use hex or base64"
+
+
+def _secret_problem(call: Call, secret_type: SecretType) -> tuple[str, str] | None:
+    if call.function == "string" and (secret_type is not SecretType.PLAIN or call.member):
+        return _STRING
+    if call.function == "pem" and not call.member:
+        return "uses pem for a bare secret", "add .Cert, .Public or .Private"
+    if call.member == "Cert" and not secret_type.is_certificate:
+        return (
+            f"reads the certificate of {quoted(call.name)}, which is a {secret_type} and has none",
+            "leave .Cert out",
+        )
+    return None

@@ -1,0 +1,321 @@
+"""The template language of ``Files`` and ``Env``: a subset of Go's ``text/template``.
+
+What is supported (manifest format, "Templates"), everything else is refused::
+
+    text    = { literal | "{{" expr "}}" | "{{/* comment */}}" }
+    expr    = func arg | arg "|" func
+    arg     = path | "(" path ")" | "(" 'index' section string ")", then optionally "." member
+    path    = ".MarbleRun." reserved "." member | section "." name [ "." member ]
+    section = ".Secrets" | ".Previous.Secrets"
+    member  = "Cert" | "Public" | "Private"
+    func    = "pem" | "hex" | "base64" | "raw" | "string"
+
+``{{- `` and `` -}}`` remove white space before and after. Content may be any bytes: they pass
+through as they are.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from keyhouse.wire.errors import BadRequest, NotFound
+from keyhouse.wire.place import quoted
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "Call",
+    "MissingValue",
+    "SecretValue",
+    "Source",
+    "Template",
+    "Values",
+    "member_bytes",
+    "parse",
+]
+
+
+class Source(StrEnum):
+    """Where a value comes from."""
+
+    MARBLERUN = "MarbleRun"  # reserved values
+    SECRETS = "Secrets"
+    PREVIOUS = "Previous.Secrets"
+
+
+class SecretValue(Protocol):
+    """A value as the coordinator keeps it; all DER, or the bytes of a key."""
+
+    @property
+    def private(self) -> Secret:
+        """PKCS #8, or the bytes of a key."""
+        ...
+
+    @property
+    def public(self) -> Secret:
+        """SubjectPublicKeyInfo, or the bytes of a key."""
+        ...
+
+    @property
+    def cert(self) -> bytes:
+        """The certificate, empty for keys."""
+        ...
+
+
+class Call(msgspec.Struct, frozen=True):
+    """``{{ function .source.name.member }}``; an empty ``member`` means the bare secret."""
+
+    function: str
+    source: Source
+    name: str
+    member: str = ""
+
+    def __str__(self) -> str:
+        member = f".{self.member}" if self.member else ""
+        if self.name.isidentifier():
+            return f"{self.function} .{self.source}.{self.name}{member}"
+        return f"{self.function} (index .{self.source} {quoted(self.name)}){member}"
+
+
+class MissingValue(NotFound):
+    """A template needs a value that is not there (yet). ``call`` says which."""
+
+    code = "missing-value"
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(f"nothing there for {call}", hint="upload the secret first")
+        self.call = call
+
+
+class Values(msgspec.Struct, frozen=True):
+    """What templates can name, when they are rendered."""
+
+    marblerun: Mapping[str, SecretValue]
+    secrets: Mapping[str, SecretValue]
+    previous: Mapping[str, SecretValue]
+
+
+class Template(msgspec.Struct, frozen=True):
+    """Literal bytes and calls, in order."""
+
+    parts: tuple[bytes | Call, ...]
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every value that rendering needs, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Call))
+
+    def render(self, values: Values) -> bytes:
+        """Return the content with ``values`` put in. It is as secret as they are.
+
+        Raises ``MissingValue`` for a value that is unknown or empty, ``BadRequest`` if ``string``
+        meets a zero byte.
+        """
+        return b"".join(
+            part if isinstance(part, bytes) else _evaluate(part, values) for part in self.parts
+        )
+
+
+def parse(data: bytes) -> Template:
+    """Return the template of ``data``. Raises ``BadRequest`` with what is supported.
+
+    Whether names, functions and types fit together is judged elsewhere.
+    """
+    if b"{{" not in data:
+        return Template((data,) if data else ())
+    text = data.decode(errors="surrogateescape")
+    parts: list[bytes | Call] = []
+    position, trim = 0, False
+    while (start := text.find("{{", position)) >= 0:
+        literal = text[position:start]
+        opened = _TRIM_BEFORE.match(text, start)
+        _append(parts, literal.lstrip(_SPACE) if trim else literal, trim_end=opened is not None)
+        call, position, trim = _action(text, opened.end() if opened else start + 2, start)
+        if call is not None:
+            parts.append(call)
+    rest = text[position:]
+    _append(parts, rest.lstrip(_SPACE) if trim else rest, trim_end=False)
+    return Template(tuple(parts))
+
+
+_SPACE = " \t\r\n"
+_TRIM_BEFORE = re.compile(r"\{\{-(?=[ \t\r\n])[ \t\r\n]*")
+_COMMENT_END = re.compile(r"\*/(?:[ \t\r\n]+-)?\}\}")
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\r\n]++(?!-\}\}))
+    | (?P<end>[ \t\r\n]+-\}\}|\}\})
+    | (?P<path>(?:\.[^\W\d]\w*+)++)
+    | (?P<word>[^\W\d]\w*+)
+    | (?P<string>"(?:[^"\\\n]|\\.)*+"|`[^`]*+`)
+    | (?P<mark>[()|])
+    """,
+    re.VERBOSE,
+)
+_SUPPORTED = (
+    "supported are pem, hex, base64, raw and string with one value:"
+    " {{ hex .Secrets.name }}, {{ .Secrets.name.Cert | pem }}, {{ raw (index .Secrets"
+    ' "my-name").Private }}, and {{/* comments */}}'
+)
+
+_Token = tuple[str, str]
+
+
+def _append(parts: list[bytes | Call], literal: str, *, trim_end: bool) -> None:
+    literal = literal.rstrip(_SPACE) if trim_end else literal
+    if literal:
+        parts.append(literal.encode(errors="surrogateescape"))
+
+
+def _action(text: str, position: int, start: int) -> tuple[Call | None, int, bool]:
+    """Return the call (None: a comment), where the text goes on, and whether to trim there."""
+    if text.startswith("/*", position):
+        found = _COMMENT_END.search(text, position + 2)
+        if found is None:
+            raise _refusal(text, start, "a comment that does not end")
+        return None, found.end(), "-" in found[0]
+    tokens, position, trim = _tokens(text, position, start)
+    call = _call(tokens)
+    if call is None:
+        raise _refusal(text, start, "an action that is not supported")
+    return call, position, trim
+
+
+def _tokens(text: str, position: int, start: int) -> tuple[list[_Token], int, bool]:
+    tokens: list[_Token] = []
+    while True:
+        found = _TOKEN.match(text, position)
+        if found is None or len(tokens) > _LONGEST:
+            raise _refusal(text, start, "an action that is not supported or does not end")
+        position, kind = found.end(), str(found.lastgroup)
+        if kind == "end":
+            return tokens, position, "-" in found[0]
+        # A member belongs to a ")" only if it follows at once.
+        if kind != "space":
+            tokens.append((kind, found[0]))
+        elif tokens and tokens[-1] == ("mark", ")"):
+            tokens.append(("space", ""))
+
+
+_LONGEST = 12  # tokens of the longest supported action, and some
+
+
+def _call(tokens: list[_Token]) -> Call | None:
+    if tokens and tokens[-1][0] == "space":
+        tokens = tokens[:-1]
+    if len(tokens) >= 2 and tokens[0][0] == "word":  # noqa: PLR2004  a function and an argument
+        function, argument = tokens[0][1], tokens[1:]
+    elif len(tokens) >= 3 and tokens[-2] == ("mark", "|") and tokens[-1][0] == "word":  # noqa: PLR2004
+        function, argument = tokens[-1][1], tokens[:-2]
+    else:
+        return None
+    if argument and argument[-1][0] == "space":
+        argument = argument[:-1]
+    steps = _argument(argument)
+    return None if steps is None else _reference(function, steps)
+
+
+def _argument(tokens: list[_Token]) -> list[str] | None:
+    """Return the steps of the value that is named: ``["Secrets", "my-name", "Cert"]``."""
+    match tokens:
+        case [("path", path)]:
+            return path.split(".")[1:]
+        case [("mark", "("), *inner, ("mark", ")")]:
+            return _inner(inner)
+        case [("mark", "("), *inner, ("mark", ")"), ("path", member)]:
+            steps = _inner(inner)
+            return None if steps is None else steps + member.split(".")[1:]
+    return None
+
+
+def _inner(tokens: list[_Token]) -> list[str] | None:
+    match tokens:
+        case [("path", path)]:
+            return path.split(".")[1:]
+        case [("word", "index"), ("path", ".Secrets" | ".Previous.Secrets" as path), _]:
+            name = _string(*tokens[2])
+            return None if name is None else [*path.split(".")[1:], name]
+    return None
+
+
+def _string(kind: str, text: str) -> str | None:
+    if kind != "string":
+        return None
+    try:
+        name = text[1:-1] if text[0] == "`" else json.loads(text)
+        name.encode()
+    except ValueError:
+        return None
+    return str(name)
+
+
+def _reference(function: str, steps: list[str]) -> Call | None:
+    match steps:
+        case ["MarbleRun", name, member] if member in _MEMBERS:
+            return Call(function, Source.MARBLERUN, name, member)
+        case ["Secrets", name]:
+            return Call(function, Source.SECRETS, name)
+        case ["Secrets", name, member] if member in _MEMBERS:
+            return Call(function, Source.SECRETS, name, member)
+        case ["Previous", "Secrets", name]:
+            return Call(function, Source.PREVIOUS, name)
+        case ["Previous", "Secrets", name, member] if member in _MEMBERS:
+            return Call(function, Source.PREVIOUS, name, member)
+    return None
+
+
+_MEMBERS = {"Cert", "Public", "Private"}
+
+
+def _refusal(text: str, start: int, problem: str) -> BadRequest:
+    line = text.count("\n", 0, start) + 1
+    column = start - text.rfind("\n", 0, start)
+    return BadRequest(f"has {problem}, line {line}, column {column}", hint=_SUPPORTED)
+
+
+def _evaluate(call: Call, values: Values) -> bytes:
+    maps = {
+        Source.MARBLERUN: values.marblerun,
+        Source.SECRETS: values.secrets,
+        Source.PREVIOUS: values.previous,
+    }
+    value = maps[call.source].get(call.name)
+    content = b"" if value is None else member_bytes(value, call.member)
+    if not content:
+        raise MissingValue(call)
+    return _apply(call, content)
+
+
+def member_bytes(value: SecretValue, member: str) -> bytes:
+    """Return what a member of ``value`` stands for; the bare secret is its public part.
+
+    Of keys and plain data, private and public part are the same bytes.
+    """
+    if member == "Cert":
+        return value.cert
+    return (value.private if member == "Private" else value.public).reveal()
+
+
+def _apply(call: Call, content: bytes) -> bytes:
+    if call.function == "hex":
+        return content.hex().encode()
+    if call.function == "base64":
+        return base64.b64encode(content)
+    if call.function == "pem":
+        return _pem(_LABELS[call.member], content)
+    if call.function == "string" and 0 in content:
+        raise BadRequest(f"a zero byte in {call}", hint="use hex or base64")
+    return content
+
+
+_LABELS = {"Cert": "CERTIFICATE", "Public": "PUBLIC KEY", "Private": "PRIVATE KEY"}
+
+
+def _pem(label: str, content: bytes) -> bytes:
+    text = base64.b64encode(content).decode()
+    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
+    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
