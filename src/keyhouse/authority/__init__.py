@@ -1,1 +1,62 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
+
+from keyhouse.authority.ca import make_coordinator_keys, parse_names, renew_intermediate
+from keyhouse.authority.certificate_pem import certificate_pem
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.curve import Curve
+from keyhouse.authority.derivation import derive_marble_key
+from keyhouse.authority.recovery import (
+    RecoveryHolder,
+    RecoveryMaterial,
+    effective_threshold,
+    make_recovery,
+    recovery_key_problems,
+)
+from keyhouse.authority.recovery_index import (
+    IndexDamaged,
+    IndexHolder,
+    RecoveryIndex,
+    SealedIndex,
+    check_index_mac,
+    index_of,
+    read_recovery_index,
+    recovery_index,
+)
+from keyhouse.authority.secrets import generate, is_generated_with_manifest, trial
+from keyhouse.authority.shares import combine_shamir, combine_xor
+from keyhouse.authority.signing import sign_ephemeral_key, sign_manifest, sign_quote_text
+from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.uploads import import_secret
+
+__all__ = [
+    "CoordinatorKeys",
+    "Curve",
+    "IndexDamaged",
+    "IndexHolder",
+    "RecoveryHolder",
+    "RecoveryIndex",
+    "RecoveryMaterial",
+    "SealedIndex",
+    "StoredSecret",
+    "certificate_pem",
+    "check_index_mac",
+    "combine_shamir",
+    "combine_xor",
+    "derive_marble_key",
+    "effective_threshold",
+    "generate",
+    "import_secret",
+    "index_of",
+    "is_generated_with_manifest",
+    "make_coordinator_keys",
+    "make_recovery",
+    "parse_names",
+    "read_recovery_index",
+    "recovery_index",
+    "recovery_key_problems",
+    "renew_intermediate",
+    "sign_ephemeral_key",
+    "sign_manifest",
+    "sign_quote_text",
+    "trial",
+]

@@ -53,6 +53,11 @@ class RecoveryMaterial(msgspec.Struct, frozen=True):
     threshold: int
     effective_threshold: int
 
+    @property
+    def ciphertexts(self) -> dict[str, bytes]:
+        """The encrypted shares under their holders' names, sorted by name."""
+        return {holder.name: holder.ciphertext for holder in self.holders}
+
 
 def effective_threshold(keys: int, threshold: int) -> int:
     """Return how many shares are needed: all of them if ``threshold`` is 0."""

@@ -17,7 +17,7 @@ from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import quoted
+from keyhouse.wire.place import at, quoted
 from keyhouse.wire.secret import Secret
 
 __all__ = ["generate", "is_generated_with_manifest", "trial"]
@@ -45,7 +45,7 @@ def generate(
     """Return a fresh value: random bytes, or a key with its certificate.
 
     For shared secrets, and for the per-marble certificates of an activation. Raises ``Invalid``
-    with every problem (places relative to the secret) before any key is generated. An RSA key
+    with every problem (places as in ``trial``) before any key is generated. An RSA key
     costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
     """
     problems = _problems_of_kind(definition)
@@ -71,19 +71,17 @@ def trial(
 ) -> tuple[Problem, ...]:
     """Return everything for which a value of this secret could not be made; empty if nothing.
 
-    Places are relative to the secret called ``name`` (``Size``, ``Cert.Subject.CommonName``).
-    The certificate is really built, over a throw-away key; no RSA key is generated. Nothing is
-    made of user-defined secrets, so theirs is only the rule of sizes.
+    Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
+    really built, over a throw-away key; no RSA key is generated. Nothing is made of user-defined
+    secrets, so theirs is only the rule of sizes.
     """
-    del name  # places are relative, so that the caller decides how to quote it
     problems = size_problems(definition)
-    if definition.user_defined:
-        return problems
-    if definition.type is SecretType.PLAIN:
-        return (_PLAIN,)
-    if definition.type.is_certificate:
-        problems += template_problems(definition, keys=keys, now=now)
-    return problems
+    if not definition.user_defined:
+        if definition.type is SecretType.PLAIN:
+            problems = (_PLAIN,)
+        elif definition.type.is_certificate:
+            problems += template_problems(definition, keys=keys, now=now)
+    return _placed(name, problems)
 
 
 def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
@@ -97,7 +95,12 @@ def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
 
 
 def _refusal(name: str, problems: tuple[Problem, ...]) -> Invalid:
-    return Invalid(f"secret {quoted(name)} cannot be generated", problems)
+    return Invalid(f"secret {quoted(name)} cannot be generated", _placed(name, problems))
+
+
+def _placed(name: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    secret = at("Secrets", name)
+    return tuple(Problem(f"{secret}.{p.at}", p.problem, p.hint) for p in problems)
 
 
 def _generate_key(definition: SecretDefinition) -> _PrivateKey:

@@ -1,5 +1,6 @@
 """Checking the secrets that users upload."""
 
+from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -25,7 +26,7 @@ from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import BadRequest, Invalid, Problem
-from keyhouse.wire.place import quoted
+from keyhouse.wire.place import at, quoted
 from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
@@ -47,15 +48,17 @@ class _Unreadable(ValueError):
     """The bytes are not what the field holds."""
 
 
-def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:
+def import_secret(
+    definition: SecretDefinition, upload: UserSecret, *, name: str, now: datetime
+) -> StoredSecret:
     """Return the uploaded value of the secret called ``name`` in its stored form.
 
     Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
-    keys as PKCS #8, public keys as SubjectPublicKeyInfo. Validity is not checked: the workload
-    that uses a certificate does. Raises ``BadRequest`` if fields are mixed, ``Invalid`` for a value
-    that does not fit the definition, with places relative to the upload (``key``, ``cert``).
-    Source: manifest format, "Uploaded secrets".
+    keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
+    interface always did: whoever relies on it checks its validity at that moment. Raises ``BadRequest`` if fields are mixed, ``Invalid`` for a value
+    that does not fit the definition, with places in the request (``secrets.web.cert``). Source: manifest format, "Uploaded secrets".
     """
+    del now  # no rule depends on it
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and any(field is not None for field in certificate_fields):
         raise BadRequest(
@@ -71,15 +74,15 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
 def _import_bytes(definition: SecretDefinition, upload: UserSecret, name: str) -> StoredSecret:
     value = upload.key
     if value is None:
-        raise _refusal(name, "key", "is missing", "this type of secret takes key alone")
+        raise _refusal(name, Problem("key", "is missing", "this type of secret takes key alone"))
     if definition.type is SecretType.SYMMETRIC_KEY:
         problems = size_problems(definition)
         if problems:
-            raise Invalid(f"secret {quoted(name)} cannot be set", problems)
+            raise _refusal(name, *problems)
         wanted = definition.size // 8
         if len(value) != wanted:
             hint = f"the manifest asks for {wanted} bytes"
-            raise _refusal(name, "key", f"has {len(value)} bytes", hint)
+            raise _refusal(name, Problem("key", f"has {len(value)} bytes", hint))
     return StoredSecret(private=value, public=value)
 
 
@@ -89,15 +92,15 @@ def _import_certificate(
     if upload.cert is None:
         hint = "give the certificate as cert"
         if upload.key is not None:
-            raise _refusal(name, "key", "cannot be the value of a certificate", hint)
-        raise _refusal(name, "cert", "is missing", hint)
+            raise _refusal(name, Problem("key", "cannot be the value of a certificate", hint))
+        raise _refusal(name, Problem("cert", "is missing", hint))
     try:
         certificate = _read_certificate(upload.cert)
         public_key = certificate.public_key()
         public = _spki(public_key)
     except LIBRARY_REFUSALS:
         hint = "give exactly one certificate in DER or PEM"
-        raise _refusal(name, "cert", "is not a certificate", hint) from None
+        raise _refusal(name, Problem("cert", "is not a certificate", hint)) from None
     problems = _key_problems(definition, public_key)
     if upload.public is not None:
         problems += _public_problems(upload.public, public)
@@ -106,7 +109,7 @@ def _import_certificate(
     if upload.private is not None and not problems:
         private, problems = _read_private(upload.private, public)
     if problems:
-        raise Invalid(f"secret {quoted(name)} cannot be set", problems)
+        raise _refusal(name, *problems)
     return StoredSecret(
         private=private, public=Secret(public), cert=certificate.public_bytes(Encoding.DER)
     )
@@ -193,5 +196,7 @@ def _is_pem(raw: bytes) -> bool:
     return raw.lstrip().startswith(_PEM) or b"\n" + _PEM in raw
 
 
-def _refusal(name: str, at: str, problem: str, hint: str) -> Invalid:
-    return Invalid(f"secret {quoted(name)} cannot be set", [Problem(at, problem, hint)])
+def _refusal(name: str, *problems: Problem) -> Invalid:
+    secret = at("secrets", name)
+    placed = [Problem(f"{secret}.{p.at}", p.problem, p.hint) for p in problems]
+    return Invalid(f"secret {quoted(name)} cannot be set", placed)
