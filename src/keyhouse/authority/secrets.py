@@ -11,7 +11,12 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from keyhouse.authority.certificates import issue, plan_certificate, template_problems
+from keyhouse.authority.certificates import (
+    CertificatePlan,
+    issue,
+    plan_certificate,
+    template_problems,
+)
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
@@ -57,13 +62,10 @@ def generate(
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):
         raise _refusal(name, plan)
-    key = _generate_key(definition)
-    public_key = key.public_key()
-    return StoredSecret(
-        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
-        public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
-        cert=issue(plan, public_key, keys),
-    )
+    try:
+        return _with_certificate(_generate_key(definition), plan, keys)
+    except Invalid as refusal:
+        raise _refusal(name, refusal.problems) from None
 
 
 def trial(
@@ -82,6 +84,17 @@ def trial(
         elif definition.type.is_certificate:
             problems += template_problems(definition, keys=keys, now=now)
     return _placed(name, problems)
+
+
+def _with_certificate(
+    key: _PrivateKey, plan: CertificatePlan, keys: CoordinatorKeys
+) -> StoredSecret:
+    public_key = key.public_key()
+    return StoredSecret(
+        private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
+        public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
+        cert=issue(plan, public_key, keys),
+    )
 
 
 def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:

@@ -55,8 +55,9 @@ def import_secret(
 
     Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
     keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
-    interface always did: whoever relies on it checks its validity at that moment. Raises ``BadRequest`` if fields are mixed, ``Invalid`` for a value
-    that does not fit the definition, with places in the request (``secrets.web.cert``). Source: manifest format, "Uploaded secrets".
+    interface always did: whoever relies on it checks its validity at that moment. Raises
+    ``BadRequest`` if fields are mixed, ``Invalid`` for a value that does not fit the definition,
+    with places in the request (``secrets.web.cert``). Source: manifest format, "Uploaded secrets".
     """
     del now  # no rule depends on it
     certificate_fields = (upload.cert, upload.private, upload.public)
