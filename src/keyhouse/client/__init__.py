@@ -1,1 +1,35 @@
 """Verify a coordinator first, then talk to it."""
+
+from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
+from keyhouse.client.answers import LogEntry, SecretObject, Status
+from keyhouse.client.errors import (
+    AnswerUnreadable,
+    CallPutOff,
+    CallRefused,
+    ClientSetup,
+    TrustFailed,
+    Unreachable,
+)
+from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, SecretUpload
+from keyhouse.client.trust import TrustedCoordinator, verify_coordinator
+
+__all__ = [
+    "DEFAULT_PORT",
+    "Address",
+    "AnswerUnreadable",
+    "CallPutOff",
+    "CallRefused",
+    "ClientIdentity",
+    "ClientSetup",
+    "Coordinator",
+    "CurrentManifest",
+    "LogEntry",
+    "SecretObject",
+    "SecretUpload",
+    "Status",
+    "TrustFailed",
+    "TrustedCoordinator",
+    "Unreachable",
+    "parse_address",
+    "verify_coordinator",
+]

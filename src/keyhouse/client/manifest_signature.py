@@ -1,0 +1,26 @@
+"""Checks that the root key has signed a manifest."""
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from keyhouse.client.errors import TrustFailed
+
+__all__ = ["require_signature"]
+
+
+def require_signature(root_der: bytes, manifest: bytes, signature: bytes) -> None:
+    """Raise ``TrustFailed`` unless ``root_der`` signed ``manifest``: ECDSA, SHA-256, ASN.1 DER."""
+    key = x509.load_der_x509_certificate(root_der).public_key()
+    signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, manifest, signature)
+    if not signed:
+        raise TrustFailed("the manifest is not signed by the coordinator's root")
+
+
+def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:
+    try:
+        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except (ValueError, InvalidSignature):
+        return False
+    return True

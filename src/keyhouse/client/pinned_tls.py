@@ -1,0 +1,83 @@
+"""TLS whose peer is known by its exact certificate, before a byte of a request is sent.
+
+Chain and host name are not enough: workloads hold certificates under the coordinator's root,
+some perhaps for its name. So the certificate that the peer proved to own in the handshake must
+*be* the root that a quote has vouched for. The check is part of the handshake: whoever sends
+anything over such a connection has passed it.
+"""
+
+import hmac
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from keyhouse.client.errors import TrustFailed
+
+__all__ = ["pinned_context", "watching_context"]
+
+PeerCheck = Callable[[bytes], None]
+
+
+class _Socket(ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - as overridden
+        super().do_handshake(block)
+        try:
+            _check(self.context, self.getpeercert(binary_form=True))
+        except BaseException:
+            self.close()
+            raise
+
+
+class _Object(ssl.SSLObject):
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        _check(self.context, self.getpeercert(binary_form=True))
+
+
+class _Context(ssl.SSLContext):
+    """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs."""
+
+    sslsocket_class = _Socket
+    sslobject_class = _Object
+    check: PeerCheck
+
+
+def _check(context: Any, leaf: bytes | None) -> None:
+    if leaf is None:
+        raise TrustFailed("the peer showed no certificate")
+    context.check(leaf)
+
+
+def _context(check: PeerCheck) -> _Context:
+    # Not create_default_context: that one heeds SSLKEYLOGFILE and the system's trust store.
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False  # the certificate itself is compared, not what it claims
+    context.check = check
+    return context
+
+
+def pinned_context(root_der: bytes) -> ssl.SSLContext:
+    """Return a context whose handshakes end in ``TrustFailed`` unless the leaf is ``root_der``."""
+
+    def check(leaf: bytes) -> None:
+        if not hmac.compare_digest(leaf, root_der):
+            raise TrustFailed(
+                "the peer showed another certificate than the verified root",
+                hint="it is not the coordinator that was verified; send it nothing",
+            )
+
+    context = _context(check)
+    # The second line of defence: a stranger fails here even if the check above were skipped.
+    context.load_verify_locations(cadata=root_der)
+    return context
+
+
+def watching_context(seen: PeerCheck) -> ssl.SSLContext:
+    """Return a context that trusts nobody yet: it lets any peer in and tells ``seen`` its leaf.
+
+    Only for asking a coordinator for its quote, which is public.
+    """
+    context = _context(seen)
+    context.verify_mode = ssl.CERT_NONE
+    return context

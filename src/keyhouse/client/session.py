@@ -1,0 +1,168 @@
+"""Talks to a verified coordinator, and to nobody else."""
+
+import base64
+import hashlib
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+import msgspec
+
+from keyhouse.client.answers import (
+    LogAnswer,
+    LogEntry,
+    ManifestAnswer,
+    NoAnswer,
+    SecretObject,
+    SecretsAnswer,
+    SetAnswer,
+    Status,
+    StatusAnswer,
+    data_of,
+    log_entry,
+)
+from keyhouse.client.connection import Connection
+from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.manifest_signature import require_signature
+from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.trust import TrustedCoordinator
+from keyhouse.wire.secret import Secret
+
+__all__ = ["ClientIdentity", "Coordinator", "CurrentManifest", "SecretUpload"]
+
+_MAX_SMALL = 1 << 20
+_MAX_LARGE = 64 << 20
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """A user: files with the PEM certificate and its PEM private key, not encrypted."""
+
+    certificate: Path
+    key: Path
+
+
+class CurrentManifest(msgspec.Struct, frozen=True):
+    """The manifest in force. Fingerprint and the root's signature have been checked."""
+
+    manifest: bytes
+    fingerprint: str  # SHA-256, 64 lower-case hex digits
+    signature: bytes  # ECDSA by the root, ASN.1 DER
+
+
+class SecretUpload(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a user-defined secret: ``key`` alone, or ``cert`` with ``private``."""
+
+    key: Secret | None = None
+    cert: bytes = b""  # DER or PEM
+    private: Secret | None = None  # PKCS #8 DER
+
+
+class Coordinator:
+    """A session with ``trusted``. Each TLS handshake pins its root; use it with ``with``.
+
+    All calls raise ``TrustFailed`` if another peer answers, ``Unreachable`` if none does,
+    ``CallRefused`` or ``CallPutOff`` if the coordinator says no.
+    """
+
+    def __init__(
+        self,
+        trusted: TrustedCoordinator,
+        identity: ClientIdentity | None = None,
+        *,
+        timeout: float = 60.0,
+    ) -> None:
+        self._trusted = trusted
+        context = pinned_context(trusted.root_der)
+        if identity is not None:
+            _show(context, identity)
+        self._connection = Connection(trusted.address, context, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def status(self) -> Status:
+        """Return the coordinator's phase."""
+        answer = self._connection.call("GET", "/api/v2/status", maximum=_MAX_SMALL)
+        return data_of(answer, StatusAnswer).data
+
+    def manifest(self) -> CurrentManifest:
+        """Return the manifest in force; its fingerprint and signature are checked."""
+        answer = self._connection.call("GET", "/api/v2/manifest", maximum=_MAX_LARGE)
+        data = data_of(answer, ManifestAnswer).data
+        if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
+            raise TrustFailed("the manifest does not have the fingerprint that came with it")
+        require_signature(self._trusted.root_der, data.manifest, data.signature)
+        return CurrentManifest(data.manifest, data.fingerprint, data.signature)
+
+    def set_manifest(self, manifest: bytes) -> dict[str, bytes]:
+        """Set the first manifest; return the encrypted recovery shares by key name.
+
+        Afterwards the manifest in force has been read back and is this one, byte for byte.
+        """
+        body = msgspec.json.encode({"manifest": manifest})
+        answer = self._connection.call("POST", "/api/v2/manifest", body=body, maximum=_MAX_LARGE)
+        shares = data_of(answer, SetAnswer).data.recovery_secrets
+        if self.manifest().manifest != manifest:
+            raise TrustFailed("another manifest is in force than the one that was set")
+        return shares
+
+    def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
+        """Return the secrets of these names, all or none."""
+        query = [("s", name) for name in names]
+        answer = self._connection.call("GET", "/api/v2/secrets", query=query, maximum=_MAX_LARGE)
+        found = data_of(answer, SecretsAnswer).data.secrets
+        if set(found) != set(names):
+            raise TrustFailed("the answer has other secrets than those that were asked for")
+        return found
+
+    def write_secrets(self, secrets: Mapping[str, SecretUpload]) -> None:
+        """Set user-defined secrets, all or none."""
+        body = msgspec.json.encode({"secrets": {n: _upload(s) for n, s in secrets.items()}})
+        answer = self._connection.call("POST", "/api/v2/secrets", body=body, maximum=_MAX_SMALL)
+        data_of(answer, NoAnswer)
+
+    def update_log(self) -> tuple[LogEntry, ...]:
+        """Return the update log, oldest entry first."""
+        answer = self._connection.call("GET", "/api/v2/update", maximum=_MAX_LARGE)
+        return tuple(map(log_entry, data_of(answer, LogAnswer).data.update_log))
+
+
+def _upload(secret: SecretUpload) -> dict[str, str]:
+    fields = {
+        "key": secret.key.reveal() if secret.key else b"",
+        "cert": secret.cert,
+        "private": secret.private.reveal() if secret.private else b"",
+    }
+    return {name: base64.b64encode(v).decode() for name, v in fields.items() if v}
+
+
+def _show(context: ssl.SSLContext, identity: ClientIdentity) -> None:
+    """Let ``context`` present the user's certificate."""
+    try:
+        context.load_cert_chain(identity.certificate, identity.key, password=_refuse_password)
+    except (OSError, ssl.SSLError, ValueError):
+        raise ClientSetup(
+            f"the user certificate {identity.certificate} with the key {identity.key}"
+            " cannot be used",
+            hint="both are PEM files that can be read; the key belongs to the certificate"
+            " and is not encrypted",
+        ) from None
+
+
+def _refuse_password() -> NoReturn:
+    """Stand in for OpenSSL's question on the terminal."""
+    raise ValueError("the key is encrypted")
