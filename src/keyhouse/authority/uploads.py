@@ -1,6 +1,5 @@
 """Checking the secrets that users upload."""
 
-from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -48,9 +47,7 @@ class _Unreadable(ValueError):
     """The bytes are not what the field holds."""
 
 
-def import_secret(
-    definition: SecretDefinition, upload: UserSecret, *, name: str, now: datetime
-) -> StoredSecret:
+def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:
     """Return the uploaded value of the secret called ``name`` in its stored form.
 
     Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
@@ -59,7 +56,6 @@ def import_secret(
     ``BadRequest`` if fields are mixed, ``Invalid`` for a value that does not fit the definition,
     with places in the request (``secrets.web.cert``). Source: manifest format, "Uploaded secrets".
     """
-    del now  # no rule depends on it
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and any(field is not None for field in certificate_fields):
         raise BadRequest(
