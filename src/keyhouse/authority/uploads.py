@@ -25,7 +25,7 @@ from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import BadRequest, Invalid, Problem
-from keyhouse.wire.place import at, quoted
+from keyhouse.wire.place import quoted
 from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
@@ -54,7 +54,7 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
     keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
     interface always did: whoever relies on it checks its validity at that moment. Raises
     ``BadRequest`` if fields are mixed, ``Invalid`` for a value that does not fit the definition,
-    with places in the request (``secrets.web.cert``). Source: manifest format, "Uploaded secrets".
+    with places relative to the upload (``cert``). Source: manifest format, "Uploaded secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and any(field is not None for field in certificate_fields):
@@ -194,6 +194,4 @@ def _is_pem(raw: bytes) -> bool:
 
 
 def _refusal(name: str, *problems: Problem) -> Invalid:
-    secret = at("secrets", name)
-    placed = [Problem(f"{secret}.{p.at}", p.problem, p.hint) for p in problems]
-    return Invalid(f"secret {quoted(name)} cannot be set", placed)
+    return Invalid(f"secret {quoted(name)} cannot be set", problems)
