@@ -12,6 +12,7 @@ import msgspec
 
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.coordinator import Operation
+from keyhouse.manifest import FeatureGate
 
 if TYPE_CHECKING:
     from keyhouse.api.service import Service
@@ -44,7 +45,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     operation: Operation
     caller: Caller = Caller.ANYBODY
-    gate: str = ""  # feature gate of the manifest
+    gate: FeatureGate | None = None
     read: Read | None = None
     write: Write | None = None
     body_limit: int = NO_BODY  # bytes

@@ -154,5 +154,3 @@ def _identify_marble(identity: bytes | None) -> None:
         "this call needs the certificate of an activated workload",
         hint="connect with the certificate and key that the workload was given",
     )
-
-

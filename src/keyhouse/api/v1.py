@@ -22,9 +22,7 @@ def recover(service: Service, view: View, head: Head) -> Answer | Admission:
     raise Gone("recovery has moved", hint="use POST /api/v2/recover")
 
 
-def _route(
-    method: str, path: str, operation: Operation, caller: Caller = Caller.ANYBODY
-) -> Route:
+def _route(method: str, path: str, operation: Operation, caller: Caller = Caller.ANYBODY) -> Route:
     read: Read | None = v2_reads.not_yet if method == "GET" else None
     write: Write | None = None if method == "GET" else v2_writes.not_yet
     return Route(

@@ -7,6 +7,7 @@ from keyhouse.api import v2_writes as writes
 from keyhouse.api.request_body import ENCODED_BYTES
 from keyhouse.api.routes import Caller, Read, Route, Write
 from keyhouse.coordinator import Operation
+from keyhouse.manifest import FeatureGate
 
 __all__ = ["ROUTES"]
 
@@ -21,7 +22,7 @@ def _post(
     write: Write,
     caller: Caller = Caller.ANYBODY,
     *,
-    gate: str = "",
+    gate: FeatureGate | None = None,
     limit: int = ENCODED_BYTES,
 ) -> Route:
     return Route(
@@ -55,7 +56,7 @@ ROUTES: Final = (
         "/api/v2/sign-quote",
         Operation.SIGN_QUOTE,
         writes.not_yet,
-        gate="SignQuoteEndpoint",
+        gate=FeatureGate.SIGN_QUOTE_ENDPOINT,
         limit=1024 * 1024,
     ),
     _post(
@@ -63,9 +64,7 @@ ROUTES: Final = (
         Operation.COUNT,
         writes.not_yet,
         Caller.MARBLE,
-        gate="MonotonicCounter",
+        gate=FeatureGate.MONOTONIC_COUNTER,
         limit=64 * 1024,
     ),
 )
-
-

@@ -10,7 +10,7 @@ from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
 from keyhouse.api.secret_json import secret_json
 from keyhouse.api.service import Service
-from keyhouse.coordinator import Running, View, policy_of
+from keyhouse.coordinator import View, policy_of
 from keyhouse.manifest import Action
 from keyhouse.wire.base64text import decode_base64url
 from keyhouse.wire.errors import BadRequest, NotYet, Unavailable
@@ -36,7 +36,7 @@ def read_status(service: Service, view: View, head: Head) -> Answer:
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
     """Answer the manifest as it was uploaded, its fingerprint, and the root key's signature."""
     del head
-    return service.success(manifest_body(_running(view)), view)
+    return service.success(manifest_body(view.running), view)
 
 
 def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
@@ -57,7 +57,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, if the user may read every one of them."""
-    state = _running(view)
+    state = view.running
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:
         raise BadRequest(
@@ -97,9 +97,3 @@ def _nonce(query: bytes) -> bytes:
         return decode_base64url(given[0], maximum=NONCE_BYTES)
     except BadRequest as problem:
         raise BadRequest(f"the nonce {problem}", fields={"nonce": str(problem)}) from None
-
-
-def _running(view: View) -> Running:
-    state = view.state
-    assert isinstance(state, Running)  # noqa: S101 the route's operation is possible only then
-    return state

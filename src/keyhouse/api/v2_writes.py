@@ -52,7 +52,7 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     command, view = await service.one_manifest_at_a_time(work)
     for warning in command.warnings:
         log.warning("the manifest was accepted with a warning", warning=str(warning))
-    secrets = {name: share for name, share in sorted(command.recovery.ciphertexts.items())}
+    secrets = {holder.name: holder.ciphertext for holder in command.recovery.holders}
     data = {"RecoverySecrets": secrets, "recoveryKeys": secrets} if secrets else {}
     message = "; ".join(f"warning: {warning}" for warning in command.warnings)
     return service.success(msgspec.json.encode(data), view, message)
@@ -67,7 +67,7 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
         uploads = read_body(body, SecretsBody).secrets
         if not uploads:
             raise Invalid("the secrets", [Problem("secrets", "is missing or empty")])
-        return prepare_upload(_running(view), head.identity, uploads, now=service.engine.now())
+        return prepare_upload(view.running, head.identity, uploads)
 
     _, view = await _submitted(service, prepare, off_loop=len(body) > INLINE)
     return service.success(b"null", view)
@@ -90,5 +90,3 @@ async def not_yet(service: Service, head: Head, body: bytes) -> Answer:
     """Refuse: this part of the interface is not built yet."""
     del service, body
     raise NotYet(f"{head.method} {head.path} is not implemented in this version of Keyhouse")
-
-

@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 __all__ = ["clean_environment", "harden", "isolate"]
@@ -20,6 +21,7 @@ PR_SET_DUMPABLE: Final = 4
 MCL_CURRENT: Final = 1
 MCL_FUTURE: Final = 2
 MCL_ONFAULT: Final = 4
+CAP_IPC_LOCK: Final = 14
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -56,7 +58,22 @@ def harden() -> list[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         missing.append("the process can be dumped (prctl PR_SET_DUMPABLE)")
+    if not _may_lock_memory():
+        missing.append("memory may be swapped out (the memlock limit is too low for mlockall)")
+        return missing
     # ONFAULT: without it every reserved page is made real at once, which doubles memory.
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
-        missing.append("memory may be swapped out (mlockall; raise the memlock limit)")
+        missing.append("memory may be swapped out (mlockall failed)")
     return missing
+
+
+def _may_lock_memory() -> bool:
+    """Tell whether all memory, also what is still to come, may be locked.
+
+    Under a limit, locking would succeed now and make later allocations fail.
+    """
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
+        return True
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    effective = next((line for line in status.splitlines() if line.startswith("CapEff:")), "")
+    return bool(int(effective.partition(":")[2] or "0", 16) >> CAP_IPC_LOCK & 1)

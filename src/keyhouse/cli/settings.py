@@ -8,7 +8,7 @@ they come from the command line, which the platform measures, and never from the
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -104,7 +104,7 @@ class Settings(msgspec.Struct, frozen=True):
     """The settings of one process."""
 
     platform: str
-    curve: str
+    curve: Literal["P-256", "P-384"]
     confirm_clock: bool
     data_dir: Path
     client_host: str  # empty: every address of the machine
@@ -132,7 +132,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     host, port = _address(values["--client-addr"])
     return Settings(
         platform=values["--platform"],
-        curve=values["--curve"],
+        curve="P-384" if values["--curve"] == "P-384" else "P-256",
         confirm_clock=bool(given["confirm_clock"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,

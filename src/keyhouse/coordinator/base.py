@@ -20,7 +20,7 @@ LOG_LINES = 1000
 
 
 def base_events(state: Running, log: LogView) -> Iterator[Event]:
-    """Yield the events that rebuild ``state`` and ``log``, lazily: the state first, then the log."""
+    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then log."""
     yield BaseBegun(
         time=state.time,
         platform=state.platform,
@@ -36,9 +36,7 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         yield BaseSecrets(secrets=secrets, previous=True)
     for lines in _chunks(log.lines(), LOG_LINES):
         yield BaseLog(lines=lines)
-    yield BaseEnded(
-        secrets=len(state.secrets), previous=len(state.previous), log_lines=len(log)
-    )
+    yield BaseEnded(secrets=len(state.secrets), previous=len(state.previous), log_lines=len(log))
 
 
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:

@@ -45,6 +45,6 @@ def check_host_time(host: int, newest_journalled: int) -> None:
     """
     if host > max(newest_journalled, BUILD_TIME) + YEAR:
         raise Broken(
-            "the clock of this machine is more than a year ahead of the newest record in the journal",
+            "the clock of this machine is more than a year ahead of the newest journalled time",
             hint="set the clock; if it is right, start once with --confirm-clock",
         )

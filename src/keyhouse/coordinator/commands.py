@@ -28,6 +28,7 @@ class SetManifest(msgspec.Struct, frozen=True):
     secrets: dict[str, StoredSecret]
     recovery: RecoveryMaterial
     dek: Secret  # goes to the engine beside the event, never inside it
+    store_id: bytes  # 16 random bytes: the name of the new journal
     recovery_index: bytes  # goes to the file beside the journal
     warnings: tuple[Problem, ...]
 

@@ -13,7 +13,10 @@ __all__ = ["decide", "start"]
 
 
 def decide(state: State, command: Command, context: Context) -> tuple[Event, ...]:
-    """Judge ``command``: return what happens, or raise ``Refused`` or ``Stale``. Changes nothing."""
+    """Judge ``command``: return what happens, or raise ``Refused``. Changes nothing.
+
+    Raises ``Stale`` for a command that was prepared against another state.
+    """
     match command:
         case SetManifest():
             return _set_manifest(state, command, context)
@@ -56,4 +59,4 @@ def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> t
     user = policy_of(state.manifest).authorize(command.identity, Action.WRITE_SECRET, names)
     if command.manifest is not state.manifest and command.manifest != state.manifest:
         raise Stale
-    return (SecretsUploaded(time=context.now, user=user.name, uploads=command.uploads),)
+    return (SecretsUploaded(time=context.now, user=user, uploads=command.uploads),)

@@ -25,7 +25,7 @@ from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.view import View
-from keyhouse.journal import Conflict
+from keyhouse.journal import Conflict, Replay
 from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
 
 __all__ = ["Engine", "Process"]
@@ -223,10 +223,13 @@ class Engine:
     async def _catch_up(self) -> None:
         """Take over what another writer of the same store made durable first."""
         found = await self._keeper.catch_up()
-        events = list(decode_events(found.payloads))
-        if found.new_epoch:
-            self._log = UpdateLog()
-        self._publish(evolve_all(None if found.new_epoch else self.view.state, events), events)
+        state: State | None = self.view.state
+        payloads = found.events
+        if isinstance(found, Replay):  # the other began an epoch: everything counts from its base
+            state, self._log = None, UpdateLog()
+            payloads = found.base + found.events
+        events = list(decode_events(payloads))
+        self._publish(evolve_all(state, events), events)
 
     def _base(self) -> Iterator[bytes]:
         """Return the base of a new epoch, encoded piece by piece as it is taken."""

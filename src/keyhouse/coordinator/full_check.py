@@ -34,9 +34,7 @@ def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]
         return []
 
 
-def _trials(
-    manifest: manifests.Manifest, keys: CoordinatorKeys, now: datetime
-) -> list[Problem]:
+def _trials(manifest: manifests.Manifest, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
     return [
         problem
         for name, definition in sorted(manifest.secrets.items())

@@ -1,13 +1,21 @@
 """Where the journal is kept: in the home directory, or in memory with seal mode ``Disabled``."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
 from keyhouse.coordinator.commands import SetManifest
-from keyhouse.coordinator.policy import DISABLED, policy_of
-from keyhouse.journal import CaughtUp, Home, Journal, MemoryStore, OutcomeUnknown, Position
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.journal import (
+    Continuation,
+    Home,
+    Journal,
+    MemoryStore,
+    OutcomeUnknown,
+    Position,
+    Replay,
+)
+from keyhouse.manifest import SealMode
 from keyhouse.wire.errors import Broken, Unavailable
 
 __all__ = ["Keeper"]
@@ -49,7 +57,7 @@ class Keeper:
         except OutcomeUnknown as error:
             raise _unknown() from error
 
-    async def catch_up(self) -> CaughtUp:
+    async def catch_up(self) -> Replay | Continuation:
         """Return what others appended since ``position``, and move there."""
         return await self._present().catch_up()
 
@@ -57,14 +65,18 @@ class Keeper:
         """Begin the journal of a new deployment; what was there is moved aside, never deleted."""
         mode = policy_of(command.manifest).seal_mode
         try:
-            if mode == DISABLED:
+            if mode is SealMode.DISABLED:
                 await self._home.archive()
                 self._journal = await Journal.create(
-                    MemoryStore(), store_id=os.urandom(16), dek=command.dek, base=base
+                    MemoryStore(), store_id=command.store_id, dek=command.dek, base=base
                 )
             else:
                 self._journal = await self._home.establish(
-                    dek=command.dek, base=base, policy=mode, recovery_index=command.recovery_index
+                    store_id=command.store_id,
+                    dek=command.dek,
+                    base=base,
+                    policy=mode,
+                    recovery_index=command.recovery_index,
                 )
                 self._on_disk = True
         except OutcomeUnknown as error:

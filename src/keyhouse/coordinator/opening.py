@@ -14,10 +14,10 @@ from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
 from keyhouse.coordinator.update_log import UpdateLog
-from keyhouse.journal import Fresh, Home, Locked, Opened
+from keyhouse.journal import Home, Locked, Opened
 from keyhouse.wire.errors import Broken
 
-__all__ = ["Fresh", "NewDeployment", "open_engine"]
+__all__ = ["NewDeployment", "open_engine"]
 
 log = structlog.get_logger(__name__)
 
@@ -44,24 +44,14 @@ async def open_engine(
         Broken: the state is damaged, rolled back, of another platform, or the clock cannot be.
     """
     loaded = await home.load()
-    match loaded:
-        case Opened():
-            return await _running(home, loaded, clock, process, confirm_clock=confirm_clock)
-        case Fresh():
-            keys = await _new_keys(clock, process, new)
-            engine = Engine(
-                keeper=Keeper(home), clock=clock, process=process, state=AcceptingManifest(keys)
-            )
-        case Locked():
-            log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
-            keys = await _new_keys(clock, process, new)
-            engine = Engine(
-                keeper=Keeper(home),
-                clock=clock,
-                process=process,
-                state=Recovering(keys, loaded.reason),
-            )
-    return engine
+    if isinstance(loaded, Opened):
+        return await _running(home, loaded, clock, process, confirm_clock=confirm_clock)
+    keys = await _new_keys(clock, process, new)
+    state: AcceptingManifest | Recovering = AcceptingManifest(keys)
+    if isinstance(loaded, Locked):
+        log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
+        state = Recovering(keys, loaded.reason)
+    return Engine(keeper=Keeper(home), clock=clock, process=process, state=state)
 
 
 async def _running(
@@ -69,7 +59,7 @@ async def _running(
 ) -> Engine:
     update_log = UpdateLog()
     state = None
-    for event in decode_events(loaded.payloads):
+    for event in decode_events(loaded.replay.base + loaded.replay.events):
         state = evolve_all(state, (event,))
         update_log.extend((event,))
     if not isinstance(state, Running):

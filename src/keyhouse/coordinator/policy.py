@@ -4,13 +4,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from keyhouse.manifest import Action, Manifest, Permissions, TemplateIndex, User, decode
+from keyhouse.manifest import (
+    Action,
+    FeatureGate,
+    Manifest,
+    Permissions,
+    SealMode,
+    decode,
+    index_templates,
+)
 from keyhouse.wire.errors import Forbidden, Unauthenticated
+from keyhouse.wire.place import quoted
 
-__all__ = ["DISABLED", "Policy", "policy_of"]
-
-DISABLED: Final = "Disabled"
-"""The seal mode that keeps nothing on disk."""
+__all__ = ["Policy", "policy_of"]
 
 
 class Policy:
@@ -19,25 +25,24 @@ class Policy:
     def __init__(self, raw: bytes) -> None:
         self.manifest: Final[Manifest] = decode(raw)
         self.permissions: Final = Permissions(self.manifest)
-        self.templates: Final = TemplateIndex(self.manifest)
+        self.templates: Final = index_templates(self.manifest)
 
     @property
-    def seal_mode(self) -> str:
-        """``ProductKey``, ``UniqueKey`` or ``Disabled``: never empty."""
-        return self.manifest.config.seal_mode or "ProductKey"
+    def seal_mode(self) -> SealMode:
+        """Who can read the stored state back."""
+        return self.manifest.config.seal_mode
 
-    def has_gate(self, gate: str) -> bool:
+    def has_gate(self, gate: FeatureGate) -> bool:
         """Return whether the manifest enables the feature ``gate``."""
-        wanted = gate.lower()
-        return any(name.lower() == wanted for name in self.manifest.config.feature_gates)
+        return gate in self.manifest.config.feature_gates
 
-    def identify(self, identity: bytes | None) -> User:
-        """Return the user whose certificate is exactly ``identity`` (DER of the leaf).
+    def identify(self, identity: bytes | None) -> str:
+        """Return the name of the user whose certificate is exactly ``identity`` (DER of the leaf).
 
         Raises:
             Unauthenticated: there is none. A client without certificate gets the same answer.
         """
-        user = self.permissions.find(identity) if identity is not None else None
+        user = self.permissions.find_user(identity) if identity is not None else None
         if user is None:
             raise Unauthenticated(
                 "no user of the manifest has this client certificate",
@@ -45,19 +50,19 @@ class Policy:
             )
         return user
 
-    def authorize(self, identity: bytes | None, action: Action, names: Iterable[str]) -> User:
-        """Return the user if it may do ``action`` on every one of ``names``.
+    def authorize(self, identity: bytes | None, action: Action, names: Iterable[str]) -> str:
+        """Return the name of the user if it may do ``action`` on every one of ``names``.
 
         Raises:
             Unauthenticated: nobody has this certificate.
             Forbidden: the permission is missing on some; unknown names look the same.
         """
         user = self.identify(identity)
-        missing = self.permissions.missing(user.name, action, names)
+        missing = self.permissions.refused(user, action, names)
         if missing:
-            shown = ", ".join(sorted(missing)[:20])
+            shown = ", ".join(quoted(name) for name in missing[:20])
             raise Forbidden(
-                f"user {user.name} has no permission {action} on: {shown}",
+                f"user {quoted(user)} has no permission {action} on: {shown}",
                 hint="a role with this action and these resource names is needed",
             )
         return user

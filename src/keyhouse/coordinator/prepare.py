@@ -4,16 +4,22 @@ Called off the event loop. Reads one state, changes nothing, and returns a comma
 state it read. A refusal here leaves nothing behind.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from keyhouse.authority import (
     CoordinatorKeys,
+    RecoveryMaterial,
     StoredSecret,
     generate,
     import_secret,
+    index_of,
     make_recovery,
+    recovery_index,
     sign_manifest,
 )
 from keyhouse.coordinator.commands import SetManifest, UploadSecrets
@@ -21,9 +27,11 @@ from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
+from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.definitions import SecretDefinition
 from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import at
 from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
@@ -32,9 +40,7 @@ __all__ = ["prepare_manifest", "prepare_upload"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def prepare_manifest(
-    state: AcceptingManifest | Recovering, raw: bytes, *, now: int
-) -> SetManifest:
+def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
     """Check ``raw`` completely, and make everything that it asks for.
 
     Raises:
@@ -43,10 +49,10 @@ def prepare_manifest(
     moment = _EPOCH + timedelta(microseconds=now)
     checked = check_fully(raw, keys=state.keys, now=moment)
     manifest = checked.manifest
-    dek = Secret(os.urandom(32))
+    dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
     recovery = make_recovery(
         dek,
-        {name: key.spki for name, key in manifest.recovery_keys.items()},
+        {name: key.public_key for name, key in manifest.recovery_keys.items()},
         manifest.config.recovery_threshold,
     )
     return SetManifest(
@@ -56,12 +62,14 @@ def prepare_manifest(
         secrets=_initial_secrets(manifest, state.keys, moment),
         recovery=recovery,
         dek=dek,
+        store_id=store_id,
+        recovery_index=_recovery_index(state.keys, raw, recovery, dek, store_id),
         warnings=checked.warnings,
     )
 
 
 def prepare_upload(
-    state: Running, identity: bytes | None, uploads: Mapping[str, UserSecret], *, now: int
+    state: Running, identity: bytes | None, uploads: Mapping[str, UserSecret]
 ) -> UploadSecrets:
     """Check and read what a user uploads. The permission is judged before anything else.
 
@@ -72,22 +80,40 @@ def prepare_upload(
     """
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.WRITE_SECRET, uploads)
-    moment = _EPOCH + timedelta(microseconds=now)
     problems: list[Problem] = []
     ready: list[Uploaded] = []
     for name, upload in sorted(uploads.items()):
         definition = policy.manifest.secrets[name]
         try:
-            value = import_secret(definition, upload, name=name, now=moment)
+            value = import_secret(definition, upload, name=name)
         except Invalid as invalid:
-            problems += invalid.problems
+            problems += (_below(name, problem) for problem in invalid.problems)
             continue
-        problems += policy.templates.check_upload(name, value.private.reveal())
+        problems += policy.templates.check_upload(name, value)
         ready.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
         raise Invalid("the secrets", problems)
     assert identity is not None  # noqa: S101 it was authorized
     return UploadSecrets(identity=identity, manifest=state.manifest, uploads=tuple(ready))
+
+
+def _below(name: str, problem: Problem) -> Problem:
+    """Return a finding about an upload with its place in the whole request."""
+    return msgspec.structs.replace(problem, at=f"{at('secrets', name)}.{problem.at}")
+
+
+def _recovery_index(
+    keys: CoordinatorKeys, raw: bytes, recovery: RecoveryMaterial, dek: Secret, store_id: bytes
+) -> bytes:
+    """Return what lies beside the journal's first epoch, readable without its key."""
+    index = index_of(
+        recovery,
+        keys,
+        store_id=store_id,
+        epoch=1,
+        manifest_fingerprint=hashlib.sha256(raw).digest(),
+    )
+    return recovery_index(index, keys=keys, mac_key=index_mac_key(dek, store_id, 1))
 
 
 def _initial_secrets(
@@ -98,15 +124,15 @@ def _initial_secrets(
     for name, definition in sorted(manifest.secrets.items()):
         if definition.user_defined:
             if definition.private is not None:
-                secrets[name] = _initial_value(name, definition, now)
+                secrets[name] = _initial_value(name, definition)
         elif definition.shared:
             secrets[name] = generate(definition, name=name, keys=keys, now=now)
     return secrets
 
 
-def _initial_value(name: str, definition: SecretDefinition, now: datetime) -> StoredSecret:
+def _initial_value(name: str, definition: SecretDefinition) -> StoredSecret:
     if definition.type.is_certificate:
         upload = UserSecret(cert=definition.cert_der, private=definition.private)
     else:
         upload = UserSecret(key=definition.private)
-    return import_secret(definition, upload, name=name, now=now)
+    return import_secret(definition, upload, name=name)

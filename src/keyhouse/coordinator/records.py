@@ -7,7 +7,7 @@ from keyhouse.journal import Codec
 
 __all__ = ["decode_events", "encode_events"]
 
-_CODEC: Codec[Event] = Codec(Event)
+_CODEC: Codec[Event] = Codec(Event, name="event")
 
 
 def encode_events(events: Iterable[Event]) -> Iterator[bytes]:

@@ -3,9 +3,10 @@
 from typing import Final
 
 from keyhouse.coordinator.phases import Phase, phase_of
-from keyhouse.coordinator.state import State
+from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import LogView
 from keyhouse.journal import Position
+from keyhouse.wire.errors import Broken
 
 __all__ = ["View"]
 
@@ -21,6 +22,13 @@ class View:
         self.position: Final = position  # None: nothing is journalled yet
         self.log: Final = log
         self.revision: Final = _revision(position)
+
+    @property
+    def running(self) -> Running:
+        """The state, where the phase table says that a manifest is enforced."""
+        if not isinstance(self.state, Running):
+            raise Broken("no manifest is enforced")
+        return self.state
 
 
 def _revision(position: Position | None) -> str:

@@ -2,7 +2,10 @@
 
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
+from keyhouse.journal.disk import InsecureFile
+from keyhouse.journal.home import Fresh, Home, Locked, MixedDeployments, Opened, WrongPlatform
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, WrongKey
+from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.journal.memory import MemoryStore
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.sqlite import SqliteStore
@@ -18,16 +21,24 @@ from keyhouse.journal.store import (
 )
 
 __all__ = [
+    "DEK_SIZE",
     "MAX_PAYLOAD",
     "Codec",
     "Conflict",
     "Continuation",
+    "Fresh",
+    "Home",
+    "InsecureFile",
     "Journal",
+    "Locked",
     "MemoryStore",
+    "MixedDeployments",
     "NotDurable",
+    "Opened",
     "OutcomeUnknown",
     "Position",
     "Replay",
+    "STORE_ID_SIZE",
     "RolledBack",
     "SqliteStore",
     "Store",
@@ -40,4 +51,6 @@ __all__ = [
     "Undecodable",
     "Unencodable",
     "WrongKey",
+    "WrongPlatform",
+    "index_mac_key",
 ]

@@ -1,0 +1,93 @@
+"""How commands end and speak: exit codes, errors with hints, one object with ``--json``.
+
+Data go to standard output, talk to standard error. Exit codes: 0 done, 1 refused, 2 usage,
+3 unreachable or busy, 4 trust failed (scripts must not try again).
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec
+
+import msgspec
+
+from keyhouse.client import TrustFailed
+from keyhouse.wire.errors import Invalid, KeyhouseError, Unavailable
+
+__all__ = ["exit_code", "read_file", "show_json", "speaks"]
+
+P = ParamSpec("P")
+
+REFUSED: Final = 1
+UNREACHABLE: Final = 3
+TRUST_FAILED: Final = 4
+
+_LARGEST_FILE: Final = 64 * 1024 * 1024
+
+
+class FileUnreadable(KeyhouseError):
+    """A file that was named on the command line cannot be read."""
+
+    code = "file-unreadable"
+
+
+def exit_code(error: KeyhouseError) -> int:
+    """Return the exit code that tells programs what kind of failure it was."""
+    if isinstance(error, TrustFailed):
+        return TRUST_FAILED
+    return UNREACHABLE if isinstance(error, Unavailable) else REFUSED
+
+
+def speaks(command: Callable[P, None]) -> Callable[P, None]:
+    """Let ``command`` end with a message and an exit code instead of a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyhouseError as error:
+            _tell(error)
+            sys.exit(exit_code(error))
+
+    return run
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of ``path``; ``-`` is standard input.
+
+    Raises:
+        FileUnreadable: it is not there, cannot be read, or is over 64 MiB.
+    """
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+        else:
+            with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
+                content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        raise FileUnreadable(f"cannot read {path}: {reason}") from None
+    if len(content) > _LARGEST_FILE:
+        raise FileUnreadable(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
+    return content
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON object on one line."""
+    sys.stdout.write(msgspec.json.encode(value).decode("utf-8") + "\n")
+
+
+def _tell(error: KeyhouseError) -> None:
+    if isinstance(error, Invalid):
+        count = len(error.problems)
+        sys.stderr.write(f"error: {count} problem{'s' if count != 1 else ''}\n")
+        for problem in error.problems:
+            where = f"{problem.at}: " if problem.at else ""
+            sys.stderr.write(f"  {where}{problem.problem}\n")
+            if problem.hint:
+                sys.stderr.write(f"      hint: {problem.hint}\n")
+        return
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {error.hint}\n")

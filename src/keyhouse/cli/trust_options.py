@@ -1,0 +1,73 @@
+"""What a command needs to know before it may trust a coordinator: options, files, one function."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import INTEL_SGX_ROOT, read_collateral, read_expected_identity
+from keyhouse.cli.talk import read_file
+from keyhouse.client import TrustedCoordinator, verify_coordinator
+from keyhouse.wire.errors import Refused
+
+__all__ = ["AttestationFile", "CollateralFile", "HostArgument", "SimulationRoot", "trusted"]
+
+HostArgument = Annotated[
+    str, typer.Argument(help="address of the Client API: HOST or HOST:PORT", metavar="HOST")
+]
+AttestationFile = Annotated[
+    Path, typer.Option("--attestation", help="who the coordinator must be: an attestation file")
+]
+CollateralFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--collateral",
+        help="what verifies its quote: a bundle file (default with --simulation-root:"
+        " collateral.json beside it)",
+    ),
+]
+SimulationRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--simulation-root",
+        help="trust quotes of a SIMULATED platform under this root certificate (PEM);"
+        " proves nothing about hardware",
+    ),
+]
+
+
+class RootUnreadable(Refused):
+    """The file of the simulation's root is no certificate."""
+
+    code = "root-unreadable"
+
+
+def trusted(
+    host: str, attestation: Path, collateral: Path | None, simulation_root: Path | None
+) -> TrustedCoordinator:
+    """Return the coordinator at ``host`` after it proved who it is. There is no other way to one.
+
+    Raises:
+        TrustFailed, Unreachable, and refusals of files that cannot be used.
+    """
+    if collateral is None:
+        if simulation_root is None:
+            raise Refused(
+                "without collateral no quote can be verified", hint="name a bundle: --collateral"
+            )
+        collateral = simulation_root.with_name("collateral.json")
+    return verify_coordinator(
+        host,
+        expected=read_expected_identity(read_file(str(attestation))),
+        root_ca_der=INTEL_SGX_ROOT if simulation_root is None else _certificate(simulation_root),
+        collateral=read_collateral(read_file(str(collateral))),
+    )
+
+
+def _certificate(path: Path) -> bytes:
+    try:
+        return x509.load_pem_x509_certificate(read_file(str(path))).public_bytes(Encoding.DER)
+    except ValueError:
+        raise RootUnreadable(f"{path} holds no PEM certificate") from None

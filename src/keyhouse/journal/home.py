@@ -1,0 +1,525 @@
+"""The state directory: the journal, the sealed key that opens it, the recovery index."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.journal import sealing, succession
+from keyhouse.journal.chain import Position
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.journal import Journal, RolledBack, StoreEmpty
+from keyhouse.journal.lock import DirectoryLock
+from keyhouse.journal.replay import Replay
+from keyhouse.journal.sealing import Contents, EpochKey, SealedElsewhere, SealedKey
+from keyhouse.journal.sqlite import SqliteStore
+from keyhouse.journal.store import (
+    EpochStart,
+    OutcomeUnknown,
+    Step,
+    StoreDamaged,
+    StoreUnreadable,
+    no_step,
+)
+from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.wire.errors import Broken, KeyhouseError
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Fresh", "Home", "Locked", "MixedDeployments", "Opened", "WrongPlatform"]
+
+_SEALED_KEY_LIMIT = 64 * 1024
+_INDEX_LIMIT = 16 * 1024 * 1024
+_OURS = (SEALED_KEY, INDEX, NEXT_INDEX, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+_ROLLBACK_JOURNAL = f"{JOURNAL}-journal"
+
+
+class WrongPlatform(Broken):
+    """The state belongs to another kind of platform than the one that runs."""
+
+    code = "wrong-platform"
+
+
+class MixedDeployments(StoreDamaged):
+    """Two files in the state directory belong to different deployments."""
+
+    code = "mixed-deployments"
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """There is nothing: no manifest was ever answered."""
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """There is a journal, and this platform cannot open it: recovery mode.
+
+    ``recovery_index`` is what was last kept for the journal's epoch, empty if there is none.
+    Neither it nor ``store_id`` and ``epoch`` are proven.
+    """
+
+    reason: str
+    store_id: bytes
+    epoch: int
+    recovery_index: bytes
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The journal is open and everything in it verified. ``policy`` is empty while recovering."""
+
+    journal: Journal
+    replay: Replay
+    policy: str
+    recovery_index: bytes
+
+
+class Home:
+    """A state directory, held by this process. One caller at a time; calls wait for each other."""
+
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        lock: DirectoryLock,
+        *,
+        platform_kind: str,
+        sealing_key: Callable[[str], Secret],
+        now: Callable[[], datetime],
+    ) -> None:
+        """Use ``open``."""
+        self._path = path
+        self._disk = disk
+        self._lock = lock
+        self._platform_kind = platform_kind
+        self._sealing_key = sealing_key
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._store: SqliteStore | None = None
+        self._journal: Journal | None = None
+        # The key of the journal's epoch. Its policy is empty between ``recover`` and ``reseal``.
+        self._key: EpochKey | None = None
+        self._index = b""
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        platform_kind: str,
+        sealing_key: Callable[[str], Secret],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        step: Step = no_step,
+    ) -> "Home":
+        """Take ``path``, which is made (0700) if missing, and finish what a crash interrupted.
+
+        ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
+        or ``UniqueKey``); it may block and is called in a thread. Raises ``StoreLocked`` (another
+        process, named), ``InsecureFile``, ``StoreDamaged``, or ``StoreUnreadable``.
+        """
+        disk = Disk(step)
+        lock = await asyncio.to_thread(_enter, path, disk)
+        return cls(path, disk, lock, platform_kind=platform_kind, sealing_key=sealing_key, now=now)
+
+    async def load(self) -> Fresh | Locked | Opened:
+        """Look at what is there. May be called again: it then reads everything anew.
+
+        What is neither whole nor plainly absent is refused by name: ``StoreDamaged``,
+        ``StoreNewer``, ``StoreEmpty``, ``RolledBack``, ``WrongPlatform``, ``MixedDeployments``,
+        ``InsecureFile``.
+        """
+        async with self._turn:
+            return await self._load()
+
+    async def establish(
+        self,
+        *,
+        store_id: bytes,
+        dek: Secret,
+        base: Iterable[bytes],
+        policy: str,
+        recovery_index: bytes = b"",
+    ) -> Journal:
+        """Return the journal of a new store, which holds ``base`` and is durable.
+
+        ``store_id`` has 16 fresh random bytes.
+        What was there (in recovery mode) has moved to ``archive/``. A crash leaves the old or the
+        new store, whole. Refused while a store is open and sealed. ``OutcomeUnknown`` means that
+        ``load`` has to tell which of the two is there.
+        """
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            place = await asyncio.to_thread(self._prepare, clear=False)
+            try:
+                await self._build(place, store_id, dek, base, policy, recovery_index)
+            except BaseException:
+                with suppress(KeyhouseError):
+                    await asyncio.to_thread(self._disk.remove_directory, place)
+                raise
+            opened = await self._succeed()
+            if not isinstance(opened, Opened):
+                raise _unknown_succession()
+            return opened.journal
+
+    async def archive(self) -> None:
+        """Move the present store to ``archive/``; the directory is fresh when this returns."""
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            await asyncio.to_thread(self._prepare, clear=True)
+            await self._succeed()
+
+    async def recover(self, dek: Secret) -> Opened:
+        """Open a locked store with a recovered data key. Nothing is written or sealed yet.
+
+        Raises ``WrongKey`` if the key is not the journal's. Once everything recovered has been
+        checked against the manifest in the journal, call ``reseal``.
+        """
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            store, start = await self._open_store()
+            try:
+                journal, replay = await Journal.open(store, store_id=start.store_id, dek=dek)
+                index = await asyncio.to_thread(self._read_index, start)
+            except BaseException:
+                await self._close_store()
+                raise
+            self._journal, self._index = journal, index
+            self._key = EpochKey(start.epoch, "", dek)
+            return Opened(journal, replay, "", index)
+
+    async def reseal(self, policy: str) -> None:
+        """Seal a recovered key for this platform: the next start opens the store by itself."""
+        async with self._turn:
+            journal, key = self._require_open()
+            key = msgspec.structs.replace(key, policy=policy)
+            await self._write_key((key,), journal.position)
+            self._key = key
+            await asyncio.to_thread(self._settle_index, key.epoch)
+
+    async def begin_epoch(
+        self,
+        base: Iterable[bytes],
+        *,
+        dek: Secret | None = None,
+        policy: str | None = None,
+        recovery_index: bytes | None = None,
+    ) -> Position:
+        """Return once ``base`` has replaced everything; None leaves key, policy or index as is.
+
+        The sealed key holds both data keys before the commit, so that a crash at any moment leaves
+        a journal and a key that opens it. Errors as for ``Journal.append``.
+        """
+        async with self._turn:
+            journal, present = self._require_sealed()
+            following = EpochKey(
+                present.epoch + 1, policy or present.policy, present.dek if dek is None else dek
+            )
+            index = self._index if recovery_index is None else recovery_index
+            await self._announce(journal, present, following, index)
+            try:
+                position = await journal.begin_epoch(base, dek=dek)
+            except OutcomeUnknown:
+                # Both keys stay: the next load asks the journal which one counts.
+                raise
+            except Exception:
+                with suppress(KeyhouseError):
+                    await self._withdraw(journal, present)
+                raise
+            self._key, self._index = following, index
+            # The epoch has begun, which must not be told as a failure. What cannot be cleaned up
+            # now is harmless, and the next ``write_head`` or ``load`` does it.
+            with suppress(StoreUnreadable):
+                await self._write_head()
+            return position
+
+    async def write_head(self) -> None:
+        """Seal where the journal is: a journal that ends before this is refused at later starts."""
+        async with self._turn:
+            self._require_sealed()
+            await self._write_head()
+
+    async def close(self) -> None:
+        """Release store and directory. Call ``write_head`` before at a clean stop."""
+        async with self._turn:
+            await self._close_store()
+            if not self._closed:
+                self._closed = True
+                self._lock.release()
+
+    async def _load(self) -> Fresh | Locked | Opened:
+        await self._close_store()
+        present = await asyncio.to_thread(_survey, self._path, self._disk)
+        if not present:
+            return Fresh()
+        if JOURNAL not in present:
+            raise StoreEmpty(
+                f"{present[0]} is there but journal.db is missing: a manifest was set before",
+                hint="restore the state directory from a backup; to give up what it held, move "
+                "the directory away",
+            )
+        sealed = await asyncio.to_thread(self._read_sealed_key)
+        store, start = await self._open_store()
+        try:
+            return await self._open_journal(store, start, sealed)
+        except BaseException:
+            await self._close_store()
+            raise
+
+    async def _open_journal(
+        self, store: SqliteStore, start: EpochStart, sealed: SealedKey | None
+    ) -> Locked | Opened:
+        if sealed is not None and sealed.store_id != start.store_id:
+            raise _mixed(SEALED_KEY, JOURNAL)
+        index = await asyncio.to_thread(self._read_index, start)
+        if sealed is None:
+            return await self._locked("sealed_key is missing", start, index)
+        sealing_key = await asyncio.to_thread(self._sealing_key, sealed.policy)
+        try:
+            contents = sealing.unseal(sealed, sealing_key)
+        except SealedElsewhere as exc:
+            return await self._locked(exc.message, start, index)
+        key = _key_of(contents, start.epoch)
+        journal, replay = await Journal.open(
+            store, store_id=start.store_id, dek=key.dek, at_least=contents.head
+        )
+        self._journal, self._key, self._index = journal, key, index
+        if len(contents.keys) > 1:
+            await self._write_head()
+        await asyncio.to_thread(self._settle_index, key.epoch)
+        return Opened(journal, replay, key.policy, index)
+
+    async def _locked(self, reason: str, start: EpochStart, index: bytes) -> Locked:
+        await self._close_store()
+        return Locked(reason, start.store_id, start.epoch, index)
+
+    async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
+        self._store = await SqliteStore.open(self._path / JOURNAL, step=self._disk.step)
+        start = (await self._store.read(0)).start
+        if start is None:
+            await self._close_store()
+            raise StoreEmpty(
+                "journal.db is empty, but a manifest was set before",
+                hint="restore the state directory from a backup; to give up what it held, move "
+                "the directory away",
+            )
+        return self._store, start
+
+    async def _close_store(self) -> None:
+        store, self._store = self._store, None
+        self._journal = self._key = None
+        self._index = b""
+        if store is not None:
+            await store.close()
+
+    def _read_sealed_key(self) -> SealedKey | None:
+        raw = self._disk.read(self._path / SEALED_KEY, limit=_SEALED_KEY_LIMIT)
+        if raw is None:
+            return None
+        sealed = sealing.parse(raw)
+        if sealed.platform_kind != self._platform_kind:
+            raise WrongPlatform(
+                f"sealed_key was made on the platform {sealed.platform_kind}, "
+                f"this is {self._platform_kind}",
+                hint="start Keyhouse on the platform that the state belongs to",
+            )
+        return sealed
+
+    def _read_index(self, start: EpochStart) -> bytes:
+        """Return the index of the journal's epoch."""
+        found: dict[str, IndexFile] = {}
+        for name in (INDEX, NEXT_INDEX):
+            raw = self._disk.read(self._path / name, limit=_INDEX_LIMIT)
+            if raw is not None:
+                found[name] = IndexFile.decode(raw, name=name)
+                if found[name].store_id != start.store_id:
+                    raise _mixed(name, JOURNAL)
+        if INDEX not in found:
+            raise StoreDamaged("recovery_index is missing", hint="restore it from a backup")
+        for index in found.values():
+            if index.epoch == start.epoch:
+                return index.content
+        raise StoreDamaged(
+            f"recovery_index belongs to epoch {found[INDEX].epoch}, journal.db is at epoch "
+            f"{start.epoch}",
+            hint="restore the state directory from one backup",
+        )
+
+    def _settle_index(self, epoch: int) -> None:
+        """Keep the index of ``epoch`` only. ``_read_index`` has checked both."""
+        following = self._path / NEXT_INDEX
+        raw = self._disk.read(following, limit=_INDEX_LIMIT)
+        if raw is None:
+            return
+        if IndexFile.decode(raw, name=NEXT_INDEX).epoch == epoch:
+            self._disk.rename(following, self._path / INDEX)
+        else:
+            self._disk.remove(following)
+        self._disk.sync_directory(self._path)
+
+    async def _announce(
+        self, journal: Journal, present: EpochKey, following: EpochKey, index: bytes
+    ) -> None:
+        """Make the next epoch's key and index durable beside the present ones."""
+        raw = IndexFile(journal.store_id, following.epoch, index).encode()
+        try:
+            await asyncio.to_thread(self._disk.write, self._path / NEXT_INDEX, raw)
+            await self._write_key((present, following), journal.position)
+        except Exception:
+            with suppress(KeyhouseError):
+                await self._withdraw(journal, present)
+            raise
+
+    async def _withdraw(self, journal: Journal, present: EpochKey) -> None:
+        await self._write_key((present,), journal.position)
+        await asyncio.to_thread(self._settle_index, present.epoch)
+
+    async def _write_head(self) -> None:
+        journal, key = self._require_open()
+        await asyncio.to_thread(self._settle_index, key.epoch)
+        await self._write_key((key,), journal.position)
+
+    async def _write_key(self, keys: tuple[EpochKey, ...], head: Position) -> None:
+        """Write ``sealed_key`` under the policy of the last of ``keys``."""
+        journal, _ = self._require_open()
+        raw = await self._seal(Contents(keys, head), journal.store_id)
+        await asyncio.to_thread(self._disk.write, self._path / SEALED_KEY, raw)
+
+    async def _seal(self, contents: Contents, store_id: bytes) -> bytes:
+        policy = contents.keys[-1].policy
+        sealing_key = await asyncio.to_thread(self._sealing_key, policy)
+        return sealing.seal(
+            contents,
+            sealing_key=sealing_key,
+            platform_kind=self._platform_kind,
+            policy=policy,
+            store_id=store_id,
+        )
+
+    def _prepare(self, *, clear: bool) -> Path:
+        succession.finish(self._disk, self._path)
+        raw = self._disk.read(self._path / SEALED_KEY, limit=_SEALED_KEY_LIMIT)
+        store_id = None
+        if raw is not None:
+            with suppress(KeyhouseError):
+                store_id = sealing.parse(raw).store_id
+        name = succession.archive_name(self._now().astimezone(UTC), store_id)
+        return succession.prepare(self._disk, self._path, name, clear=clear)
+
+    async def _build(
+        self,
+        place: Path,
+        store_id: bytes,
+        dek: Secret,
+        base: Iterable[bytes],
+        policy: str,
+        index: bytes,
+    ) -> None:
+        """Make a whole store in ``place``, everything synced, no WAL left."""
+        store = await SqliteStore.open(place / JOURNAL, step=self._disk.step)
+        try:
+            journal = await Journal.create(store, store_id=store_id, dek=dek, base=base)
+        finally:
+            await store.close()
+        position = journal.position
+        raw = await self._seal(
+            Contents((EpochKey(position.epoch, policy, dek),), position), store_id
+        )
+
+        def write() -> None:
+            if os.path.lexists(place / f"{JOURNAL}-wal"):
+                raise StoreUnreadable("journal.db could not be completed", hint="see its disk")
+            self._disk.sync_file(place / JOURNAL)
+            index_file = IndexFile(store_id, position.epoch, index)
+            self._disk.write(place / INDEX, index_file.encode())
+            self._disk.write(place / SEALED_KEY, raw)
+
+        await asyncio.to_thread(write)
+
+    async def _succeed(self) -> Fresh | Locked | Opened:
+        """Commit what was prepared and carry it out."""
+        try:
+            await asyncio.to_thread(succession.commit, self._disk, self._path)
+            return await self._load()
+        except KeyhouseError:
+            raise _unknown_succession() from None
+
+    def _require_replaceable(self) -> None:
+        if self._key is not None and self._key.policy:
+            raise Broken("the store is open: it cannot be replaced or recovered")
+
+    def _require_open(self) -> tuple[Journal, EpochKey]:
+        if self._journal is None or self._key is None:
+            raise Broken("the store is not open")
+        return self._journal, self._key
+
+    def _require_sealed(self) -> tuple[Journal, EpochKey]:
+        journal, key = self._require_open()
+        if not key.policy:
+            raise Broken("the store was recovered and has not been sealed yet")
+        return journal, key
+
+
+def _enter(path: Path, disk: Disk) -> DirectoryLock:
+    if not os.path.lexists(path):
+        disk.make_directory(path)
+        disk.sync_directory(path.parent)
+    disk.check_directory(path)
+    lock = DirectoryLock(path, disk)
+    try:
+        _survey(path, disk)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _survey(path: Path, disk: Disk) -> list[str]:
+    """Finish what a crash interrupted; return which of our files are there, each checked."""
+    succession.finish(disk, path)
+    for name in (SEALED_KEY, INDEX, NEXT_INDEX):
+        disk.remove(path / f"{name}.tmp")
+    if os.path.lexists(path / _ROLLBACK_JOURNAL):
+        # Keyhouse never leaves one; SQLite would apply whatever it says to journal.db.
+        raise StoreDamaged(
+            f"{_ROLLBACK_JOURNAL} was not made by Keyhouse",
+            hint="restore the state directory from a backup",
+        )
+    return [name for name in _OURS if disk.check_file(path / name)]
+
+
+def _key_of(contents: Contents, epoch: int) -> EpochKey:
+    key = contents.key_of(epoch)
+    if key is not None:
+        return key
+    if all(known.epoch > epoch for known in contents.keys):
+        raise RolledBack(
+            f"journal.db is at epoch {epoch}, sealed_key at epoch {contents.keys[0].epoch}: "
+            "the journal was rolled back",
+            hint="restore the newest state directory, or recover from a backup",
+        )
+    raise StoreDamaged(
+        f"sealed_key is at epoch {contents.keys[0].epoch}, journal.db at epoch {epoch}: "
+        "sealed_key is an old copy",
+        hint="restore both from one backup, or remove sealed_key while Keyhouse is stopped to "
+        "recover with the recovery keys",
+    )
+
+
+def _mixed(first: str, second: str) -> MixedDeployments:
+    return MixedDeployments(
+        f"{first} and {second} belong to different deployments",
+        hint="restore the state directory from one backup",
+    )
+
+
+def _unknown_succession() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the new store may or may not have taken its place",
+        hint="restart Keyhouse: it finishes or undoes what was begun",
+    )
