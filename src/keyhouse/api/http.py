@@ -56,6 +56,9 @@ class Phase(Enum):
     CLOSING = auto()
 
 
+_IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
+
+
 class Service:
     """What all connections of a listener share. Used on the event loop's thread only.
 
@@ -127,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
         self._service = service
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
-        self._phase = Phase.IDLE
+        self._phase = _IDLE
         self._deadline = math.inf
         self._buffer = b""
         self._at = 0  # what of the buffer has been read
@@ -167,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End. What still works for this client is cancelled where it waits."""
         del exc
-        self._phase = Phase.CLOSING
+        self._phase = _CLOSING
         self._transport = self._session = None
         self._buffer = b""
         if self._awaited is None:
@@ -181,15 +184,16 @@ class HttpConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The client sent close_notify: what was written still goes out, nothing else."""
-        self._phase = Phase.CLOSING
+        self._phase = _CLOSING
         self._deadline = self._service.now + self._service.limits.idle_timeout
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in and answer what they complete."""
-        if self._phase is Phase.CLOSING:
-            return
-        self._buffer = self._buffer + data if self._buffer else data
-        self._work()
+        if self._phase is _IDLE and data == self._known_bytes and self._is_fresh():
+            self._repeat()
+        elif self._phase is not _CLOSING:
+            self._buffer = self._buffer + data if self._buffer else data
+            self._work()
 
     def pause_writing(self) -> None:
         """The client does not take its answers: read no more of its requests."""
@@ -206,19 +210,19 @@ class HttpConnection(asyncio.Protocol):
         """End what has passed its deadline."""
         if now < self._deadline:
             return
-        if self._phase is Phase.CLOSING:
+        if self._phase is _CLOSING:
             self.abort()
-        elif self._phase is Phase.IDLE or not self._writable:
+        elif self._phase is _IDLE or not self._writable:
             self._close()
-        elif self._phase is Phase.HEAD:
+        elif self._phase is _HEAD:
             self._refuse(Malformed(408, "headers", "the request took too long", "send it faster"))
-        elif self._phase is Phase.BODY:
+        elif self._phase is _BODY:
             self._refuse(Malformed(408, "body", "the body took too long", "send it faster"))
 
     def close(self) -> None:
         """Close now if idle; otherwise answer the request that has begun, then close."""
         self._last = True
-        if self._phase in {Phase.IDLE, Phase.HEAD}:
+        if self._phase in {_IDLE, _HEAD}:
             self._close()
 
     def abort(self) -> None:
@@ -237,7 +241,7 @@ class HttpConnection(asyncio.Protocol):
                     self._yield_turn()
                     break
                 turns -= 1
-                if not (self._read_head() if self._phase is not Phase.BODY else self._read_body()):
+                if not (self._read_head() if self._phase is not _BODY else self._read_body()):
                     break
         except Malformed as malformed:
             self._refuse(malformed)
@@ -245,16 +249,30 @@ class HttpConnection(asyncio.Protocol):
         self._at = 0
         self._hold(self._is_blocked())
 
+    def _repeat(self) -> None:
+        """Act on the head that was read last, which came again and alone. A short ``_work``."""
+        self._request = self._known_request
+        try:
+            self._admit()
+        except Malformed as malformed:
+            self._refuse(malformed)
+        if self._phase is not _IDLE or not self._writable:
+            self._hold(self._is_blocked())
+
+    def _is_fresh(self) -> bool:
+        """Whether no byte waits, and nothing keeps the next request from being read."""
+        return not self._buffer and self._writable and not self._yielded
+
     def _is_blocked(self) -> bool:
         return (
-            self._phase is Phase.RUNNING
-            or self._phase is Phase.CLOSING
+            self._phase is _RUNNING
+            or self._phase is _CLOSING
             or self._yielded
             or not self._writable
         )
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001 - the one thing it takes
-        if held is not self._held and self._transport is not None and self._phase != Phase.CLOSING:
+        if held is not self._held and self._transport is not None and self._phase is not _CLOSING:
             self._held = held
             if held:
                 self._transport.pause_reading()
@@ -289,8 +307,8 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def _begin_head(self, beginning: bytes) -> None:
-        if self._phase is Phase.IDLE:
-            self._phase = Phase.HEAD
+        if self._phase is _IDLE:
+            self._phase = _HEAD
             self._deadline = self._service.now + self._service.limits.header_timeout
         check_beginning(beginning, self._checked, self._service.limits)
         self._checked = len(beginning)
@@ -311,7 +329,10 @@ class HttpConnection(asyncio.Protocol):
             verdict = _internal_error(error)
         length = self._request.length
         if isinstance(verdict, Answer):
-            self._answer_without_body(verdict, length)
+            if length == 0:
+                self._send(verdict)
+            else:
+                self._answer_without_body(verdict, length)
         elif length == 0:
             self._run(verdict, b"")
         else:
@@ -328,7 +349,7 @@ class HttpConnection(asyncio.Protocol):
         if length > admission.body_limit:
             raise _too_long(admission.body_limit)
         self._admission = admission
-        self._phase = Phase.BODY
+        self._phase = _BODY
         self._deadline = self._service.now + self._service.limits.body_timeout
         if length == CHUNKED:
             self._chunks = ChunkedBody()
@@ -383,7 +404,7 @@ class HttpConnection(asyncio.Protocol):
     # Answering.
 
     def _run(self, admission: Admission, body: bytes) -> None:
-        self._phase = Phase.RUNNING
+        self._phase = _RUNNING
         self._body = bytearray()
         self._chunks = self._admission = None
         try:
@@ -402,7 +423,7 @@ class HttpConnection(asyncio.Protocol):
         self._awaited = None
         self._forget_body()
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if self._transport is not None and self._phase is Phase.RUNNING:
+        if self._transport is not None and self._phase is _RUNNING:
             self._send(future.result() if error is None else _internal_error(error))
             self._work()
 
@@ -413,7 +434,7 @@ class HttpConnection(asyncio.Protocol):
             self._forget_body()
         if transport is None:
             return
-        close = unread or self._last or not request.keep_alive or service.stopping
+        close = unread or self._last or not request.keep_alive
         bodyless = request.method == "HEAD"
         try:
             data = service.encoded(answer, close=close, bodyless=bodyless)
@@ -424,7 +445,7 @@ class HttpConnection(asyncio.Protocol):
         if close:
             self._close(unread=unread, time_to_take=time_to_take)
         else:
-            self._phase = Phase.IDLE
+            self._phase = _IDLE
             self._deadline = service.now + service.limits.idle_timeout + time_to_take
 
     def _refuse(self, malformed: Malformed) -> None:
@@ -447,7 +468,7 @@ class HttpConnection(asyncio.Protocol):
     def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
         """Close after what has been written. ``unread``: the client may still be sending."""
         limits = self._service.limits
-        self._phase = Phase.CLOSING
+        self._phase = _CLOSING
         self._deadline = self._service.now + limits.linger_timeout + time_to_take
         self._deadline += limits.sweep_interval
         self._buffer = b""
