@@ -1,0 +1,352 @@
+"""A session speaks to the verified root's owner only, and reads what it answers."""
+
+import base64
+import hashlib
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+from keyhouse_tests_peer import Certified, Peer, certify, serving, success
+
+from keyhouse.client import (
+    Address,
+    AnswerUnreadable,
+    CallPutOff,
+    CallRefused,
+    ClientIdentity,
+    ClientSetup,
+    Coordinator,
+    SecretUpload,
+    TrustedCoordinator,
+    TrustFailed,
+    Unreachable,
+    verify_coordinator,
+)
+from keyhouse.wire.secret import Secret
+
+STATUS = success({"status": 3, "code": 3, "message": "running"})
+MANIFEST = b'{"Packages": {}}'
+
+
+def trust(peer: Peer, address: Address) -> TrustedCoordinator:
+    return verify_coordinator(
+        address,
+        expected=peer.platform.expected_identity,
+        root_ca_der=peer.platform.root_ca,
+        collateral=peer.platform.collateral,
+        timeout=10,
+    )
+
+
+@contextmanager
+def session(
+    peer: Peer, folder: Path, identity: ClientIdentity | None = None
+) -> Iterator[Coordinator]:
+    with (
+        serving(peer, folder) as address,
+        Coordinator(trust(peer, address), identity, timeout=10) as coordinator,
+    ):
+        yield coordinator
+
+
+def manifest_reply(peer: Peer, manifest: bytes = MANIFEST) -> tuple[int, bytes]:
+    signature = peer.root.key.sign(manifest, ec.ECDSA(hashes.SHA256()))
+    return success(
+        {
+            "manifestSignatureRootECDSA": signature,
+            "manifestFingerprint": hashlib.sha256(manifest).hexdigest(),
+            "manifest": manifest,
+        }
+    )
+
+
+def write_identity(folder: Path, user: Certified) -> ClientIdentity:
+    identity = ClientIdentity(folder / "user.pem", folder / "user.key")
+    identity.certificate.write_bytes(user.pem)
+    identity.key.write_bytes(user.key_pem)
+    return identity
+
+
+def test_the_status_is_read_over_a_kept_connection(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/status"] = STATUS
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.status().code == 3
+        assert coordinator.status().message == "running"
+
+
+@contextmanager
+def listening(served: tuple[Certified, ...], folder: Path) -> Iterator[tuple[Address, list[bytes]]]:
+    """Serve TLS with ``served`` and collect every byte that arrives after the handshake."""
+    chain, key = folder / "other.pem", folder / "other.key"
+    chain.write_bytes(b"".join(one.pem for one in served))
+    key.write_bytes(served[0].key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    heard: list[bytes] = []
+
+    def listen(server: socket.socket) -> None:
+        try:
+            with server.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as peer:
+                heard.append(peer.recv(1024))
+        except OSError:
+            pass  # the client hung up
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=listen, args=(server,))
+        thread.start()
+        yield Address("127.0.0.1", server.getsockname()[1]), heard
+        thread.join()
+
+
+@pytest.mark.parametrize("who", ["workload with chain", "workload alone", "twin", "intermediate"])
+def test_another_certificate_under_the_same_root_hears_no_byte(tmp_path: Path, who: str) -> None:
+    peer = Peer.new()
+    with serving(peer, tmp_path) as address:
+        trusted = trust(peer, address)
+    workload = certify("Root", peer.intermediate, is_ca=False)
+    twin = certify("Root", peer.root)  # the same names, signed by the root itself
+    served = {
+        "workload with chain": (workload, peer.intermediate, peer.root),
+        "workload alone": (workload,),
+        "twin": (twin, peer.root),
+        "intermediate": (peer.intermediate, peer.root),
+    }[who]
+    with listening(served, tmp_path) as (elsewhere, heard):
+        moved = msgspec.structs.replace(trusted, address=elsewhere)
+        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustFailed):
+            coordinator.set_manifest(MANIFEST)
+    assert b"".join(heard) == b""
+
+
+def test_a_stranger_with_the_roots_name_is_refused(tmp_path: Path) -> None:
+    peer = Peer.new()
+    with serving(peer, tmp_path) as address:
+        trusted = trust(peer, address)
+    with listening((certify("Root"),), tmp_path) as (elsewhere, heard):
+        moved = msgspec.structs.replace(trusted, address=elsewhere)
+        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustFailed):
+            coordinator.status()
+    assert b"".join(heard) == b""
+
+
+def test_proxies_and_key_logs_of_the_environment_have_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "keys.log"
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("SSLKEYLOGFILE", str(log))
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/status"] = STATUS
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.status().code == 3
+    assert not log.exists()
+
+
+def test_the_manifest_is_returned_with_fingerprint_and_signature_checked(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/manifest"] = manifest_reply(peer)
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.manifest().manifest == MANIFEST
+
+
+@pytest.mark.parametrize("field", ["manifestSignatureRootECDSA", "manifestFingerprint", "manifest"])
+def test_a_manifest_with_anything_changed_is_not_believed(tmp_path: Path, field: str) -> None:
+    peer = Peer.new()
+    other = json.loads(manifest_reply(Peer.new(), b"{}")[1])["data"][field]
+    answer = json.loads(manifest_reply(peer)[1])
+    answer["data"][field] = other
+    peer.replies["GET", "/api/v2/manifest"] = (200, json.dumps(answer).encode())
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed):
+        coordinator.manifest()
+
+
+def test_setting_a_manifest_returns_the_shares_and_reads_it_back(tmp_path: Path) -> None:
+    peer = Peer.new()
+    shares = {"alice": b"encrypted"}
+    peer.replies["POST", "/api/v2/manifest"] = success({"RecoverySecrets": shares})
+    peer.replies["GET", "/api/v2/manifest"] = manifest_reply(peer)
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.set_manifest(MANIFEST) == shares
+    sent = next(body for method, _, body in peer.requests if method == "POST")
+    assert base64.b64decode(json.loads(sent)["manifest"]) == MANIFEST
+
+
+def test_another_manifest_in_force_after_setting_one_is_a_trust_failure(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["POST", "/api/v2/manifest"] = success({})
+    peer.replies["GET", "/api/v2/manifest"] = manifest_reply(peer, b'{"Packages":{}}')
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed, match="another"):
+        coordinator.set_manifest(MANIFEST)
+
+
+def test_a_user_presents_the_certificate_and_reads_secrets(tmp_path: Path) -> None:
+    user = certify("alice")
+    peer = Peer.new()
+    peer.users = user.pem
+    peer.replies["GET", "/api/v2/secrets"] = success(
+        {
+            "secrets": {
+                "my key": {
+                    "type": "symmetric-key",
+                    "size": 128,
+                    "shared": True,
+                    "userDefined": False,
+                    "private": b"0123456789abcdef",
+                    "public": b"0123456789abcdef",
+                },
+                "later": {"Type": "plain", "UserDefined": True, "Private": None, "Public": None},
+            }
+        }
+    )
+    with session(peer, tmp_path, write_identity(tmp_path, user)) as coordinator:
+        found = coordinator.secrets(["my key", "later"])
+    assert found["my key"].private == Secret(b"0123456789abcdef")
+    assert found["my key"].shared
+    assert found["later"].private is None
+    assert peer.requests[-1][1] == "/api/v2/secrets?s=my+key&s=later"
+    assert peer.client_certificates[-1] == user.der
+    assert "0123456789abcdef" not in repr(found)
+
+
+def test_other_secrets_than_asked_for_are_not_taken(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/secrets"] = success({"secrets": {"b": {"type": "plain"}}})
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed, match="other secrets"):
+        coordinator.secrets(["a"])
+
+
+def test_uploaded_secrets_arrive_as_base64_without_empty_fields(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["POST", "/api/v2/secrets"] = success(None)
+    uploads = {
+        "key": SecretUpload(key=Secret(b"\xfb\xff")),
+        "cert": SecretUpload(cert=b"der", private=Secret(b"pkcs8")),
+    }
+    with session(peer, tmp_path) as coordinator:
+        coordinator.write_secrets(uploads)
+    assert json.loads(peer.requests[-1][2]) == {
+        "secrets": {"key": {"key": "+/8="}, "cert": {"cert": "ZGVy", "private": "cGtjczg="}}
+    }
+
+
+def test_the_update_log_is_read_line_by_line(tmp_path: Path) -> None:
+    peer = Peer.new()
+    line = '{"time":"2026-01-01T00:00:00.000Z","update":"Secret set","user":"bob","new version":2}'
+    peer.replies["GET", "/api/v2/update"] = success({"updateLog": [line]})
+    with session(peer, tmp_path) as coordinator:
+        (entry,) = coordinator.update_log()
+    assert (entry.update, entry.user, entry.text) == ("Secret set", "bob", line)
+
+
+@pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
+def test_a_log_line_that_is_no_object_is_reported(tmp_path: Path, line: str) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/update"] = success({"updateLog": [line]})
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
+        coordinator.update_log()
+
+
+def test_refusals_carry_the_http_status_and_the_coordinators_words(tmp_path: Path) -> None:
+    peer = Peer.new()
+    fail = b'{"status":"fail","data":null,"message":"who are you"}'
+    peer.replies["GET", "/api/v2/secrets"] = (401, fail)
+    with session(peer, tmp_path) as coordinator, pytest.raises(CallRefused) as caught:
+        coordinator.secrets(["a"])
+    refusal = caught.value
+    assert (refusal.http_status, refusal.message, refusal.kind) == (401, "who are you", "fail")
+
+
+def test_a_busy_coordinator_is_told_apart(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/status"] = (503, b'{"status":"error","message":"disk is full"}')
+    with session(peer, tmp_path) as coordinator, pytest.raises(CallPutOff, match="disk is full"):
+        coordinator.status()
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (200, b""),
+        (200, b"hello"),
+        (200, b"[]"),
+        (200, b'{"status":"success"}'),
+        (200, b'{"status":"success","data":{"code":"3"}}'),
+        (200, b'{"status":"error","message":"?"}'),
+        (201, b'{"status":"success","data":{"code":3}}'),
+        (302, b""),
+        (500, b"<html>"),
+        (500, b'{"status":7}'),
+        (405, b'{"status":"error","data":null}'),
+        (200, b"[" * 100_000),
+        (200, b"\xff"),
+    ],
+)
+def test_an_answer_that_is_none_of_the_interface_is_reported_as_such(
+    tmp_path: Path, code: int, body: bytes
+) -> None:
+    peer = Peer.new()
+    peer.replies["GET", "/api/v2/status"] = (code, body)
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
+        coordinator.status()
+
+
+def test_an_unreadable_answer_with_secrets_is_not_quoted(tmp_path: Path) -> None:
+    peer = Peer.new()
+    body = b'{"status":"success","data":{"secrets":{"a":{"type":"plain","private":"CANARY!"}}}}'
+    peer.replies["GET", "/api/v2/secrets"] = (200, body)
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable) as caught:
+        coordinator.secrets(["a"])
+    assert "CANARY" not in str(caught.value)
+
+
+def test_a_coordinator_that_is_gone_is_unreachable(tmp_path: Path) -> None:
+    peer = Peer.new()
+    with serving(peer, tmp_path) as address:
+        trusted = trust(peer, address)
+    with Coordinator(trusted, timeout=5) as coordinator, pytest.raises(Unreachable) as caught:
+        coordinator.set_manifest(MANIFEST)
+    assert not caught.value.sent
+
+
+def test_an_upload_without_an_answer_may_have_been_carried_out(tmp_path: Path) -> None:
+    peer = Peer.new()
+    with serving(peer, tmp_path) as address:
+        trusted = trust(peer, address)
+    with listening((peer.root,), tmp_path) as (elsewhere, heard):
+        moved = msgspec.structs.replace(trusted, address=elsewhere)
+        with Coordinator(moved, timeout=5) as coordinator, pytest.raises(Unreachable) as caught:
+            coordinator.set_manifest(MANIFEST)
+    assert caught.value.sent
+    assert b"".join(heard).startswith(b"POST /api/v2/manifest")
+
+
+def test_user_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    user = certify("alice")
+    good = write_identity(tmp_path, user)
+    encrypted, foreign = tmp_path / "encrypted.key", tmp_path / "foreign.key"
+    encrypted.write_bytes(
+        user.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    )
+    foreign.write_bytes(certify("bob").key_pem)
+    peer = Peer.new()
+    with serving(peer, tmp_path) as address:
+        trusted = trust(peer, address)
+        for key in (encrypted, foreign, tmp_path / "missing", good.certificate):
+            with pytest.raises(ClientSetup, match=str(key)):
+                Coordinator(trusted, msgspec.structs.replace(good, key=key))
