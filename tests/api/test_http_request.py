@@ -1,0 +1,292 @@
+"""What counts as the head of a request, and that nothing else does."""
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keyhouse.api.chunks import ChunkedBody
+from keyhouse.api.limits import Limits
+from keyhouse.api.request import CHUNKED, Malformed, RequestHead, check_beginning, read_head
+
+LIMITS = Limits()
+
+
+def head(*lines: bytes) -> bytes:
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def read(*lines: bytes) -> RequestHead:
+    return read_head(head(*lines), LIMITS)
+
+
+def refused(data: bytes) -> Malformed:
+    with pytest.raises(Malformed) as caught:
+        read_head(data, LIMITS)
+    return caught.value
+
+
+def test_head_gives_method_decoded_path_and_raw_query() -> None:
+    request = read(b"GET /api/v2/s%65crets%C3%A4?s=a%20b&s=c?d HTTP/1.1", b"Host: a:4433")
+    assert request == RequestHead(
+        "GET", "/api/v2/secretsä", b"s=a%20b&s=c?d", 0, keep_alive=True, expects_continue=False
+    )
+
+
+def test_lengths_are_read() -> None:
+    assert read(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 12").length == 12
+    assert read(b"POST / HTTP/1.1", b"Host: a", b"transfer-encoding: Chunked").length == CHUNKED
+
+
+def test_only_a_modern_client_that_does_not_say_close_stays() -> None:
+    assert read(b"GET / HTTP/1.1", b"Host: a", b"Connection: keep-alive").keep_alive
+    assert not read(b"GET / HTTP/1.1", b"Host: a", b"Connection: x, Close").keep_alive
+    assert not read(b"GET / HTTP/1.0").keep_alive
+
+
+def test_continue_is_expected_only_where_there_is_a_body() -> None:
+    expect = b"Expect: 100-Continue"
+    assert read(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1", expect).expects_continue
+    assert not read(b"GET / HTTP/1.1", b"Host: a", expect).expects_continue
+
+
+REFUSED = {
+    "no host": (400, head(b"GET / HTTP/1.1")),
+    "two hosts": (400, head(b"GET / HTTP/1.1", b"Host: a", b"Host: a")),
+    "empty host": (400, head(b"GET / HTTP/1.1", b"Host:")),
+    "host with a path": (400, head(b"GET / HTTP/1.1", b"Host: a/b")),
+    "host with a user": (400, head(b"GET / HTTP/1.1", b"Host: u@a")),
+    "host list": (400, head(b"GET / HTTP/1.1", b"Host: a b")),
+    "two hosts in 1.0": (400, head(b"GET / HTTP/1.0", b"Host: a", b"Host: b")),
+    "length and chunked": (
+        400,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1", b"Transfer-Encoding: chunked"),
+    ),
+    "chunked in 1.0": (400, head(b"POST / HTTP/1.0", b"Transfer-Encoding: chunked")),
+    "two equal lengths": (
+        400,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1", b"Content-Length: 1"),
+    ),
+    "list of lengths": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1, 1")),
+    "signed length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: +1")),
+    "negative length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: -1")),
+    "hexadecimal length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 0x1")),
+    "grouped length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1_0")),
+    "empty length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length:")),
+    "endless length": (
+        400,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: " + b"9" * 30),
+    ),
+    "gzip, chunked": (
+        501,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: gzip, chunked"),
+    ),
+    "chunked twice": (
+        501,
+        head(
+            b"POST / HTTP/1.1",
+            b"Host: a",
+            b"Transfer-Encoding: chunked",
+            b"Transfer-Encoding: chunked",
+        ),
+    ),
+    "chunked, identity": (
+        501,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: chunked, identity"),
+    ),
+    "identity": (501, head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: identity")),
+    "quoted chunked": (501, head(b"POST / HTTP/1.1", b"Host: a", b'Transfer-Encoding: "chunked"')),
+    "vertical tab chunked": (
+        400,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: \x0bchunked"),
+    ),
+    "upgrade": (501, head(b"GET / HTTP/1.1", b"Host: a", b"Upgrade: h2c", b"Connection: Upgrade")),
+    "upgrade without the field": (501, head(b"GET / HTTP/1.1", b"Host: a", b"Connection: upgrade")),
+    "connect": (501, head(b"CONNECT a:1 HTTP/1.1", b"Host: a")),
+    "http 2 preface": (400, head(b"PRI * HTTP/2.0", b"", b"SM")),
+    "http 2": (400, head(b"GET / HTTP/2.0", b"Host: a")),
+    "http 1.2": (400, head(b"GET / HTTP/1.2", b"Host: a")),
+    "http 0.9": (400, head(b"GET /")),
+    "http 1.10": (400, head(b"GET / HTTP/1.10", b"Host: a")),
+    "lower-case http": (400, head(b"GET / http/1.1", b"Host: a")),
+    "rtsp": (400, head(b"SETUP / RTSP/1.0", b"Host: a")),
+    "ice": (400, head(b"SOURCE / ICE/1.0", b"Host: a")),
+    "absolute target": (400, head(b"GET https://a/ HTTP/1.1", b"Host: a")),
+    "asterisk": (400, head(b"OPTIONS * HTTP/1.1", b"Host: a")),
+    "fragment": (400, head(b"GET /a#b HTTP/1.1", b"Host: a")),
+    "two blanks": (400, head(b"GET  / HTTP/1.1", b"Host: a")),
+    "tab": (400, head(b"GET\t/ HTTP/1.1", b"Host: a")),
+    "trailing blank": (400, head(b"GET / HTTP/1.1 ", b"Host: a")),
+    "leading blank": (400, head(b" GET / HTTP/1.1", b"Host: a")),
+    "leading empty line": (400, b"\r\n\r\n"),
+    "bytes in target": (400, head(b"GET /\xc3\xa4 HTTP/1.1", b"Host: a")),
+    "half an escape": (400, head(b"GET /%4 HTTP/1.1", b"Host: a")),
+    "odd escape": (400, head(b"GET /%zz HTTP/1.1", b"Host: a")),
+    "escape not UTF-8": (400, head(b"GET /%ff HTTP/1.1", b"Host: a")),
+    "overlong UTF-8": (400, head(b"GET /%c0%af HTTP/1.1", b"Host: a")),
+    "escaped NUL": (400, head(b"GET /%00 HTTP/1.1", b"Host: a")),
+    "escaped line break": (400, head(b"GET /%0d%0a HTTP/1.1", b"Host: a")),
+    "folded line": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a", b" b")),
+    "blank before colon": (400, head(b"GET / HTTP/1.1", b"Host: a", b"Content-Length : 1")),
+    "no colon": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X")),
+    "no name": (400, head(b"GET / HTTP/1.1", b"Host: a", b": x")),
+    "odd name": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X(: x")),
+    "NUL in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x00")),
+    "control in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x1b[1m")),
+    "delete in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x7f")),
+    "bare LF in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\nY: b")),
+    "bare CR in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\rY: b")),
+    "CR CR LF": (400, head(b"GET / HTTP/1.1", b"Host: a\r")),
+    "gzip body": (415, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Encoding: gzip")),
+    "other expectation": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Expect: 200-ok")),
+    "long line": (414, head(b"GET /" + b"a" * 17_000 + b" HTTP/1.1", b"Host: a")),
+    "long headers": (431, head(b"GET / HTTP/1.1", b"Host: a", b"X: " + b"a" * 33_000)),
+    "many fields": (431, head(b"GET / HTTP/1.1", b"Host: a", *[b"X: a"] * 100)),
+}
+
+
+@pytest.mark.parametrize(("status", "data"), REFUSED.values(), ids=REFUSED.keys())
+def test_head_outside_the_strict_grammar_is_refused(status: int, data: bytes) -> None:
+    assert refused(data).status == status
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\nHost: a\n\n",
+        b"\x16\x03\x01",
+        b"\r\n",
+        b"GET /\rx",
+        b"GET / HTTP/1.1\r\n\n",
+    ],
+    ids=["bare LF", "TLS in TLS", "empty line", "bare CR", "half an empty line"],
+)
+def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        check_beginning(data, 0, LIMITS)
+
+
+def test_every_beginning_of_a_good_head_may_go_on() -> None:
+    data = head(b"POST /a?b HTTP/1.1", b"Host: a", b"X:\t\xe4 b ", b"Content-Length: 3")
+    for end in range(1, len(data)):
+        check_beginning(data[:end], end - 1, LIMITS)
+
+
+TOKENS = st.text("GETPOSTabc-_1!", min_size=1, max_size=6).map(str.encode)
+VALUES = st.binary(max_size=6) | st.sampled_from(
+    [b"chunked", b"gzip, chunked", b"1", b"5", b"+5", b"a", b"close", b"100-continue", b" 7 "]
+)
+NAMES = TOKENS | st.sampled_from(
+    [b"Host", b"Content-Length", b"Transfer-Encoding", b"Connection", b"Expect", b"content-length"]
+)
+FIELDS = st.tuples(NAMES, st.sampled_from([b": ", b":", b" :", b":\t"]), VALUES).map(b"".join)
+TARGETS = st.text("/a%41?#\x00 ä", max_size=6).map(lambda text: b"/" + text.encode())
+LINES = st.tuples(
+    TOKENS, TARGETS, st.sampled_from([b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"RTSP/1.0"])
+).map(b" ".join)
+BREAKS = st.sampled_from([b"\r\n"] * 8 + [b"\n", b"\r", b"\r\n "])
+HEADS = st.one_of(
+    st.binary(max_size=40).map(lambda data: data + b"\r\n\r\n"),
+    st.tuples(LINES, st.lists(st.tuples(BREAKS, FIELDS).map(b"".join), max_size=4)).map(
+        lambda parts: parts[0] + b"\r\nHost: a" + b"".join(parts[1]) + b"\r\n\r\n"
+    ),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(HEADS)
+def test_what_is_accepted_h11_reads_the_same_way(data: bytes) -> None:
+    end = data.index(b"\r\n\r\n") + 4
+    try:
+        ours = read_head(data[:end], LIMITS)
+    except Malformed:
+        return
+    other = h11.Connection(h11.SERVER)
+    other.receive_data(data[:end])
+    event = other.next_event()
+    assert isinstance(event, h11.Request)
+    assert event.method == ours.method.encode()
+    assert event.target.partition(b"?")[2] == ours.query
+    fields = dict(event.headers)
+    length = CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
+    assert length == ours.length
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    body=st.binary(max_size=300),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=10),
+    cut=st.integers(1, 50),
+    extension=st.sampled_from([b"", b";a", b' ; a="b;\\"c"', b";a=b;c=d"]),
+)
+def test_chunks_are_joined_however_they_arrive(
+    body: bytes, sizes: list[int], cut: int, extension: bytes
+) -> None:
+    wire, at, turn = b"", 0, 0
+    while at < len(body):
+        piece = body[at : at + sizes[turn % len(sizes)]]
+        wire += b"%X%b\r\n%b\r\n" % (len(piece), extension, piece)
+        at, turn = at + len(piece), turn + 1
+    wire += b"0\r\n\r\nGET"
+    chunks = ChunkedBody()
+    for begin in range(0, len(wire), cut):
+        chunks.feed(wire[begin : begin + cut], 1000)
+    assert chunks.complete
+    assert (chunks.taken(), chunks.rest()) == (body, b"GET")
+
+
+BROKEN_CHUNKS = {
+    "no size": b"\r\n",
+    "not hexadecimal": b"g\r\n",
+    "signed": b"+5\r\nhello\r\n0\r\n\r\n",
+    "prefixed": b"0x5\r\nhello\r\n0\r\n\r\n",
+    "blank before size": b" 5\r\nhello\r\n0\r\n\r\n",
+    "blank after size": b"5 \r\nhello\r\n0\r\n\r\n",
+    "bare LF": b"5\nhello\n0\n\n",
+    "data too long": b"4\r\nhello\r\n0\r\n\r\n",
+    "data without line end": b"5\r\nhello0\r\n\r\n",
+    "endless size": b"0" * 20 + b"5\r\nhello\r\n",
+    "endless line": b"5;" + b"a" * 300,
+    "line break in extension": b'5;a="\n"\r\nhello\r\n',
+    "trailer": b"0\r\nX: y\r\n\r\n",
+    "more framing than data": b"1;"
+    + b"a" * 200
+    + b"\r\nx\r\n"
+    + (b"1;" + b"a" * 200 + b"\r\nx\r\n") * 99,
+}
+
+
+@pytest.mark.parametrize("wire", BROKEN_CHUNKS.values(), ids=BROKEN_CHUNKS.keys())
+def test_broken_chunks_are_refused(wire: bytes) -> None:
+    chunks = ChunkedBody()
+    with pytest.raises(Malformed) as caught:
+        chunks.feed(wire, 1000)
+    assert (caught.value.status, caught.value.part) == (400, "body")
+
+
+def test_announced_size_over_the_limit_keeps_no_data() -> None:
+    chunks = ChunkedBody()
+    chunks.feed(b"FFFFFFF\r\nhello", 1000)
+    assert chunks.size > 1000
+    assert chunks.taken() == b""
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from([b"5\r\n", b"hello", b"\r\n", b"0\r\n", b";a", b"\n", b"1", b" "])))
+def test_chunks_that_are_accepted_h11_reads_the_same_way(pieces: list[bytes]) -> None:
+    wire = b"".join(pieces)
+    chunks = ChunkedBody()
+    try:
+        chunks.feed(wire, 10_000)
+    except Malformed:
+        return
+    if not chunks.complete:
+        return
+    other = h11.Connection(h11.SERVER)
+    other.receive_data(head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: chunked") + wire)
+    other.next_event()
+    body = b""
+    while isinstance(event := other.next_event(), h11.Data):
+        body += event.data
+    assert isinstance(event, h11.EndOfMessage)
+    assert body == chunks.taken()
