@@ -38,7 +38,7 @@ def test_the_pinned_certificate_is_let_through(tmp_path: Path) -> None:
 def test_a_certificate_by_the_pinned_one_is_refused(tmp_path: Path) -> None:
     root = certify("Root")
     with pytest.raises(TrustFailed):
-        shake(pinned_context(root.der), certify("Root", root), tmp_path)
+        shake(pinned_context(root.der), certify("Workload", root), tmp_path)
 
 
 def test_a_watching_context_reports_each_certificate(tmp_path: Path) -> None:
