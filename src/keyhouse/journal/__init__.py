@@ -23,6 +23,7 @@ from keyhouse.journal.store import (
 __all__ = [
     "DEK_SIZE",
     "MAX_PAYLOAD",
+    "STORE_ID_SIZE",
     "Codec",
     "Conflict",
     "Continuation",
@@ -38,7 +39,6 @@ __all__ = [
     "OutcomeUnknown",
     "Position",
     "Replay",
-    "STORE_ID_SIZE",
     "RolledBack",
     "SqliteStore",
     "Store",

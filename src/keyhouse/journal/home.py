@@ -27,7 +27,7 @@ from keyhouse.journal.store import (
     no_step,
 )
 from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
-from keyhouse.wire.errors import Broken, KeyhouseError
+from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.wire.secret import Secret
 
 __all__ = ["Fresh", "Home", "Locked", "MixedDeployments", "Opened", "WrongPlatform"]
@@ -234,7 +234,7 @@ class Home:
             self._key, self._index = following, index
             # The epoch has begun, which must not be told as a failure. What cannot be cleaned up
             # now is harmless, and the next ``write_head`` or ``load`` does it.
-            with suppress(StoreUnreadable):
+            with suppress(Unavailable):
                 await self._write_head()
             return position
 
@@ -289,9 +289,11 @@ class Home:
             store, store_id=start.store_id, dek=key.dek, at_least=contents.head
         )
         self._journal, self._key, self._index = journal, key, index
-        if len(contents.keys) > 1:
-            await self._write_head()
-        await asyncio.to_thread(self._settle_index, key.epoch)
+        # A full disk stops no start: what cannot be settled now is settled by ``write_head``.
+        with suppress(Unavailable):
+            await asyncio.to_thread(self._settle_index, key.epoch)
+            if len(contents.keys) > 1:
+                await self._write_head()
         return Opened(journal, replay, key.policy, index)
 
     async def _locked(self, reason: str, start: EpochStart, index: bytes) -> Locked:

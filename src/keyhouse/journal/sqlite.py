@@ -45,6 +45,8 @@ class SqliteStore:
         self._closed = False
         # True while bytes of an ended epoch may still stand in the WAL.
         self._unscrubbed = True
+        # True after a commit that failed in an unknown way, until the file is known to be synced.
+        self._suspect = False
 
     @classmethod
     async def open(cls, path: Path, *, step: Step = no_step) -> "SqliteStore":
@@ -88,11 +90,20 @@ class SqliteStore:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = connect(self._path)
-            # A crash or an I/O error may have left frames that only the page cache holds: the
-            # checkpoint reads them once more and syncs the file itself.
+            connection = connect(self._path)
             self._unscrubbed = True
-            self._scrub(self._connection)
+            try:
+                self._scrub(connection)
+            except sqlite3.Error as exc:
+                # A full disk stops no reading, unless the last sync failed: then the WAL may be
+                # true in the page cache only, and counts once the checkpoint has synced the file.
+                if self._suspect or primary_code(exc) != sqlite3.SQLITE_FULL:
+                    connection.close()
+                    raise read_error(exc, self._path) from None
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._suspect = connection, False
         return self._connection
 
     def _drop(self) -> None:
@@ -176,6 +187,7 @@ class SqliteStore:
             self._undo(connection)
             return read_error(error, self._path)
         self._drop()
+        self._suspect = True
         return OutcomeUnknown(
             f"a write to {self._path.name} failed and may or may not be there",
             hint="look at the disk of the state directory",

@@ -1,0 +1,166 @@
+"""The few things that are done to the files of the state directory, each durable when it returns.
+
+Every durable step is announced to ``step`` first, which is where tests stop the world. Nothing is
+followed through a symbolic link, nothing is read that others may have written or may read.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from keyhouse.journal.store import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
+from keyhouse.wire.errors import Broken
+
+__all__ = ["Disk", "InsecureFile"]
+
+_OTHERS = 0o077
+
+
+class InsecureFile(Broken):
+    """A file or directory that others can reach, or that is not what it must be."""
+
+    code = "insecure-file"
+
+
+class Disk:
+    """Files (0600) and directories (0700) of ours."""
+
+    def __init__(self, step: Step = no_step) -> None:
+        self.step = step
+
+    def check_directory(self, path: Path) -> None:
+        """Refuse ``path`` unless it is a directory that only we can reach."""
+        with _named(path, "looked at"):
+            found = path.lstat()
+        _refuse(path, found, wanted=stat.S_ISDIR, word="directory")
+
+    def check_file(self, path: Path) -> bool:
+        """Refuse ``path`` unless it is a file that only we can reach; False if it is missing."""
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return False
+        _refuse(path, found, wanted=stat.S_ISREG, word="file")
+        return True
+
+    def read(self, path: Path, *, limit: int) -> bytes | None:
+        """Return the bytes of a checked file, None if it is missing; refuse more."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        if not self.check_file(path):
+            return None
+        with _named(path, "read"):
+            handle = os.open(path, flags)
+            with os.fdopen(handle, "rb") as file:
+                # Once more, for what was opened and not for what was there a moment ago.
+                _refuse(path, os.fstat(handle), wanted=stat.S_ISREG, word="file")
+                data = file.read(limit + 1)
+        if len(data) > limit:
+            raise StoreDamaged(f"{path.name} has more than {limit} bytes")
+        return data
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Make ``path`` hold ``data``, all or nothing, through a temporary file beside it."""
+        temporary = path.with_name(path.name + ".tmp")
+        self.remove(temporary)
+        with _named(path, "written"):
+            self.step(f"write {temporary.name}")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                self.step(f"sync {temporary.name}")
+                os.fsync(file.fileno())
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Put ``source`` in the place of ``target``. Durable after ``sync_directory`` of both."""
+        self.step(f"rename {source.name} to {target.name}")
+        with _named(target, "written"):
+            source.rename(target)
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in ``path`` durable."""
+        self.step(f"sync {path.name}/")
+        with _named(path, "synced"):
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def sync_file(self, path: Path) -> None:
+        """Make the bytes of ``path``, written by others, durable."""
+        self.step(f"sync {path.name}")
+        with _named(path, "synced"):
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def make_directory(self, path: Path) -> None:
+        """Make ``path`` (0700) unless it is there; refuse one that others can reach."""
+        self.step(f"make {path.name}/")
+        with _named(path, "created"):
+            path.mkdir(mode=0o700, exist_ok=True)
+        self.check_directory(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove the file ``path`` if it is there."""
+        if os.path.lexists(path):
+            self.step(f"remove {path.name}")
+            with _named(path, "removed"):
+                path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove ``path`` and the files in it if it is there; directories in it are refused."""
+        if not os.path.lexists(path):
+            return
+        self.check_directory(path)
+        for name in self.names(path):
+            self.remove(path / name)
+        self.step(f"remove {path.name}/")
+        with _named(path, "removed"):
+            path.rmdir()
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted."""
+        with _named(path, "read"):
+            return sorted(entry.name for entry in path.iterdir())
+
+
+def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise InsecureFile(f"{path.name} is a symbolic link", hint=f"put the {word} itself there")
+    if not wanted(found.st_mode):
+        raise InsecureFile(f"{path.name} is no {word}", hint="move it away")
+    if found.st_uid != os.geteuid():
+        raise InsecureFile(
+            f"{path.name} belongs to user {found.st_uid}, not to user {os.geteuid()} of Keyhouse",
+            hint=f"chown the {word}, after making sure that nobody changed it",
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & _OTHERS:
+        right = "0700" if word == "directory" else "0600"
+        raise InsecureFile(
+            f"{path.name} has mode {mode:04o}: others can reach it", hint=f"chmod {right} it"
+        )
+
+
+@contextmanager
+def _named(path: Path, what: str) -> Iterator[None]:
+    """Turn an error of the system into one that names the file and not the whole path."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StoreFull(
+                f"there is no room left for {path.name}", hint="free some space on its disk"
+            ) from None
+        raise StoreUnreadable(
+            f"{path.name} cannot be {what}", hint="look at the disk and at its permissions"
+        ) from None

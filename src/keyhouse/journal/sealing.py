@@ -1,0 +1,166 @@
+"""The file ``sealed_key``: the data key, readable only where the platform derives the same key.
+
+::
+
+    0   magic "KEYHSEAL"
+    8   format version (1)
+    9   platform kind: length (1 byte), ASCII
+    ..  policy: length (1 byte), ASCII
+    ..  store id, 16 bytes
+    ..  nonce, 12 bytes
+    ..  ciphertext: AES-256-GCM-SIV over the canonical MessagePack of ``Contents``; the associated
+        data is everything before the nonce
+    -32 SHA-256 of all before it
+
+The digest at the end has no key. It tells a damaged file, which is refused by name, from one that
+was sealed elsewhere, which means recovery.
+"""
+
+import hashlib
+import os
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from keyhouse.journal.chain import CHAIN_SIZE, NONCE_SIZE, Position
+from keyhouse.journal.codec import Codec
+from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
+from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.wire.errors import KeyhouseError
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Contents", "EpochKey", "SealedElsewhere", "SealedKey", "parse", "seal", "unseal"]
+
+FORMAT_VERSION = 1
+_MAGIC = b"KEYHSEAL"
+_DIGEST_SIZE = 32
+_POLICIES = ("ProductKey", "UniqueKey")
+_MOST_KEYS = 2
+
+
+class SealedElsewhere(KeyhouseError):
+    """The file is whole, but this platform derives another key: recovery is needed."""
+
+    code = "sealed-elsewhere"
+
+
+class EpochKey(msgspec.Struct, frozen=True):
+    """The data key of an epoch, and the policy under which it is to be sealed alone."""
+
+    epoch: int
+    policy: str
+    dek: Secret
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What is sealed: the present key, during a switch also the next one, and the head."""
+
+    keys: tuple[EpochKey, ...]
+    head: Position
+
+    def key_of(self, epoch: int) -> EpochKey | None:
+        """Return the key of ``epoch``, if it is here."""
+        return next((key for key in self.keys if key.epoch == epoch), None)
+
+
+class SealedKey(msgspec.Struct, frozen=True):
+    """The file's parts. Only ``unseal`` proves any of them."""
+
+    platform_kind: str
+    policy: str
+    store_id: bytes
+    clear: bytes
+    nonce: bytes
+    ciphertext: bytes
+
+
+_CODEC = Codec[Contents](Contents, name="sealed key")
+
+
+def seal(
+    contents: Contents, *, sealing_key: Secret, platform_kind: str, policy: str, store_id: bytes
+) -> bytes:
+    """Return the bytes of the file, with a nonce of its own."""
+    if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
+        raise ValueError("no such policy, or a store id that has not 16 bytes")
+    clear = b"".join(
+        (_MAGIC, bytes([FORMAT_VERSION]), _short(platform_kind), _short(policy), store_id)
+    )
+    nonce = os.urandom(NONCE_SIZE)
+    plain = _CODEC.encode_checked(contents)
+    body = clear + nonce + _cipher(sealing_key, store_id).encrypt(nonce, plain, clear)
+    return body + hashlib.sha256(body).digest()
+
+
+def parse(raw: bytes) -> SealedKey:
+    """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
+    if raw[: len(_MAGIC)] != _MAGIC or len(raw) < len(_MAGIC) + 1 + _DIGEST_SIZE:
+        raise _damaged()
+    body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
+    if hashlib.sha256(body).digest() != digest:
+        raise _damaged()
+    version = body[len(_MAGIC)]
+    if version > FORMAT_VERSION:
+        raise StoreNewer(
+            f"sealed_key has format {version}, this version of Keyhouse reads {FORMAT_VERSION}",
+            hint="start the version of Keyhouse that wrote it, or a later one",
+        )
+    if version != FORMAT_VERSION:
+        raise _damaged()
+    kind, rest = _take_short(body[len(_MAGIC) + 1 :])
+    policy, rest = _take_short(rest)
+    if policy not in _POLICIES or len(rest) < STORE_ID_SIZE + NONCE_SIZE:
+        raise _damaged()
+    store_id, rest = rest[:STORE_ID_SIZE], rest[STORE_ID_SIZE:]
+    clear = body[: len(body) - len(rest)]
+    return SealedKey(kind, policy, store_id, clear, rest[:NONCE_SIZE], rest[NONCE_SIZE:])
+
+
+def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
+    """Return what was sealed; raise ``SealedElsewhere`` if ``sealing_key`` is not the one."""
+    cipher = _cipher(sealing_key, sealed.store_id)
+    try:
+        plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)
+    except (InvalidTag, ValueError):
+        raise SealedElsewhere("sealed_key was sealed on another machine or by other code") from None
+    contents = _CODEC.decode(plain)
+    keys = contents.keys
+    sound = (
+        0 < len(keys) <= _MOST_KEYS
+        and all(len(key.dek) == DEK_SIZE and key.policy in _POLICIES for key in keys)
+        and len(contents.head.chain) == CHAIN_SIZE
+    )
+    if not sound:
+        raise _damaged()
+    return contents
+
+
+def _cipher(sealing_key: Secret, store_id: bytes) -> AESGCMSIV:
+    if len(sealing_key) < DEK_SIZE:
+        raise ValueError("a sealing key has at least 32 bytes")
+    derivation = HKDF(algorithm=SHA256(), length=32, salt=store_id, info=b"keyhouse sealed key v1")
+    return AESGCMSIV(derivation.derive(sealing_key.reveal()))
+
+
+def _short(text: str) -> bytes:
+    raw = text.encode("ascii")
+    return bytes([len(raw)]) + raw
+
+
+def _take_short(raw: bytes) -> tuple[str, bytes]:
+    size = raw[0] if raw else 0
+    word = raw[1 : 1 + size]
+    if not size or len(word) != size or not word.isalnum():
+        raise _damaged()
+    return word.decode("ascii"), raw[1 + size :]
+
+
+def _damaged() -> StoreDamaged:
+    return StoreDamaged(
+        "sealed_key is damaged",
+        hint="restore it from a backup, or remove it while Keyhouse is stopped to recover "
+        "with the recovery keys",
+    )

@@ -1,0 +1,515 @@
+"""The journal over a store: chained, compared, settled."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_state import DEK, OTHER_DEK, STORE_ID
+
+from keyhouse.journal import (
+    MAX_PAYLOAD,
+    Conflict,
+    Continuation,
+    Journal,
+    MemoryStore,
+    NotDurable,
+    OutcomeUnknown,
+    Replay,
+    RolledBack,
+    StoreDamaged,
+    StoreEmpty,
+    StoreFull,
+    StoreNewer,
+    StoreUnreadable,
+    WrongKey,
+)
+from keyhouse.journal.chain import NONCE_SIZE
+from keyhouse.journal.keys import index_mac_key, key_check, record_key
+from keyhouse.journal.record import Kind
+from keyhouse.journal.store import Batch, EpochStart, Sealed
+from keyhouse.wire.errors import KeyhouseError, TooLarge
+
+
+async def new(store: MemoryStore, *base: bytes) -> Journal:
+    return await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base or (b"base",))
+
+
+async def again(store: MemoryStore) -> tuple[Journal, Replay]:
+    return await Journal.open(store, store_id=STORE_ID, dek=DEK)
+
+
+async def test_what_is_appended_is_read_again() -> None:
+    store = MemoryStore()
+    journal = await new(store, b"one", b"two", b"")
+    await journal.append([b"first", b""])
+    position = await journal.append([b"second"])
+    assert (position.epoch, position.sequence) == (1, 6)
+    reopened, replay = await again(store)
+    assert replay == Replay((b"one", b"two", b""), (b"first", b"", b"second"))
+    assert reopened.position == journal.position == position
+
+
+async def test_appending_nothing_changes_nothing() -> None:
+    journal = await new(MemoryStore())
+    assert await journal.append([]) == journal.position
+
+
+async def test_a_second_journal_is_not_made_over_the_first() -> None:
+    store = MemoryStore()
+    await new(store)
+    with pytest.raises(Conflict):
+        await new(store)
+
+
+async def test_an_empty_store_has_no_journal() -> None:
+    with pytest.raises(StoreEmpty):
+        await again(MemoryStore())
+
+
+async def test_a_base_has_at_least_one_piece() -> None:
+    journal = await new(MemoryStore())
+    with pytest.raises(ValueError, match="at least one"):
+        await journal.begin_epoch([])
+    await journal.append([b"still writes"])
+
+
+async def test_a_payload_has_a_limit() -> None:
+    journal = await new(MemoryStore())
+    with pytest.raises(TooLarge):
+        await journal.append([bytes(MAX_PAYLOAD + 1)])
+    await journal.append([b"still writes"])
+
+
+async def test_two_journals_take_turns_by_conflict() -> None:
+    store = MemoryStore()
+    one = await new(store)
+    other, _ = await again(store)
+    await one.append([b"1", b"2"])
+    with pytest.raises(Conflict):
+        await other.append([b"lost"])
+    assert await other.catch_up() == Continuation((b"1", b"2"))
+    assert await other.catch_up() == Continuation(())
+    assert other.position == one.position
+    await other.append([b"3"])
+    with pytest.raises(Conflict):
+        await one.begin_epoch([b"too late"])
+    assert await one.catch_up() == Continuation((b"3",))
+    await one.begin_epoch([b"new base"])
+    await one.append([b"4"])
+    with pytest.raises(Conflict):
+        await other.append([b"lost"])
+    assert await other.catch_up() == Replay((b"new base",), (b"4",))
+    assert other.position == one.position
+    await other.append([b"5"])
+    assert (await again(store))[1] == Replay((b"new base",), (b"4", b"5"))
+
+
+async def test_catching_up_over_a_new_data_key_needs_that_key() -> None:
+    store = MemoryStore()
+    one = await new(store)
+    other, _ = await again(store)
+    await one.begin_epoch([b"new base"], dek=OTHER_DEK)
+    with pytest.raises(WrongKey):
+        await other.catch_up()
+    with pytest.raises(WrongKey):
+        await again(store)
+    _, replay = await Journal.open(store, store_id=STORE_ID, dek=OTHER_DEK)
+    assert replay == Replay((b"new base",), ())
+
+
+class Recording(MemoryStore):
+    """Keeps what each attempt handed over, refused or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: list[list[Sealed]] = []
+
+    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+        self.attempts.append(list(records))
+        await super().append(expected_seq, records)
+
+
+async def test_a_retry_after_conflict_seals_with_a_new_nonce() -> None:
+    store = Recording()
+    one = await new(store)
+    other, _ = await again(store)
+    await one.append([b"first"])
+    with pytest.raises(Conflict):
+        await other.append([b"same"])
+    await other.catch_up()
+    await other.append([b"same"])
+    await other.append([b"same"])
+    nonces = [record.nonce for attempt in store.attempts for record in attempt]
+    assert len(set(nonces)) == len(nonces) == 4
+    assert all(len(nonce) == NONCE_SIZE for nonce in nonces)
+
+
+async def test_a_store_set_back_to_each_sequence_never_sees_a_nonce_again() -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    for number in range(20):
+        await journal.append([b"%d" % number])
+    start, records = store._start, list(store._records)
+    nonces = [record.nonce for record in records]
+    for length in range(1, len(records)):
+        restored = MemoryStore()
+        restored._start, restored._records = start, records[:length]
+        forked, _ = await again(restored)
+        await forked.append([b"something else"])
+        nonces.append(restored._records[-1].nonce)
+    assert len(set(nonces)) == len(nonces)
+
+
+def dot(left: int, right: int) -> int:
+    """Multiply in the field of POLYVAL, by x to the power of -128 (RFC 8452, section 3)."""
+    product = 0
+    for bit in range(128):
+        if right >> bit & 1:
+            product ^= left << bit
+    for _ in range(128):
+        if product & 1:
+            product ^= 1 | 1 << 121 | 1 << 126 | 1 << 127 | 1 << 128
+        product >>= 1
+    return product
+
+
+def authentication_key(key: bytes, nonce: bytes) -> int:
+    """Return the POLYVAL key that AES-GCM-SIV derives (RFC 8452, section 4)."""
+    aes = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - as the RFC says
+    halves = [aes.update(bytes([n, 0, 0, 0]) + nonce)[:8] for n in (0, 1)]
+    return int.from_bytes(b"".join(halves), "little")
+
+
+async def test_a_forged_record_with_an_equal_tag_breaks_the_chain() -> None:
+    """Whoever knows the key can make another text with the same nonce and the same tag."""
+    store = MemoryStore()
+    journal = await new(store)
+    before = journal.position
+    text = b"pay 0000000010 EUR to the baker."
+    await journal.append([text])
+    genuine = store._records[1]
+    key = record_key(DEK, STORE_ID, 1).reveal()
+    difference = 1 << 40
+    correction = dot(difference, authentication_key(key, genuine.nonce))
+    mask = difference.to_bytes(16, "little") + correction.to_bytes(16, "little")
+    forged_text = bytes(a ^ b for a, b in zip(text, mask, strict=True))
+    forged = AESGCMSIV(key).encrypt(genuine.nonce, forged_text, genuine.header + before.chain)
+    assert forged != genuine.ciphertext
+    assert forged[-16:] == genuine.ciphertext[-16:]
+
+    store._records[1] = msgspec.structs.replace(genuine, ciphertext=forged)
+    with pytest.raises(RolledBack):
+        await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
+    store._records[1] = genuine
+    await journal.append([b"after"])
+    store._records[1] = msgspec.structs.replace(genuine, ciphertext=forged)
+    with pytest.raises(StoreDamaged, match="record 3 of the journal has been changed"):
+        await again(store)
+
+
+def exchange(field: str, change: Callable[[bytes], bytes]) -> Callable[[list[Sealed]], None]:
+    def apply(records: list[Sealed]) -> None:
+        value = change(getattr(records[2], field))
+        records[2] = msgspec.structs.replace(records[2], **{field: value})
+
+    return apply
+
+
+def swap_two(records: list[Sealed]) -> None:
+    records[2], records[3] = records[3], records[2]
+
+
+def drop_one(records: list[Sealed]) -> None:
+    del records[2]
+
+
+def repeat_one(records: list[Sealed]) -> None:
+    records.insert(2, records[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (exchange("header", lambda raw: b"\x02" + raw[1:]), StoreNewer),
+        (exchange("header", lambda raw: b"\x00" + raw[1:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:1] + b"\x01" + raw[2:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:1] + b"\x02" + raw[2:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:1] + b"\x09" + raw[2:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:2] + b"\x00" + raw[3:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:25] + b"\x02" + raw[26:]), StoreDamaged),
+        (exchange("header", lambda raw: raw[:33] + b"\x09"), StoreDamaged),
+        (exchange("header", lambda raw: raw[:-1]), StoreDamaged),
+        (exchange("header", lambda raw: raw + b"\0"), StoreDamaged),
+        (exchange("header", lambda _: b""), StoreDamaged),
+        (exchange("nonce", lambda _: bytes(12)), StoreDamaged),
+        (exchange("nonce", lambda raw: raw[:-1]), StoreDamaged),
+        (exchange("nonce", lambda _: b""), StoreDamaged),
+        (exchange("ciphertext", lambda raw: raw[:-1]), StoreDamaged),
+        (exchange("ciphertext", lambda raw: bytes([raw[0] ^ 1]) + raw[1:]), StoreDamaged),
+        (exchange("ciphertext", lambda _: b""), StoreDamaged),
+        (swap_two, StoreDamaged),
+        (drop_one, StoreDamaged),
+        (repeat_one, StoreDamaged),
+    ],
+)
+async def test_a_changed_record_is_refused(
+    change: Callable[[list[Sealed]], None], error: type[KeyhouseError]
+) -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    for payload in (b"one", b"two", b"three", b"four"):
+        await journal.append([payload])
+    change(store._records)
+    with pytest.raises(error):
+        await again(store)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"store_id": bytes(16)}, StoreDamaged),
+        ({"epoch": 3}, WrongKey),
+        ({"epoch": 1}, StoreDamaged),
+        ({"first": 2}, StoreDamaged),
+        ({"first": 7}, StoreDamaged),
+        ({"previous": bytes(32)}, StoreDamaged),
+        ({"key_check": bytes(32)}, WrongKey),
+    ],
+    ids=str,
+)
+async def test_a_changed_start_of_an_epoch_is_refused(
+    change: dict[str, object], error: type[KeyhouseError]
+) -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    await journal.append([b"one"])
+    await journal.begin_epoch([b"base"])
+    assert store._start is not None
+    store._start = msgspec.structs.replace(store._start, **change)
+    with pytest.raises(error):
+        await again(store)
+
+
+async def test_a_base_that_was_cut_off_is_refused() -> None:
+    store = MemoryStore()
+    await new(store, b"1", b"2", b"3")
+    del store._records[2:]
+    with pytest.raises(StoreDamaged, match="ends within the base"):
+        await again(store)
+
+
+async def test_a_journal_behind_a_known_position_was_rolled_back() -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    old = (store._start, list(store._records))
+    await journal.append([b"one"])
+    known = journal.position
+    await journal.append([b"two"])
+    _, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
+    assert replay.events == (b"one", b"two")
+    store._start, store._records = old
+    with pytest.raises(RolledBack, match=r"ends at 1\.1 but was at 1\.2"):
+        await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
+    with pytest.raises(RolledBack):
+        await journal.catch_up()
+    forked, _ = await again(store)
+    await forked.append([b"another one"])
+    with pytest.raises(RolledBack, match="another record 2"):
+        await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
+
+
+async def test_an_older_epoch_than_known_was_rolled_back() -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    old = (store._start, list(store._records))
+    await journal.begin_epoch([b"base"])
+    store._start, store._records = old
+    with pytest.raises(RolledBack):
+        await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
+    with pytest.raises(KeyhouseError):
+        await journal.catch_up()
+
+
+async def test_a_known_position_before_the_epoch_is_compared() -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    known = journal.position
+    await journal.begin_epoch([b"base"])
+    await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
+    for wrong in (
+        msgspec.structs.replace(known, chain=bytes(32)),
+        msgspec.structs.replace(known, sequence=5),
+    ):
+        with pytest.raises(RolledBack):
+            await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=wrong)
+
+
+async def test_another_deployment_is_refused() -> None:
+    store = MemoryStore()
+    await new(store)
+    with pytest.raises(StoreDamaged, match="another deployment"):
+        await Journal.open(store, store_id=bytes(16), dek=DEK)
+    with pytest.raises(WrongKey):
+        await Journal.open(store, store_id=STORE_ID, dek=OTHER_DEK)
+
+
+async def test_it_tells_when_the_records_outweigh_the_base() -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    await journal.append([bytes(1024 * 1023)])
+    assert not journal.outweighs_base()
+    await journal.append([bytes(2048)])
+    assert journal.outweighs_base()
+    assert (await again(store))[0].outweighs_base()
+    await journal.begin_epoch([bytes(3 * 1024 * 1024)])
+    await journal.append([bytes(2 * 1024 * 1024)])
+    assert not journal.outweighs_base()
+
+
+def test_keys_differ_by_use_store_and_epoch() -> None:
+    keys = {
+        hashlib.sha256(key).digest()
+        for store_id in (STORE_ID, bytes(16))
+        for epoch in (1, 2)
+        for key in (
+            record_key(DEK, store_id, epoch).reveal(),
+            index_mac_key(DEK, store_id, epoch).reveal(),
+            key_check(DEK, store_id, epoch),
+        )
+    }
+    assert len(keys) == 12
+
+
+class Failing(MemoryStore):
+    """A store whose next write fails, before or after it has happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail: KeyhouseError | None = None
+        self.saved = False
+        self.unreadable = False
+        self.between: Callable[[], None] = lambda: None
+
+    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+        if self.fail is None or self.saved:
+            await super().append(expected_seq, records)
+        self._fail()
+
+    async def begin_epoch(
+        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        if self.fail is None or self.saved:
+            await super().begin_epoch(expected_seq, start, records)
+        else:
+            list(records)
+        self._fail()
+
+    async def read(self, after_seq: int) -> Batch:
+        if self.unreadable:
+            raise StoreUnreadable("test: unreadable")
+        return await super().read(after_seq)
+
+    def _fail(self) -> None:
+        fail, self.fail = self.fail, None
+        if fail is not None:
+            self.between()
+            raise fail
+
+
+UNKNOWN = OutcomeUnknown("test: unknown")
+
+
+@pytest.mark.parametrize("epoch", [False, True], ids=["append", "begin_epoch"])
+@pytest.mark.parametrize(
+    ("fail", "saved", "unreadable", "raised", "progress", "fatal"),
+    [
+        (Conflict("test"), False, False, Conflict, False, False),
+        (StoreFull("test"), False, False, StoreFull, False, False),
+        (UNKNOWN, False, False, NotDurable, False, False),
+        (UNKNOWN, True, False, None, True, False),
+        (UNKNOWN, False, True, OutcomeUnknown, False, True),
+        (UNKNOWN, True, True, OutcomeUnknown, True, True),
+    ],
+    ids=["conflict", "full", "absent", "present", "absent-unreadable", "present-unreadable"],
+)
+async def test_each_way_a_write_fails(
+    epoch: bool,  # noqa: FBT001 - a parameter of the table
+    fail: KeyhouseError,
+    saved: bool,  # noqa: FBT001 - a parameter of the table
+    unreadable: bool,  # noqa: FBT001 - a parameter of the table
+    raised: type[KeyhouseError] | None,
+    progress: bool,  # noqa: FBT001 - a parameter of the table
+    fatal: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    store = Failing()
+    journal = await new(store)
+    store.fail, store.saved, store.unreadable = fail, saved, unreadable
+
+    async def write() -> None:
+        if epoch:
+            await journal.begin_epoch([b"written", b"more"])
+        else:
+            await journal.append([b"written", b"more"])
+
+    if raised is None:
+        await write()
+    else:
+        with pytest.raises(raised):
+            await write()
+    store.unreadable = False
+    if fatal:
+        with pytest.raises(OutcomeUnknown):
+            await journal.append([b"next"])
+        with pytest.raises(OutcomeUnknown):
+            await journal.catch_up()
+        journal, _ = await again(store)
+    await journal.append([b"next"])
+    reopened, replay = await again(store)
+    assert reopened.position == journal.position
+    written = (b"written", b"more") if progress else ()
+    base = written if epoch and progress else (b"base",)
+    assert replay == Replay(base, (b"next",) if epoch else (*written, b"next"))
+
+
+async def test_an_unknown_outcome_with_anothers_records_there_is_a_conflict() -> None:
+    store = Failing()
+    journal = await new(store)
+    other, _ = await again(store)
+    store.fail, store.saved = UNKNOWN, False
+    sealed, _ = other._sealer.seal(other.position, Kind.EVENT, b"theirs")
+    store.between = lambda: store._records.append(sealed)
+    with pytest.raises(Conflict):
+        await journal.append([b"ours"])
+    assert await journal.catch_up() == Continuation((b"theirs",))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.lists(st.binary(max_size=20), max_size=4)),
+            st.tuples(st.just("epoch"), st.lists(st.binary(max_size=20), min_size=1, max_size=4)),
+        ),
+        max_size=8,
+    )
+)
+async def test_replay_gives_what_was_written(steps: list[tuple[str, list[bytes]]]) -> None:
+    store = MemoryStore()
+    journal = await new(store)
+    base: tuple[bytes, ...] = (b"base",)
+    events: tuple[bytes, ...] = ()
+    for what, payloads in steps:
+        if what == "append":
+            await journal.append(payloads)
+            events += tuple(payloads)
+        else:
+            await journal.begin_epoch(payloads)
+            base, events = tuple(payloads), ()
+        reopened, replay = await again(store)
+        assert replay == Replay(base, events)
+        assert reopened.position == journal.position

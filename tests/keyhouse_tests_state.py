@@ -1,0 +1,58 @@
+"""A state directory and its platform, for tests of everything that keeps state."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from keyhouse.journal import Home
+from keyhouse.wire.secret import Secret
+
+DEK = Secret(bytes(range(32)))
+OTHER_DEK = Secret(bytes(range(32, 64)))
+STORE_ID = b"0123456789abcdef"
+NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def sealing_key_of(machine: str) -> Callable[[str], Secret]:
+    """Return what the platform ``machine`` derives for each policy."""
+
+    def sealing_key(policy: str) -> Secret:
+        return Secret(hashlib.sha256(f"{machine} {policy}".encode()).digest())
+
+    return sealing_key
+
+
+async def open_home(
+    path: Path,
+    *,
+    machine: str = "one",
+    platform_kind: str = "simulation",
+    step: Callable[[str], None] = lambda _name: None,
+) -> Home:
+    """Open a state directory as ``machine`` would."""
+    return await Home.open(
+        path,
+        platform_kind=platform_kind,
+        sealing_key=sealing_key_of(machine),
+        now=lambda: NOON,
+        step=step,
+    )
+
+
+class Snapshots:
+    """A ``step`` that keeps what a crash at each step would leave on the disk."""
+
+    def __init__(self, watched: Path, kept: Path) -> None:
+        self.taken: list[tuple[str, Path]] = []
+        self._watched = watched
+        self._kept = kept
+
+    def __call__(self, name: str) -> None:
+        copy = self._kept / f"{len(self.taken):03}"
+        if self._watched.exists():
+            shutil.copytree(self._watched, copy, symlinks=True)
+        else:
+            copy.parent.mkdir(exist_ok=True)
+        self.taken.append((name, copy))
