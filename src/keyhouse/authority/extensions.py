@@ -233,8 +233,12 @@ def _policies(template: CertificateTemplate, findings: Findings) -> x509.Certifi
             "is not an object identifier",
             "write it with dots, such as 1.3.6.1.4.1.311.1",
         )
-        if identifier is not None:
-            found.append(x509.PolicyInformation(identifier, policy_qualifiers=None))
+        if identifier is None:
+            continue
+        policy = x509.PolicyInformation(identifier, policy_qualifiers=None)
+        if policy in found:
+            findings.add(f"Cert.Policies[{position}]", "is given twice", "remove one of them")
+        found.append(policy)
     return x509.CertificatePolicies(found) if found else None
 
 

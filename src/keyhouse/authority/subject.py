@@ -93,7 +93,7 @@ def _attribute(
         return None
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
     # A lone surrogate has no encoding, and for some readers a NUL ends the name.
-    if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+    if not value or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         findings.add(at, "cannot stand in a certificate", hint)
         return None
     make = partial(x509.NameAttribute, identifier)
