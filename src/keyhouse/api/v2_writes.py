@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from keyhouse.api.exchange import Answer, Head
-from keyhouse.api.request_body import read_body
+from keyhouse.api.request_body import read_body, require_size
 from keyhouse.api.service import INLINE, Service
 from keyhouse.coordinator import (
     Operation,
@@ -40,6 +40,7 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
 
     async def work() -> tuple[SetManifest, View]:
         raw = (await service.off_loop(lambda: read_body(body, ManifestBody))).manifest
+        require_size(len(raw))
 
         def prepare() -> SetManifest:
             state = service.engine.view.state
@@ -67,6 +68,7 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
         uploads = read_body(body, SecretsBody).secrets
         if not uploads:
             raise Invalid("the secrets", [Problem("secrets", "is missing or empty")])
+        require_size(sum(upload.size for upload in uploads.values()))
         return prepare_upload(view.running, head.identity, uploads)
 
     _, view = await _submitted(service, prepare, off_loop=len(body) > INLINE)

@@ -25,8 +25,8 @@ from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.view import View
-from keyhouse.journal import Conflict, Replay
-from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
+from keyhouse.journal import Conflict, Replay, Unencodable
+from keyhouse.wire.errors import Broken, Refused, Unavailable
 
 __all__ = ["Engine", "Process"]
 
@@ -58,6 +58,7 @@ class _Decided(NamedTuple):
 
     accepted: list[_Waiting]
     events: list[Event]
+    payloads: list[bytes]  # the events, encoded
     state: State
 
 
@@ -111,17 +112,14 @@ class Engine:
 
     async def announce(self) -> None:
         """Commit the ``Started`` record of this process: before anything is served."""
-        if self._keeper.position is None:
-            return
-        started = _Decided([], [start(self._context())], self.view.state)
-        while True:
-            state = evolve_all(self.view.state, started.events)
+        started = [start(self._context())]
+        while self._keeper.position is not None:
             try:
-                await self._keeper.append(encode_events(started.events))
+                await self._keeper.append(encode_events(started))
             except Conflict:
                 await self._catch_up()
             else:
-                self._publish(state, started.events)
+                self._publish(evolve_all(self.view.state, started), started)
                 return
 
     async def run(self) -> None:
@@ -130,17 +128,18 @@ class Engine:
         Raises:
             Broken: it is not known what is durable; a restart will read it.
         """
-        while True:
-            while not self._waiting:
-                if self._stopping:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-            await self._serve(self._take())
-            if self._broken:
-                self._fail(list(self._waiting), self._broken)
-                raise self._broken
-            await self._keeper.tend(self._base)
+        try:
+            while await self._has_work():
+                await self._serve(self._take())
+                await self._keeper.tend(self._base)
+        except Broken as error:
+            self._broken = error
+            raise
+        finally:  # whatever happened: nobody waits for an engine that does not run
+            self._stopping = True
+            stopped = Unavailable("the coordinator is stopping", hint="try again later")
+            self._fail(self._waiting, self._broken or stopped)
+            self._waiting.clear()
 
     def stop(self) -> None:
         """Take no more commands; let ``run`` end when the waiting ones are answered."""
@@ -150,6 +149,15 @@ class Engine:
     async def close(self) -> None:
         """Leave the journal as a clean stop leaves it. Call after ``run`` has ended."""
         await self._keeper.close(clean=self._broken is None)
+
+    async def _has_work(self) -> bool:
+        """Wait for a command; return False when there is none and none will come."""
+        while not self._waiting:
+            if self._stopping:
+                return False
+            self._wake.clear()
+            await self._wake.wait()
+        return True
 
     # --- one batch ---
 
@@ -167,13 +175,13 @@ class Engine:
         """Answer every command of ``batch``, one way or another."""
         try:
             await self._write(batch)
-        except Broken as error:
-            log.error("the outcome of a change is not known", reason=str(error))  # noqa: TRY400
-            self._broken = error
-            self._fail(batch, error)
-        except KeyhouseError as error:
+        except Unavailable as error:  # surely nothing was written
             log.warning("a change could not be stored", reason=str(error))
             self._fail(batch, error)
+        except BaseException as error:
+            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            self._fail(batch, broken)
+            raise
 
     async def _write(self, batch: list[_Waiting]) -> None:
         decided = self._decide(batch)
@@ -195,21 +203,23 @@ class Engine:
         state, context = self.view.state, self._context()
         accepted: list[_Waiting] = []
         events: list[Event] = []
+        payloads: list[bytes] = []
         for waiting in batch:
             try:
                 happened = decide(state, waiting.command, context)
-            except (Refused, Stale) as refusal:
+                payloads += encode_events(happened)
+            except (Refused, Stale, Unencodable) as refusal:
                 self._fail([waiting], refusal)
             else:
                 state = evolve_all(state, happened)
                 events += happened
                 accepted.append(waiting)
-        return _Decided(accepted, events, state)
+        return _Decided(accepted, events, payloads, state)
 
     async def _make_durable(self, decided: _Decided) -> None:
         command = decided.accepted[0].command
         if not isinstance(command, SetManifest):
-            await self._keeper.append(encode_events(decided.events))
+            await self._keeper.append(decided.payloads)
             return
         after = UpdateLog(decided.events)
         assert isinstance(decided.state, Running)  # noqa: S101 a manifest was just set

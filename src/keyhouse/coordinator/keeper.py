@@ -32,17 +32,19 @@ PATIENCE = 256
 class Keeper:
     """Holds the journal and tends it. Used by the engine's one task only."""
 
-    def __init__(self, home: Home, journal: Journal | None = None) -> None:
+    def __init__(
+        self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
+    ) -> None:
         self._home = home
         self._journal = journal
-        self._on_disk = journal is not None
+        self._on_disk = journal is not None and not in_memory
         self._head_at = journal.position.sequence if journal else 0
         self._patience = 0
 
     @property
     def position(self) -> Position | None:
         """Where the journal stands; None while there is none."""
-        return self._journal.position if self._journal else None
+        return self._journal.position if self._journal is not None else None
 
     async def append(self, payloads: Iterable[bytes]) -> None:
         """Return once all of ``payloads`` are durable.

@@ -18,3 +18,9 @@ class UserSecret(msgspec.Struct, frozen=True):
     cert: bytes | None = None
     private: Secret | None = None
     public: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes were uploaded."""
+        given = (self.key, self.cert, self.private, self.public)
+        return sum(len(field) for field in given if field is not None)
