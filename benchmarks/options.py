@@ -1,0 +1,68 @@
+"""The command line of the benchmarks."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from benchmarks.loading import LoadProgram
+
+__all__ = ["Options"]
+
+_ROUNDS: Final = 3
+_SECONDS: Final = 2.0
+_QUICK_SECONDS: Final = 0.4
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What is asked for. ``seconds`` is of one run; ``folder`` is where the data lies meanwhile."""
+
+    seconds: float
+    rounds: int
+    program: LoadProgram
+    keyhouse: Path
+    folder: Path | None
+    json: Path | None
+
+    @property
+    def warmup(self) -> float:
+        """Seconds of load before each run that do not count."""
+        return min(0.3, self.seconds / 3)
+
+    @classmethod
+    def from_arguments(cls, description: str) -> "Options":
+        """Read the command line. Ends the process where it cannot be read."""
+        parser = _parser(description)
+        given = parser.parse_args()
+        seconds = given.seconds or (_QUICK_SECONDS if given.quick else _SECONDS)
+        if not 0 < seconds <= 60 or not 1 <= given.rounds <= 20:
+            parser.error("--seconds goes up to 60, --rounds from 1 to 20")
+        return cls(
+            seconds=seconds,
+            rounds=given.rounds,
+            program=_program(given.load),
+            keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
+            folder=given.directory,
+            json=given.json,
+        )
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=description)
+    parser.add_argument("--quick", action="store_true", help="shorter and rougher: under 45 s")
+    parser.add_argument("--seconds", type=float, help=f"of each run, {_SECONDS:g} if not given")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="runs of each kind")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
+    parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument("--load", type=Path, metavar="PROGRAM", help="the load program")
+    parser.add_argument("--keyhouse", type=Path, metavar="PROGRAM", help="another build to measure")
+    return parser
+
+
+def _program(built: Path | None) -> LoadProgram:
+    if built is None:
+        return LoadProgram(
+            "python_load", (sys.executable, "-m", "benchmarks.python_load"), hybrid=False
+        )
+    return LoadProgram("load", (str(built.resolve()),), hybrid=True)

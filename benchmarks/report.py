@@ -1,0 +1,132 @@
+"""The result as plain text."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from benchmarks.figures import BARE, LOAD_BOUND, SIZES, Comparison, Series
+from benchmarks.result import Footprint, Result
+from benchmarks.scenarios import SCENARIOS
+
+__all__ = ["report"]
+
+
+def report(result: Result) -> str:
+    """Return the tables, with remarks on what to know about them."""
+    titles = {scenario.name: scenario.title for scenario in SCENARIOS}
+    runs = f"medians of {result.rounds} runs of {result.seconds:g} s"
+    parts = [
+        _heading(result),
+        f"Requests per second (alone: microseconds), {runs}\n{_speed_table(result.comparisons)}",
+        f"Wanted\n{_findings(result.comparisons)}",
+        f"What they cost\n{_cost_table(result.series, titles)}",
+        f"Footprint\n{_footprint_table(result.footprint)}",
+    ]
+    notes = _remarks(result, titles)
+    if notes:
+        parts.append("Remarks\n" + "\n".join(notes))
+    return "\n\n".join(parts)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as columns: the first one to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _speed_table(comparisons: Iterable[Comparison]) -> str:
+    small, large = (f"{size:,}" for size in SIZES)
+    rows = [["", BARE, small, large, f"{small}/{BARE}", f"{large}/{BARE}", f"{large}/{small}"]]
+    rows += [
+        [
+            one.title,
+            _number(one.bare),
+            *(_number(one.figures[size]) for size in SIZES),
+            *(_ratio(one.of_bare.get(size)) for size in SIZES),
+            _ratio(one.large_of_small),
+        ]
+        for one in comparisons
+    ]
+    return _aligned(rows)
+
+
+def _findings(comparisons: Sequence[Comparison]) -> str:
+    rows = [(one.title, finding) for one in comparisons for finding in one.findings]
+    width = max(len(title) for title, _ in rows)
+    return "\n".join(f"{title.ljust(width)}  {finding}" for title, finding in rows)
+
+
+def _cost_table(series: Iterable[Series], titles: dict[str, str]) -> str:
+    rows = [["", "server", "p50 µs", "p99 µs", "max µs", "CPU µs/request", "load CPU"]]
+    rows += [
+        [
+            titles[one.scenario],
+            one.server,
+            *(_number(one.latency(name)) for name in ("p50", "p99", "max")),
+            _number(one.cpu_per_request),
+            f"{one.load_share:.0%}",
+        ]
+        for one in series
+    ]
+    return _aligned(rows)
+
+
+def _remarks(result: Result, titles: dict[str, str]) -> list[str]:
+    """Return what has to be known of the whole, and of single rows."""
+    found = []
+    if result.surroundings.processors < 2:
+        found.append("there is one processor only: server and load took time from each other")
+    for one in result.series:
+        where = f"{titles[one.scenario]}, {one.server}"
+        if one.errors:
+            kinds = {kind for run in one.rounds for kind in (*run.statuses, *run.failures)}
+            found.append(f"{where}: {one.errors} errors among {', '.join(sorted(kinds))}")
+        if one.load_share >= LOAD_BOUND:
+            found.append(f"{where}: the load program was the limit, compare CPU per request")
+    return found
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _heading(result: Result) -> str:
+    machine, disturbance = result.surroundings, result.disturbance
+    return "\n".join(
+        [
+            f"{result.time}: {machine.processor}, {machine.processors} processors used",
+            f"kernel {machine.kernel}, Python {machine.python}, load from {result.load_program}",
+            f"data on {machine.file_system}, write and sync of 4 KiB {machine.sync_us:,.0f} µs",
+            f"used by others under load {disturbance.others_share:.0%} of all processors",
+            f"withheld by a hypervisor {disturbance.stolen_share:.0%}",
+        ]
+    )
+
+
+def _footprint_table(found: Footprint) -> str:
+    rows = [
+        ["first start to first answer", f"{median(found.first_start_ms):,.0f} ms"],
+        ["memory, no manifest", f"{found.empty_kib / 1024:,.1f} MiB"],
+    ]
+    for size in SIZES:
+        rows += [
+            [f"start with {size:,} secrets", f"{median(found.start_ms[size]):,.0f} ms"],
+            [f"memory, {size:,} secrets", f"{found.loaded_kib[size] / 1024:,.1f} MiB"],
+            [
+                f"memory, {size:,} secrets, after the load",
+                f"{found.worked_kib[size] / 1024:,.1f} MiB",
+            ],
+        ]
+    title = f"set a manifest of {found.large_manifest_bytes / 1e6:.2f} MB"
+    rows.append([title, f"{median(found.large_manifest_ms):,.0f} ms"])
+    return _aligned(rows)

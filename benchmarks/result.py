@@ -1,0 +1,40 @@
+"""Everything that a benchmark gives, as it is written to a file and shown."""
+
+import msgspec
+from benchmarks.figures import Comparison, Series
+from benchmarks.surroundings import Surroundings
+
+__all__ = ["Disturbance", "Footprint", "Result"]
+
+
+class Disturbance(msgspec.Struct, frozen=True):
+    """Shares of all processor time under load: of others' work, and withheld by a hypervisor."""
+
+    others_share: float
+    stolen_share: float
+
+
+class Footprint(msgspec.Struct, frozen=True):
+    """Times in milliseconds and resident memory in KiB, by number of secrets where it matters."""
+
+    first_start_ms: list[float]
+    start_ms: dict[int, list[float]]
+    empty_kib: int
+    loaded_kib: dict[int, int]
+    worked_kib: dict[int, int]
+    large_manifest_bytes: int
+    large_manifest_ms: list[float]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What was measured, when, on what, and how. ``seconds`` is the length of one run."""
+
+    time: str
+    surroundings: Surroundings
+    load_program: str
+    seconds: float
+    rounds: int
+    disturbance: Disturbance
+    comparisons: list[Comparison]
+    footprint: Footprint
+    series: list[Series]

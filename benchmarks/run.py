@@ -1,0 +1,156 @@
+"""Measure a real coordinator beside a bare server, and print how they compare.
+
+What each line means stands in ``benchmarks/README.md``. Times are shown and compared, never
+asserted: only a server that fails, or answers wrongly, is an error.
+"""
+
+import datetime as dt
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+from benchmarks.figures import BARE, SIZES, Scenario, Series, compare
+from benchmarks.loading import Job, LoadReport, run_load
+from benchmarks.manifests import envelope, large_manifest
+from benchmarks.options import Options
+from benchmarks.processes import Processors, Trouble
+from benchmarks.report import report
+from benchmarks.result import Disturbance, Footprint, Result
+from benchmarks.scenarios import SCENARIOS, Requests
+from benchmarks.servers import Servers
+from benchmarks.surroundings import busy, look_around
+
+_TERMINATED: Final = 143
+
+
+def main() -> None:
+    """Measure, print the tables, and write the file that was asked for."""
+    options = Options.from_arguments(__doc__ or "")
+    signal.signal(signal.SIGTERM, _terminated)
+    processors = Processors.available()
+    os.sched_setaffinity(0, {processors.load})
+    try:
+        with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.folder) as folder:
+            result = _measure(options, Path(folder), processors)
+    except Trouble as trouble:
+        sys.exit(f"error: {trouble}")
+    print(report(result))
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    if any(series.errors for series in result.series):
+        sys.exit("error: requests failed, see the remarks")
+
+
+def _measure(options: Options, folder: Path, processors: Processors) -> Result:
+    surroundings = look_around(folder, processors)
+    manifest = large_manifest()
+    with Servers(options.keyhouse, folder, processor=processors.server) as servers:
+        _say("starting servers and uploading secrets")
+        for size in SIZES:
+            servers.hold_secrets(size, options.rounds)
+        loaded = servers.memory()
+        series, disturbance = _watched_rounds(options, servers, folder, processors)
+        worked = servers.memory()
+        _say("setting large manifests")
+        taken = servers.manifest_times(envelope(manifest), options.rounds)
+    return Result(
+        time=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        surroundings=surroundings,
+        load_program=options.program.name,
+        seconds=options.seconds,
+        rounds=options.rounds,
+        disturbance=disturbance,
+        comparisons=[compare(one, series) for one in _scenarios(options)],
+        footprint=Footprint(
+            first_start_ms=_milliseconds(servers.first_starts),
+            start_ms={size: _milliseconds(times) for size, times in servers.starts.items()},
+            empty_kib=servers.empty_kib,
+            loaded_kib=loaded,
+            worked_kib=worked,
+            large_manifest_bytes=len(manifest),
+            large_manifest_ms=_milliseconds(taken),
+        ),
+        series=series,
+    )
+
+
+def _watched_rounds(
+    options: Options, servers: Servers, folder: Path, processors: Processors
+) -> tuple[list[Series], Disturbance]:
+    """Run all rounds; tell also how much of the processors went elsewhere meanwhile."""
+    requests = Requests(folder, servers.user)
+    before, ours_before = busy(), _our_seconds(servers)
+    series = _rounds(options, servers, requests, processors)
+    after, ours_after = busy(), _our_seconds(servers)
+    possible = after.possible - before.possible
+    others = (after.used - before.used) - (ours_after - ours_before)
+    return series, Disturbance(
+        others_share=round(max(others, 0) / possible, 3),
+        stolen_share=round((after.stolen - before.stolen) / possible, 3),
+    )
+
+
+def _rounds(
+    options: Options, servers: Servers, requests: Requests, processors: Processors
+) -> list[Series]:
+    """Let the servers take turns in every scenario, round after round."""
+    reports: dict[tuple[str, str], list[LoadReport]] = {}
+    for number in range(options.rounds):
+        for scenario in _scenarios(options):
+            _say(f"round {number + 1} of {options.rounds}: {scenario.title}")
+            for name, job, port, pid in _turns(scenario, servers, requests):
+                found = run_load(
+                    options.program,
+                    job,
+                    port=port,
+                    pid=pid,
+                    processor=processors.load,
+                    seconds=options.seconds,
+                    warmup=options.warmup,
+                )
+                reports.setdefault((scenario.name, name), []).append(found)
+    return [Series(scenario, server, rounds) for (scenario, server), rounds in reports.items()]
+
+
+def _scenarios(options: Options) -> list[Scenario]:
+    """Return what the load program can do."""
+    return [one for one in SCENARIOS if options.program.hybrid or one.name != "new-hybrid"]
+
+
+def _turns(
+    scenario: Scenario, servers: Servers, requests: Requests
+) -> Iterator[tuple[str, Job, int, int]]:
+    """Yield name, requests, port and process of each server that takes part."""
+    if scenario.with_bare:
+        yield BARE, requests.job(scenario, SIZES[0]), servers.bare_port, servers.bare.pid
+    for size, one in servers.coordinators.items():
+        yield str(size), requests.job(scenario, size), one.port, one.process.pid
+
+
+def _our_seconds(servers: Servers) -> float:
+    """Return the processor time of the servers, of this process, and of load programs so far."""
+    own = os.times()
+    load = own.children_user + own.children_system
+    return servers.processor_seconds() + own.user + own.system + load
+
+
+def _milliseconds(seconds: Iterable[float]) -> list[float]:
+    return [round(value * 1000, 1) for value in seconds]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text} ...\n")
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    """End as at an interrupt, so that servers and folders go too."""
+    sys.exit(_TERMINATED)
+
+
+if __name__ == "__main__":
+    main()

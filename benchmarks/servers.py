@@ -1,0 +1,100 @@
+"""The servers that take turns in a benchmark."""
+
+import contextlib
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from benchmarks.coordinator import Coordinator
+from benchmarks.manifests import User
+from benchmarks.processes import Process, Trouble
+
+__all__ = ["Servers"]
+
+
+class Servers:
+    """A bare server, and a coordinator for each number of secrets. Leaving the context ends all.
+
+    ``first_starts`` are of empty data directories, ``starts`` of those with so many secrets: the
+    seconds from the start of a process to its first answer. ``empty_kib`` is the resident memory
+    of a coordinator without a manifest.
+    """
+
+    def __init__(self, keyhouse: Path, folder: Path, *, processor: int) -> None:
+        self._keyhouse = keyhouse
+        self._folder = folder
+        self._processor = processor
+        self._open = contextlib.ExitStack()
+        self.user = User.create(folder)
+        self.coordinators: dict[int, Coordinator] = {}
+        self.first_starts: list[float] = []
+        self.starts: dict[int, list[float]] = {}
+        self.empty_kib = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.bare = self._open.enter_context(
+                Process(
+                    [sys.executable, "-m", "benchmarks.bare"],
+                    processor=self._processor,
+                    log=self._folder / "bare.log",
+                    speaks=True,
+                )
+            )
+            self.bare_port = _told_port(self.bare)
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def hold_secrets(self, size: int, restarts: int) -> None:
+        """Start a coordinator, let it hold ``size`` secrets, and restart it with them."""
+        coordinator = self._fresh(f"secrets-{size}")
+        self.empty_kib = self.empty_kib or coordinator.settled_memory()
+        coordinator.hold_secrets(size, self.user)
+        self.starts[size] = []
+        for _ in range(restarts):
+            coordinator.restart()
+            self.starts[size].append(coordinator.first_answer)
+        self.coordinators[size] = coordinator
+
+    def manifest_times(self, body: bytes, times: int) -> list[float]:
+        """Return the seconds that setting a manifest takes, each time on a fresh coordinator."""
+        taken = []
+        for number in range(times):
+            coordinator = self._fresh(f"manifest-{number}")
+            taken.append(coordinator.post("/api/v2/manifest", body))
+            coordinator.stop()
+        return taken
+
+    def processor_seconds(self) -> float:
+        """Return the processor time that the servers under load have used so far."""
+        processes = [self.bare, *(one.process for one in self.coordinators.values())]
+        return sum(process.processor_seconds() for process in processes)
+
+    def memory(self) -> dict[int, int]:
+        """Return the resident memory in KiB by number of secrets, after a short rest."""
+        return {size: one.settled_memory() for size, one in self.coordinators.items()}
+
+    def _fresh(self, name: str) -> Coordinator:
+        coordinator = Coordinator(self._keyhouse, self._folder / name, processor=self._processor)
+        self._open.callback(coordinator.stop)
+        self.first_starts.append(coordinator.first_answer)
+        return coordinator
+
+
+def _told_port(bare: Process) -> int:
+    try:
+        return msgspec.json.decode(bare.first_line(), type=dict[str, int])["port"]
+    except (msgspec.DecodeError, KeyError):
+        raise Trouble(f"the bare server did not start\n{bare.last_words()}") from None

@@ -1,0 +1,106 @@
+"""What the figures depend on and Keyhouse does not: the machine, its disk, its other work."""
+
+import os
+import platform
+import ssl
+import time
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+from benchmarks.processes import Processors
+
+__all__ = ["Busy", "Surroundings", "busy", "look_around"]
+
+_SYNCS: Final = 50
+_BLOCK: Final = b"\0" * 4096
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The machine in neutral words.
+
+    ``processors`` is how many are used, one of them for the servers. ``sync_us`` is the median time
+    of write and fdatasync of 4 KiB where the data lies.
+    """
+
+    processors: int
+    processor: str
+    memory_mib: int
+    kernel: str
+    python: str
+    openssl: str
+    file_system: str
+    sync_us: float
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Processor seconds, of all processors together, since the machine started.
+
+    ``possible`` is all there were, ``used`` is by any work, ``stolen`` is what a hypervisor kept.
+    """
+
+    possible: float
+    used: float
+    stolen: float
+
+
+def look_around(folder: Path, processors: Processors) -> Surroundings:
+    """Return the surroundings of data that lie in ``folder``; writes and removes a small file."""
+    return Surroundings(
+        processors=1 if processors.shared else 2,
+        processor=_first_field(Path("/proc/cpuinfo"), "model name") or platform.machine(),
+        memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
+        kernel=platform.release(),
+        python=platform.python_version(),
+        openssl=ssl.OPENSSL_VERSION,
+        file_system=_file_system(folder),
+        sync_us=_sync_time(folder),
+    )
+
+
+def busy() -> Busy:
+    """Return what the processors have done since the machine started."""
+    with Path("/proc/stat").open(encoding="ascii") as lines:
+        fields = [int(field) for field in lines.readline().split()[1:]]
+    tick = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, waiting, hard, soft, stolen = fields[:8]
+    used = user + nice + system + hard + soft
+    return Busy(
+        possible=(used + idle + waiting + stolen) / tick, used=used / tick, stolen=stolen / tick
+    )
+
+
+def _first_field(file: Path, name: str) -> str:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
+    return ""
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system: that of the longest mount point above ``folder``."""
+    path, best, kind = folder.resolve(), -1, "unknown"
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        _device, point, found, *_rest = line.split(" ")
+        if path.is_relative_to(point) and len(point) > best:
+            best, kind = len(point), found
+    return kind
+
+
+def _sync_time(folder: Path) -> float:
+    target = folder / "sync"
+    times = []
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for _ in range(_SYNCS):
+            begun = time.perf_counter()
+            os.write(descriptor, _BLOCK)
+            os.fdatasync(descriptor)
+            times.append((time.perf_counter() - begun) * 1e6)
+    finally:
+        os.close(descriptor)
+        target.unlink()
+    return round(median(times), 1)
