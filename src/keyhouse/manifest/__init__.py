@@ -21,6 +21,11 @@ from keyhouse.manifest.model import (
     TlsTag,
     User,
 )
+from keyhouse.manifest.package_update import (
+    PackageUpdate,
+    check_package_update,
+    read_package_update,
+)
 from keyhouse.manifest.permissions import Permissions
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
 from keyhouse.manifest.templates import (
@@ -47,6 +52,7 @@ __all__ = [
     "MissingValue",
     "Outgoing",
     "Package",
+    "PackageUpdate",
     "Parameters",
     "Permissions",
     "RecoveryKey",
@@ -61,7 +67,9 @@ __all__ = [
     "User",
     "Values",
     "check",
+    "check_package_update",
     "decode",
     "fingerprint",
     "index_templates",
+    "read_package_update",
 ]

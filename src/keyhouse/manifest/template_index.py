@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from keyhouse.manifest.findings import Place
 from keyhouse.manifest.model import Entry, Manifest
 from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
 from keyhouse.wire.errors import Problem
@@ -30,7 +31,7 @@ class TemplateIndex(msgspec.Struct, frozen=True):
     """``marbles``: the templates of each type. ``readers``: what reads each secret, and where."""
 
     marbles: dict[str, MarbleTemplates]
-    readers: dict[str, dict[Call, str]]  # of several equal calls, the first place
+    readers: dict[str, dict[Call, Place]]  # of several equal calls, the first place
 
     def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
         """Return what would fail if ``value`` became the secret ``name``, at ``secrets.<name>``.
@@ -57,37 +58,43 @@ def index_templates(manifest: Manifest) -> TemplateIndex:
 
     Marbles are walked in sorted order. Raises ``BadRequest`` for a template that is none.
     """
-    marbles = {name: _marble(manifest, name) for name in sorted(manifest.marbles)}
-    readers: dict[str, dict[Call, str]] = {}
+    parsed: dict[bytes, Template] = {}  # many marbles have the same ones
+    marbles = {name: _marble(manifest, name, parsed) for name in sorted(manifest.marbles)}
+    readers: dict[str, dict[Call, Place]] = {}
     for call, where in _calls(marbles):
         if call.source is not Source.MARBLERUN:
             readers.setdefault(call.name, {}).setdefault(call, where)
     return TemplateIndex(marbles, readers)
 
 
-def _marble(manifest: Manifest, name: str) -> MarbleTemplates:
+def _marble(manifest: Manifest, name: str, parsed: dict[bytes, Template]) -> MarbleTemplates:
     parameters = manifest.marbles[name].parameters
     return MarbleTemplates(
-        files={path: _template(entry) for path, entry in sorted(parameters.files.items())},
-        env={variable: _template(entry) for variable, entry in sorted(parameters.env.items())},
+        files={path: _template(entry, parsed) for path, entry in sorted(parameters.files.items())},
+        env={name: _template(entry, parsed) for name, entry in sorted(parameters.env.items())},
     )
 
 
-def _template(entry: Entry) -> Template:
+def _template(entry: Entry, parsed: dict[bytes, Template]) -> Template:
     if entry.no_templates:
         return Template((entry.data,) if entry.data else ())
-    return parse(entry.data)
+    template = parsed.get(entry.data)
+    if template is None:
+        template = parsed[entry.data] = parse(entry.data)
+    return template
 
 
-def _calls(marbles: dict[str, MarbleTemplates]) -> Iterator[tuple[Call, str]]:
+def _calls(marbles: dict[str, MarbleTemplates]) -> Iterator[tuple[Call, Place]]:
     for marble, templates in marbles.items():
         for section, members in (("Files", templates.files), ("Env", templates.env)):
             for name, template in members.items():
                 for call in template.calls:
-                    yield call, at("Marbles", marble, "Parameters", section, name)
+                    yield call, ("Marbles", marble, "Parameters", section, name)
 
 
-def _refused(name: str, problem: str, where: str) -> Problem:
+def _refused(name: str, problem: str, where: Place) -> Problem:
     return Problem(
-        at("secrets", name), f"{problem}, but {where} reads it", f"upload {quoted(name)} complete"
+        at("secrets", name),
+        f"{problem}, but {at(*where)} reads it",
+        f"upload {quoted(name)} complete, without zero bytes where a variable holds it as it is",
     )

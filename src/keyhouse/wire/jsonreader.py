@@ -369,6 +369,7 @@ def _match(
             entry = fields.get(name.lower())
         if entry is None:
             findings.unknown(place, name, known)
+            seen.append(name)
             continue
         attribute, declared, convert = entry
         seen.append(declared)

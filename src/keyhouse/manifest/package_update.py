@@ -1,0 +1,95 @@
+"""An uploaded update that only raises security versions of packages."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from keyhouse.manifest.check import read_written
+from keyhouse.manifest.findings import Findings
+from keyhouse.manifest.model import Package
+from keyhouse.manifest.written import WrittenConfig, WrittenManifest
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import quoted
+
+__all__ = ["PackageUpdate", "check_package_update", "read_package_update"]
+
+
+class PackageUpdate(msgspec.Struct, frozen=True):
+    """A package update as it is written. Its ``packages`` name what permission is needed for."""
+
+    packages: dict[str, Package]
+    problems: tuple[Problem, ...]  # unknown fields, repeated keys, a Config: checked later
+
+
+def read_package_update(raw: bytes) -> PackageUpdate | None:
+    """Return the package update that ``raw`` is, or None if it is a full update.
+
+    It is one if no other section than ``Packages`` and ``Config`` has content (manifest format,
+    "Package update"). Raises ``Invalid`` if ``raw`` cannot be read.
+    """
+    read = read_written(raw)
+    written = read.value
+    if any(getattr(written, section) for section in _SECTIONS_OF_FULL_UPDATES):
+        return None
+    findings = Findings()
+    if written.config != WrittenConfig():
+        problem = "cannot be changed by a package update"
+        findings.refuse(("Config",), problem, "upload a complete manifest")
+    return PackageUpdate(written.packages, (*read.problems, *findings.problems))
+
+
+_SECTIONS_OF_FULL_UPDATES = tuple(
+    field for field in WrittenManifest.__struct_fields__ if field not in {"packages", "config"}
+)
+
+
+def check_package_update(
+    update: PackageUpdate, current: Mapping[str, int | None]
+) -> dict[str, int]:
+    """Return the new ``SecurityVersion`` of each package, sorted by name.
+
+    ``current`` holds the versions in force, None for packages without one. An equal version is
+    allowed, a lower one is not. Raises ``Invalid`` with every problem.
+    """
+    findings = Findings()
+    if not update.packages:
+        findings.refuse(("Packages",), "is empty", "name at least one package")
+    for name, package in update.packages.items():
+        _check_fields(name, package, findings)
+        if name not in current:
+            problem = f"is new: there is no package {quoted(name)}"
+            findings.refuse(("Packages", name), problem, "upload a complete manifest")
+        else:
+            _check_version(name, package.security_version, current[name], findings)
+    problems = {*update.problems, *findings.problems}
+    if problems:
+        raise Invalid("the package update", sorted(problems))
+    return {
+        name: package.security_version
+        for name, package in sorted(update.packages.items())
+        if package.security_version is not None
+    }
+
+
+def _check_fields(name: str, package: Package, findings: Findings) -> None:
+    fields = zip(Package.__struct_fields__, Package.__struct_encode_fields__, strict=True)
+    for field, spelled in fields:
+        given = getattr(package, field) != getattr(_NOTHING, field)
+        if given and field != "security_version":
+            problem = "cannot be changed by a package update"
+            hint = "keep SecurityVersion alone, or upload a complete manifest"
+            findings.refuse(("Packages", name, spelled), problem, hint)
+
+
+_NOTHING = Package()
+
+
+def _check_version(name: str, new: int | None, current: int | None, findings: Findings) -> None:
+    here = ("Packages", name, "SecurityVersion")
+    if new is None:
+        findings.refuse(here, "is missing", "give the new version")
+    elif current is None:
+        problem = "cannot be added to a package that UniqueID identifies"
+        findings.refuse(here, problem, "upload a complete manifest with the new UniqueID")
+    elif new < current:
+        findings.refuse(here, f"is {new}, lower than {current}, which is in force")

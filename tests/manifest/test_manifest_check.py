@@ -1,0 +1,474 @@
+"""What the check of a manifest accepts, warns of, and keeps."""
+
+import base64
+import json
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_manifests import (
+    NOW,
+    Document,
+    certificate_pem,
+    changed,
+    full,
+    rsa_public_pem,
+    sample,
+)
+
+from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
+from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.secret import Secret
+
+
+def accept(raw: bytes) -> None:
+    assert check(raw, now=NOW).manifest.raw == raw
+
+
+def problems_of(raw: bytes) -> tuple[Problem, ...]:
+    with pytest.raises(Invalid) as refused:
+        check(raw, now=NOW)
+    return refused.value.problems
+
+
+def warned_places(document: Document) -> list[str]:
+    return [w.at for w in check(json.dumps(document).encode(), now=NOW).warnings]
+
+
+def test_small_sample_is_accepted_without_a_warning() -> None:
+    checked = check(sample("small"), now=NOW)
+    assert checked.warnings == ()
+    assert checked.manifest.packages["hello"].product_id == 1
+    assert checked.manifest.marbles["greeter"].parameters.env["GREETING"].data == b"hello"
+
+
+def test_full_sample_is_accepted_and_means_what_it_says() -> None:
+    checked = check(sample("full"), now=NOW)
+    manifest = checked.manifest
+    assert [warning.at for warning in checked.warnings] == [
+        "Infrastructures",
+        "Packages.tools.Debug",
+    ]
+    assert manifest.raw == sample("full")
+    assert manifest.packages["backend"].product_id is None
+    assert manifest.infrastructures["cloudA"].cpu_svn == bytes(range(16))
+    assert manifest.infrastructures["cloudA"].root_ca == b"\3\3\3"
+    storage = manifest.marbles["storage"]
+    assert storage.max_activations == 3
+    assert storage.parameters.files["/run/app/logo.bin"].data == b"\x00\x01\x02\xff"
+    assert storage.parameters.files["/run/app/logo.bin"].no_templates
+    assert storage.parameters.files["/run/app/greeting"].data == b"hello"
+    assert storage.parameters.argv == ("./storage", "--serve")
+    assert manifest.marbles["web"].disable_secret_binding
+    api = manifest.secrets["apiCert"]
+    assert (api.type, api.size, api.shared, api.valid_for) == (SecretType.CERT_ECDSA, 256, True, 90)
+    assert api.cert is not None
+    assert api.cert.subject.organization == ("Example",)
+    assert api.cert.dns_names == ("api.example.com", "localhost")
+    assert api.cert.ext_key_usage == (1,)
+    assert manifest.secrets["diskKey"].cert is None
+    assert manifest.secrets["rsaCert"].cert is not None
+    assert manifest.secrets["rsaCert"].cert.dns_names is None
+    assert manifest.users["alice"].roles == ("manifestAdmin", "frontendRelease")
+    assert manifest.roles["secretManager"].actions == (Action.READ_SECRET, Action.WRITE_SECRET)
+    assert manifest.recovery_keys["rk1"].pem.startswith("-----BEGIN PUBLIC KEY")
+    assert manifest.tls["internal"].outgoing[1].addr == "10.0.0.9"
+    assert manifest.config.seal_mode is SealMode.PRODUCT_KEY
+    assert manifest.config.update_threshold == 2
+    assert manifest.config.feature_gates == (
+        FeatureGate.MONOTONIC_COUNTER,
+        FeatureGate.SIGN_QUOTE_ENDPOINT,
+    )
+
+
+def test_fingerprint_is_over_the_exact_bytes() -> None:
+    assert fingerprint(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert fingerprint(sample("small")) != fingerprint(sample("small") + b"\n")
+
+
+@pytest.mark.parametrize("name", ["small", "full"])
+def test_replaying_a_checked_manifest_gives_the_same_value(name: str) -> None:
+    assert decode(sample(name)) == check(sample(name), now=NOW).manifest
+
+
+def test_replay_is_lenient_where_the_check_may_become_stricter() -> None:
+    document = full()
+    document["Packages"]["backend"]["Novelty"] = 1
+    document["Config"]["RecoveryThreshold"] = 1
+    assert decode(json.dumps(document).encode()).config.recovery_threshold == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"{", b"\xff", b'{"Marbles": 1}', b'{"Users": {"a": {}}}'],
+)
+def test_replay_of_what_never_was_a_manifest_is_refused(raw: bytes) -> None:
+    with pytest.raises(Invalid):
+        decode(raw)
+
+
+def test_field_names_match_in_any_case_of_ascii_only() -> None:
+    accept(sample("small").replace(b"Packages", b"pAcKaGes"))
+    kelvin = sample("small").replace(b"Packages", "Pac\u212aages".encode())
+    assert "no known field (did you mean Packages?)" in str(problems_of(kelvin)[-1])
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_known_one() -> None:
+    raw = changed(lambda document: document["Packages"]["backend"].update(SecurityVersoin=1))
+    (problem,) = problems_of(raw)
+    assert problem.at == "Packages.backend.SecurityVersoin"
+    assert problem.hint == "did you mean SecurityVersion?"
+
+
+def test_repeated_keys_of_maps_are_refused_with_their_path() -> None:
+    raw = sample("small").replace(b'"greeterKey": {', b'"greeterKey": {}, "greeterKey": {', 1)
+    assert [p.at for p in problems_of(raw)] == ["Secrets.greeterKey"]
+
+
+def test_names_of_maps_that_differ_in_case_are_different() -> None:
+    document = full()
+    document["Packages"]["BACKEND"] = document["Packages"]["backend"]
+    accept(json.dumps(document).encode())
+
+
+def test_null_means_not_given_everywhere_but_in_files_and_env() -> None:
+    document = json.loads(sample("small"))
+    document.update(Users=None, Roles=None, TLS=None, Config=None, RecoveryKeys=None)
+    document["Infrastructures"] = None
+    document["Packages"]["hello"].update(
+        Debug=None, UniqueID=None, AcceptedTCBStatuses=None, AcceptedAdvisories=None
+    )
+    document["Marbles"]["greeter"].update(MaxActivations=None, TLS=None)
+    document["Marbles"]["greeter"]["Parameters"]["Files"] = None
+    document["Secrets"]["greeterKey"].update(Cert=None, Private=None, Public=None, ValidFor=None)
+    assert check(json.dumps(document).encode(), now=NOW).warnings == ()
+
+
+def test_a_certificate_object_as_go_writes_it_is_accepted() -> None:
+    name = {
+        "Country": None,
+        "Organization": None,
+        "OrganizationalUnit": None,
+        "Locality": None,
+        "Province": None,
+        "StreetAddress": None,
+        "PostalCode": None,
+        "SerialNumber": "",
+        "CommonName": "",
+        "Names": None,
+        "ExtraNames": None,
+    }
+    document = full()
+    document["Secrets"]["apiCert"]["Cert"] = {
+        "Raw": None,
+        "RawTBSCertificate": None,
+        "RawSubjectPublicKeyInfo": None,
+        "RawSubject": None,
+        "RawIssuer": None,
+        "Signature": None,
+        "SignatureAlgorithm": 0,
+        "PublicKeyAlgorithm": 0,
+        "PublicKey": None,
+        "Version": 0,
+        "SerialNumber": None,
+        "Issuer": name,
+        "Subject": name,
+        "NotBefore": "0001-01-01T00:00:00Z",
+        "NotAfter": "0001-01-01T00:00:00Z",
+        "KeyUsage": 0,
+        "Extensions": None,
+        "ExtraExtensions": None,
+        "UnhandledCriticalExtensions": None,
+        "ExtKeyUsage": None,
+        "UnknownExtKeyUsage": None,
+        "BasicConstraintsValid": False,
+        "IsCA": False,
+        "MaxPathLen": 0,
+        "MaxPathLenZero": False,
+        "SubjectKeyId": None,
+        "AuthorityKeyId": None,
+        "OCSPServer": None,
+        "IssuingCertificateURL": None,
+        "DNSNames": None,
+        "EmailAddresses": None,
+        "IPAddresses": None,
+        "URIs": None,
+        "PermittedDNSDomainsCritical": False,
+        "PermittedDNSDomains": None,
+        "ExcludedDNSDomains": None,
+        "PermittedIPRanges": None,
+        "ExcludedIPRanges": None,
+        "PermittedEmailAddresses": None,
+        "ExcludedEmailAddresses": None,
+        "PermittedURIDomains": None,
+        "ExcludedURIDomains": None,
+        "CRLDistributionPoints": None,
+        "PolicyIdentifiers": None,
+        "Policies": None,
+    }
+    assert "Secrets" not in str(warned_places(document))
+
+
+def test_policy_identifiers_are_read_as_policies() -> None:
+    document = full()
+    document["Secrets"]["apiCert"]["Cert"].update(
+        Policies=["1.2.3"], PolicyIdentifiers=[[1, 2, 3], [2, 5, 4]]
+    )
+    template = check(json.dumps(document).encode(), now=NOW).manifest.secrets["apiCert"].cert
+    assert template is not None
+    assert template.policies == ("1.2.3", "2.5.4")
+
+
+WARNINGS: list[tuple[str, Any, str]] = [
+    ("Packages backend AcceptedTCBStatuses", ["Revoked"],
+     "Packages.backend.AcceptedTCBStatuses[0]"),
+    ("Packages frontend ProductID", 65536, "Packages.frontend.ProductID"),
+    ("Secrets apiToken Size", 8, "Secrets.apiToken.Size"),
+    ("Secrets apiToken ValidFor", 8, "Secrets.apiToken.ValidFor"),
+    ("Secrets apiToken Private", "AAAA", "Secrets.apiToken.Private"),
+    ("Secrets diskKey Cert", {"IsCA": True}, "Secrets.diskKey.Cert"),
+    ("Secrets apiCert Cert Version", 3, "Secrets.apiCert.Cert.Version"),
+    ("Secrets apiCert Cert AuthorityKeyId", "AAAA", "Secrets.apiCert.Cert.AuthorityKeyId"),
+    ("Secrets apiCert Cert Subject Names", [{}, {"a": 1}], "Secrets.apiCert.Cert.Subject.Names"),
+    ("TLS public Incoming", [{"Port": "1", "Addr": "x"}], "TLS.public.Incoming[0].Addr"),
+    ("TLS public Outgoing", [{"Port": "1", "Addr": "::1"}], "TLS.public.Outgoing[0].Addr"),
+    ("TLS public Outgoing", [{"Port": "1", "Addr": "a", "Cert": "x"}],
+     "TLS.public.Outgoing[0].Cert"),
+    ("TLS public Outgoing", [{"Port": "1", "Addr": "a", "DisableClientAuth": True}],
+     "TLS.public.Outgoing[0].DisableClientAuth"),
+    ("Marbles web Parameters Env", {"MARBLE_PREDEFINED_ROOT_CA": "x"},
+     "Marbles.web.Parameters.Env.MARBLE_PREDEFINED_ROOT_CA"),
+    ("Marbles web Parameters Env", {"MARBLE_TTLS_CONFIG": "x"},
+     "Marbles.web.Parameters.Env.MARBLE_TTLS_CONFIG"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "place"), WARNINGS, ids=[w[2] for w in WARNINGS])
+def test_what_has_no_effect_is_warned_of(path: str, value: object, place: str) -> None:
+    document = full()
+    outer = document
+    *steps, last = path.split()
+    for step in steps:
+        outer = outer[step]
+    outer[last] = value
+    assert place in warned_places(document)
+
+
+def test_an_expired_user_certificate_is_warned_of_and_accepted() -> None:
+    document = full()
+    document["Users"]["alice"]["Certificate"] = certificate_pem("alice")
+    raw = json.dumps(document).encode()
+    later = check(raw, now=NOW + timedelta(days=400))
+    assert "Users.alice.Certificate" in [warning.at for warning in later.warnings]
+
+
+def test_a_key_held_under_two_names_is_warned_of() -> None:
+    document = full()
+    document["RecoveryKeys"]["rk3"] = document["RecoveryKeys"]["rk2"]
+    assert "RecoveryKeys.rk3" in warned_places(document)
+
+
+def test_text_before_a_certificate_is_allowed() -> None:
+    document = full()
+    document["Users"]["alice"]["Certificate"] = "subject=alice\n" + certificate_pem("alice")
+    accept(json.dumps(document).encode())
+
+
+def test_thresholds_of_all_and_of_two_are_accepted() -> None:
+    for threshold in (0, 2, 3):
+        document = full()
+        document["Config"]["RecoveryThreshold"] = threshold
+        accept(json.dumps(document).encode())
+
+
+def test_one_rsa_key_of_the_largest_size_is_the_whole_budget() -> None:
+    document = json.loads(sample("small"))
+    document["Secrets"]["big"] = {"Type": "cert-rsa", "Size": 8192}
+    accept(json.dumps(document).encode())
+    document["Secrets"]["more"] = {"Type": "cert-ed25519"}
+    (problem,) = problems_of(json.dumps(document).encode())
+    assert problem.at == "Secrets"
+    assert "64 RSA-2048 keys" in problem.problem
+
+
+def test_sixty_four_rsa_keys_fit_and_one_more_does_not() -> None:
+    document = json.loads(sample("small"))
+    for index in range(64):
+        document["Secrets"][f"k{index}"] = {"Type": "cert-rsa", "Size": 2048}
+    accept(json.dumps(document).encode())
+    document["Secrets"]["one more"] = {"Type": "cert-rsa", "Size": 2048}
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets"]
+
+
+def test_uploaded_secrets_cost_nothing() -> None:
+    document = json.loads(sample("small"))
+    for index in range(100):
+        document["Secrets"][f"k{index}"] = {"Type": "cert-rsa", "Size": 8192, "UserDefined": True}
+    accept(json.dumps(document).encode())
+
+
+def test_a_certificate_serves_as_template_until_it_ends() -> None:
+    pem = certificate_pem("template")
+    der = "".join(pem.splitlines()[1:-1])
+    document = full()
+    document["Secrets"]["edCert"]["Cert"] = der
+    checked = check(json.dumps(document).encode(), now=NOW)
+    assert checked.manifest.secrets["edCert"].cert_der == base64.b64decode(der)
+    document["Secrets"]["edCert"]["ValidFor"] = 3
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets.edCert.ValidFor"]
+    with pytest.raises(Invalid):
+        check(json.dumps(document).encode(), now=NOW + timedelta(days=400))
+
+
+def test_an_exponent_of_one_is_no_encryption_and_refused() -> None:
+    # The exponent is the last integer of the key: 02 03 01 00 01 becomes 1, padded to its length.
+    lines = rsa_public_pem(2048).splitlines()
+    der = base64.b64decode("".join(lines[1:-1]))
+    assert der.endswith(b"\x02\x03\x01\x00\x01")
+    for value in (b"\x02\x03\x01\x00\x02", b"\x02\x03\x00\x00\x01"):
+        body = base64.b64encode(der[:-5] + value).decode()
+        document = full()
+        document["RecoveryKeys"]["rk1"] = "\n".join([lines[0], body, lines[-1]])
+        assert [p.at for p in problems_of(json.dumps(document).encode())] == ["RecoveryKeys.rk1"]
+
+
+def test_initial_values_are_kept_as_secrets_and_never_shown() -> None:
+    canary = b"canary-canary-16"
+    text = base64.b64encode(canary).decode()
+    document = full()
+    document["Secrets"]["partnerKey"]["Private"] = text
+    checked = check(json.dumps(document).encode(), now=NOW)
+    assert checked.manifest.secrets["partnerKey"].private == Secret(canary)
+    document["Secrets"]["partnerKey"]["Size"] = 256
+    document["Secrets"]["partnerKey"]["Public"] = text[:-2]
+    document["Secrets"]["clusterKey"]["Private"] = text
+    document["Secrets"]["diskKey"]["Private"] = [*canary, 256]
+    shown = str(problems_of(json.dumps(document).encode())) + str(checked.warnings)
+    for form in (canary.decode(), text, text[:-2], canary.hex(), str(list(canary))[1:-1]):
+        assert form not in shown
+
+
+def test_a_manifest_over_its_limit_is_not_read() -> None:
+    (problem,) = problems_of(b" " * (16 * 1024 * 1024 + 1))
+    assert problem.problem == "has 16777217 bytes, at most 16777216 are read"
+
+
+def test_types_are_told_before_rules() -> None:
+    document = full()
+    document["Packages"]["backend"]["ProductID"] = "1"
+    document["Packages"]["extra"] = 3
+    document["Marbles"]["web"]["Package"] = "nobody"
+    document["Config"]["Typo"] = 1
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == [
+        "Config.Typo",
+        "Packages.backend.ProductID",
+        "Packages.extra",
+    ]
+
+
+def test_all_problems_are_told_at_once_sorted_by_place() -> None:
+    document = full()
+    document["Marbles"]["web"]["Package"] = "nobody"
+    document["Config"]["SealMode"] = "x"
+    document["Users"]["alice"]["Roles"].append("y")
+    document["Typo"] = 1
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == [
+        "Config.SealMode",
+        "Marbles.web.Package",
+        "Typo",
+        "Users.alice.Roles[2]",
+    ]
+
+
+# Properties
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def outcome(raw: bytes) -> object:
+    try:
+        return check(raw, now=NOW)
+    except Invalid as invalid:
+        return invalid.problems
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200)
+def test_arbitrary_bytes_raise_only_invalid(raw: bytes) -> None:
+    assert isinstance(outcome(raw), tuple)
+    with pytest.raises(Invalid):
+        decode(raw)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(full())), JSON) | JSON)
+@settings(max_examples=300)
+def test_arbitrary_json_raises_only_invalid(value: object) -> None:
+    assert isinstance(outcome(json.dumps(value).encode()), tuple)
+
+
+def places_in(value: object) -> list[tuple[Any, Any]]:
+    """Return every (container, key) of a JSON tree."""
+    keys: list[Any] = []
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+    found: list[tuple[Any, Any]] = []
+    for key in keys:
+        found.append((value, key))
+        found += places_in(value[key])  # type: ignore[index]
+    return found
+
+
+@given(st.integers(0, 10_000), JSON)
+@settings(max_examples=300)
+def test_a_sample_with_anything_anywhere_never_crashes(number: int, value: object) -> None:
+    document = full()
+    places = places_in(document)
+    container, key = places[number % len(places)]
+    container[key] = value
+    raw = json.dumps(document).encode()
+    first = outcome(raw)
+    assert outcome(raw) == first
+    if not isinstance(first, tuple):
+        assert decode(raw) == check(raw, now=NOW).manifest
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+@settings(max_examples=200)
+def test_a_sample_with_a_changed_byte_never_crashes(place: int, byte: int) -> None:
+    raw = bytearray(sample("full"))
+    raw[place % len(raw)] = byte
+    outcome(bytes(raw))
+
+
+def shuffled(value: object, order: random.Random) -> object:
+    if isinstance(value, dict):
+        names = list(value)
+        order.shuffle(names)
+        return {name: shuffled(value[name], order) for name in names}
+    return value
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000), JSON)
+@settings(max_examples=100)
+def test_the_order_of_keys_changes_no_finding(seed: int, number: int, value: object) -> None:
+    document = full()
+    document["Users"]["bob"]["Certificate"] = document["Users"]["alice"]["Certificate"]
+    document["Marbles"]["web"]["Package"] = "nobody"
+    places = places_in(document)
+    container, key = places[number % len(places)]
+    container[key] = value
+    order = random.Random(seed)  # noqa: S311  an order to test with
+    first = outcome(json.dumps(document).encode())
+    assert outcome(json.dumps(shuffled(document, order)).encode()) == first
