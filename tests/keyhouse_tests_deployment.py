@@ -1,0 +1,190 @@
+"""A deployment for tests: manifests with real users, an engine over a real home directory."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+
+from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engine
+from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
+from keyhouse.coordinator.state import Running
+from keyhouse.journal import Home
+from keyhouse.wire.secret import Secret
+from keyhouse.wire.user_secret import UserSecret
+
+NOW = 1_800_000_000_000_000
+"""2027-01-15T08:00:00Z in microseconds: the tests' present."""
+
+MACHINE = Secret(b"a machine's sealing secret of 32")
+
+
+class User(NamedTuple):
+    """A user of a manifest, with what a client needs to be that user."""
+
+    der: bytes
+    pem: bytes
+    key_pem: bytes
+
+
+@cache
+def user(name: str) -> User:
+    """Return the user ``name``: the same one for the whole test run."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    start = datetime(2020, 1, 1, tzinfo=UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + timedelta(days=36500))
+        .sign(key, hashes.SHA256())
+    )
+    return User(
+        certificate.public_bytes(Encoding.DER),
+        certificate.public_bytes(Encoding.PEM),
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+
+
+def manifest(secrets: int = 3, **config: Any) -> bytes:
+    """Return a manifest with ``secrets`` user-defined 128-bit keys ``key0`` ....
+
+    ``writer`` may read and write all of them, ``reader`` may read ``shared`` and ``key0``, and
+    ``nobody`` has no role.
+    """
+    names = [f"key{number}" for number in range(secrets)]
+    user_defined = {"Type": "symmetric-key", "Size": 128, "UserDefined": True}
+    content: dict[str, Any] = {
+        "Packages": {"app": {"UniqueID": "00" * 31 + "01"}},
+        "Marbles": {"app": {"Package": "app"}},
+        "Secrets": {
+            "shared": {"Type": "symmetric-key", "Size": 256, "Shared": True},
+            "note": {"Type": "plain", "UserDefined": True},
+            **dict.fromkeys(names, user_defined),
+        },
+        "Users": {
+            name: {"Certificate": user(name).pem.decode(), "Roles": roles}
+            for name, roles in {"writer": ["write"], "reader": ["read"], "nobody": []}.items()
+        },
+        "Roles": {
+            "write": {
+                "ResourceType": "Secrets",
+                "ResourceNames": [*names, "note"],
+                "Actions": ["ReadSecret", "WriteSecret"],
+            },
+            "read": {
+                "ResourceType": "Secrets",
+                "ResourceNames": ["shared", *names[:1]],
+                "Actions": ["ReadSecret"],
+            },
+        },
+    }
+    if config:
+        content["Config"] = config
+    return json.dumps(content).encode()
+
+
+class FixedClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, time: int = NOW) -> None:
+        self.time = time
+
+    def now(self) -> int:
+        return self.time
+
+
+def moment(time: int) -> datetime:
+    """Return microseconds since 1970 as a date."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
+
+
+def new_process(platform: str = "test") -> Process:
+    """Return the identity of a fresh process."""
+    return Process(platform, os.urandom(16), "0.1.0", b"\x11" * 32)
+
+
+async def open_home(path: Path, machine: Secret = MACHINE, platform: str = "test") -> Home:
+    """Return the home at ``path`` on the machine that ``machine`` stands for."""
+    return await Home.open(
+        path,
+        platform_kind=platform,
+        sealing_key=lambda policy: Secret(machine.reveal()[:16] + policy.encode().ljust(16)[:16]),
+    )
+
+
+@asynccontextmanager
+async def running_engine(
+    path: Path, clock: FixedClock | None = None, machine: Secret = MACHINE
+) -> AsyncIterator[Engine]:
+    """Open the deployment at ``path``, run its engine, and stop it cleanly."""
+    home = await open_home(path, machine)
+    engine = await open_engine(
+        home,
+        clock=clock or FixedClock(),
+        process=new_process(),
+        new=NewDeployment("P-256", ("localhost",), ()),
+    )
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        await writing
+        await engine.close()
+
+
+@asynccontextmanager
+async def crashing_engine(path: Path) -> AsyncIterator[Engine]:
+    """Like ``running_engine``, but at the end nothing is stopped in order: only let go."""
+    home = await open_home(path)
+    engine = await open_engine(
+        home,
+        clock=FixedClock(),
+        process=new_process(),
+        new=NewDeployment("P-256", ("localhost",), ()),
+    )
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+        await home.close()
+
+
+async def set_manifest(engine: Engine, raw: bytes) -> View:
+    """Set ``raw`` as the first manifest."""
+    state = engine.view.state
+    assert not isinstance(state, Running)
+    return await engine.submit(prepare_manifest(state, raw, now=engine.now()))
+
+
+async def upload(engine: Engine, values: Mapping[str, bytes], by: str = "writer") -> View:
+    """Upload ``values`` as the user ``by``."""
+    uploads = {name: UserSecret(key=Secret(value)) for name, value in values.items()}
+    return await engine.submit(prepare_upload(engine.view.running, user(by).der, uploads))
+
+
+def stored(view: View) -> dict[str, bytes]:
+    """Return the values of all secrets of ``view``."""
+    return {name: value.private.reveal() for name, value in view.running.secrets.items()}
