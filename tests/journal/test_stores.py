@@ -1,6 +1,5 @@
 """What every store must do."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -23,6 +22,10 @@ def sealed_run(first: int, count: int, *, size: int = 10, epoch: int = 1) -> lis
         sealed, position = sealer.seal(position, Kind.EVENT, b"x" * size)
         run.append(sealed)
     return run
+
+
+def names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
 
 
 def start_of(epoch: int, first: int) -> EpochStart:
@@ -129,7 +132,7 @@ async def test_sqlite_keeps_everything_over_a_restart(tmp_path: Path) -> None:
     await store.begin_epoch(0, start_of(1, 1), run[:3])
     await store.append(3, run[3:])
     await store.close()
-    assert os.listdir(tmp_path) == ["journal.db"]
+    assert names(tmp_path) == ["journal.db"]
     assert path.stat().st_mode & 0o777 == 0o600
     store = await SqliteStore.open(path)
     assert await everything(store) == run

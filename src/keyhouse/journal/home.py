@@ -224,12 +224,12 @@ class Home:
             await self._announce(journal, present, following, index)
             try:
                 position = await journal.begin_epoch(base, dek=dek)
-            except OutcomeUnknown:
-                # Both keys stay: the next load asks the journal which one counts.
-                raise
             except Exception:
-                with suppress(KeyhouseError):
-                    await self._withdraw(journal, present)
+                # While it is unknown whether the epoch began, both keys stay: the next load asks
+                # the journal which one counts.
+                if journal.settled:
+                    with suppress(KeyhouseError):
+                        await self._withdraw(journal, present)
                 raise
             self._key, self._index = following, index
             # The epoch has begun, which must not be told as a failure. What cannot be cleaned up

@@ -170,6 +170,11 @@ class Journal:
             self._base_weight, self._weight = run.weight, 0
             return self.position
 
+    @property
+    def settled(self) -> bool:
+        """False after a write that may or may not have happened: this journal writes no more."""
+        return not self._unsettled
+
     def outweighs_base(self) -> bool:
         """Tell whether the records since the base take more room than it, and more than 1 MiB."""
         return self._weight > max(self._base_weight, _LIGHTEST_BASE)

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from keyhouse.journal.sqlite_file import connect, primary_code, read_error
+from keyhouse.journal.sqlite_file import FAULTS, connect, primary_code, read_error
 from keyhouse.journal.store import (
     Batch,
     Conflict,
@@ -94,7 +94,7 @@ class SqliteStore:
             self._unscrubbed = True
             try:
                 self._scrub(connection)
-            except sqlite3.Error as exc:
+            except FAULTS as exc:
                 # A full disk stops no reading, unless the last sync failed: then the WAL may be
                 # true in the page cache only, and counts once the checkpoint has synced the file.
                 if self._suspect or primary_code(exc) != sqlite3.SQLITE_FULL:
@@ -124,7 +124,7 @@ class SqliteStore:
         try:
             start = _start(connection, self._path)
             return Batch(start, _records(connection, after_seq, self._path))
-        except sqlite3.Error as exc:
+        except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
 
@@ -132,7 +132,7 @@ class SqliteStore:
         connection = self._connected()
         try:
             return _head(connection, self._path)
-        except sqlite3.Error as exc:
+        except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
 
@@ -154,7 +154,7 @@ class SqliteStore:
         self._unscrubbed = True
         try:
             self._scrub(self._connected())
-        except (sqlite3.Error, OSError):
+        except (*FAULTS, OSError):
             # The epoch is committed, which must not be told as a failure: the next write, or the
             # next start, empties the WAL before anything else.
             self._drop()
@@ -168,7 +168,7 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
             put(connection)
             self._step("commit")
-        except sqlite3.Error as exc:
+        except FAULTS as exc:
             # COMMIT was not asked for, so whatever went wrong, nothing of it is there.
             self._undo(connection)
             raise read_error(exc, self._path) from None
@@ -177,11 +177,11 @@ class SqliteStore:
             raise
         try:
             connection.execute("COMMIT")
-        except sqlite3.Error as exc:
+        except FAULTS as exc:
             raise self._failed_commit(connection, exc) from None
         self._step("committed")
 
-    def _failed_commit(self, connection: sqlite3.Connection, error: sqlite3.Error) -> KeyhouseError:
+    def _failed_commit(self, connection: sqlite3.Connection, error: Exception) -> KeyhouseError:
         if primary_code(error) == sqlite3.SQLITE_FULL:
             # The frame that carries the commit mark was not written.
             self._undo(connection)
@@ -197,7 +197,7 @@ class SqliteStore:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except FAULTS:
             self._drop()
 
 

@@ -18,10 +18,12 @@ from keyhouse.journal.store import (
 )
 from keyhouse.wire.errors import KeyhouseError
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
+__all__ = ["APPLICATION_ID", "FAULTS", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
 
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
 SCHEMA_VERSION = 1
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file makes sqlite3 raise: it decodes messages that quote the file's own bytes."""
 _LARGEST_VALUE = 32 * 1024 * 1024  # bytes; a record is smaller
 
 _EPOCH_TABLE = (
@@ -59,11 +61,11 @@ def connect(path: Path) -> sqlite3.Connection:
     _check_file(path)
     try:
         connection = sqlite3.connect(path, timeout=0, isolation_level=None)
-    except sqlite3.Error as exc:
+    except FAULTS as exc:
         raise read_error(exc, path) from None
     try:
         _prepare(connection, path)
-    except sqlite3.Error as exc:
+    except FAULTS as exc:
         connection.close()
         raise read_error(exc, path) from None
     except BaseException:
@@ -72,7 +74,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def read_error(error: sqlite3.Error, path: Path) -> KeyhouseError:
+def read_error(error: Exception, path: Path) -> KeyhouseError:
     """Return our error for one of SQLite's, met while nothing was being committed."""
     code = primary_code(error)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
@@ -98,7 +100,7 @@ def read_error(error: sqlite3.Error, path: Path) -> KeyhouseError:
     )
 
 
-def primary_code(error: sqlite3.Error) -> int | None:
+def primary_code(error: Exception) -> int | None:
     """Return SQLite's primary result code, None if the error is not of the library."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

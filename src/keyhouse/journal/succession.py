@@ -85,13 +85,11 @@ def finish(disk: Disk, home: Path) -> None:
 
 def _move(disk: Disk, home: Path, archive: Path, *, clear: bool) -> None:
     incoming = home / _INCOMING
-    disk.make_directory(archive.parent)
-    disk.make_directory(archive)
     journal_is_old = clear or os.path.lexists(incoming / JOURNAL)
     if journal_is_old:
         for name in (*_WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
-        disk.sync_directory(archive)
+        # Before the new journal arrives: a WAL of the old one beside it would be taken for its own.
         disk.sync_directory(home)
     for name in _NEW_FILES:
         arriving = os.path.lexists(incoming / name)
@@ -100,11 +98,14 @@ def _move(disk: Disk, home: Path, archive: Path, *, clear: bool) -> None:
         if arriving:
             disk.rename(incoming / name, home / name)
     for directory in (archive, archive.parent, incoming, home):
-        disk.sync_directory(directory)
+        if os.path.lexists(directory):
+            disk.sync_directory(directory)
 
 
 def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
     if os.path.lexists(path):
+        disk.make_directory(archive.parent)
+        disk.make_directory(archive)
         disk.rename(path, archive / path.name)
 
 

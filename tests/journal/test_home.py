@@ -1,0 +1,722 @@
+"""The state directory: what is found at a start, and what a crash leaves."""
+
+# ruff: noqa: FBT001 - short blocking calls, parameters of tables
+
+import asyncio
+import hashlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_state import DEK, OTHER_DEK, Snapshots, open_home
+
+from keyhouse.journal import (
+    Fresh,
+    Home,
+    InsecureFile,
+    Locked,
+    MixedDeployments,
+    Opened,
+    Replay,
+    RolledBack,
+    StoreDamaged,
+    StoreEmpty,
+    StoreLocked,
+    StoreNewer,
+    WrongKey,
+    WrongPlatform,
+)
+from keyhouse.wire.errors import Broken, KeyhouseError
+from keyhouse.wire.secret import Secret
+
+FILES = ("sealed_key", "recovery_index", "journal.db")
+
+
+def fresh_id() -> bytes:
+    return secrets.token_bytes(16)
+
+
+def names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
+async def establish(
+    path: Path,
+    *,
+    base: bytes = b"base",
+    index: bytes = b"index",
+    events: int = 0,
+    dek: Secret = DEK,
+) -> None:
+    """Leave a stopped deployment in ``path``."""
+    home = await open_home(path)
+    journal = await home.establish(
+        store_id=fresh_id(), dek=dek, base=[base], policy="ProductKey", recovery_index=index
+    )
+    for number in range(events):
+        await journal.append([b"event %d" % number])
+    await home.write_head()
+    await home.close()
+
+
+async def found(
+    path: Path, *, machine: str = "one", platform_kind: str = "simulation"
+) -> Fresh | Locked | Opened:
+    """Return what a start finds in ``path``, and stop again."""
+    home = await open_home(path, machine=machine, platform_kind=platform_kind)
+    try:
+        return await home.load()
+    finally:
+        await home.close()
+
+
+async def opened(path: Path) -> Opened:
+    what = await found(path)
+    assert isinstance(what, Opened)
+    return what
+
+
+async def test_nothing_at_all_is_fresh(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    assert await found(path) == Fresh()
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert await found(path) == Fresh()
+
+
+async def test_what_was_established_is_opened_again(tmp_path: Path) -> None:
+    await establish(tmp_path / "state", events=3)
+    what = await opened(tmp_path / "state")
+    assert what.replay == Replay((b"base",), (b"event 0", b"event 1", b"event 2"))
+    assert (what.policy, what.recovery_index) == ("ProductKey", b"index")
+    modes = {name: (tmp_path / "state" / name).stat().st_mode & 0o777 for name in FILES}
+    assert set(modes.values()) == {0o600}
+
+
+async def test_a_second_load_reads_everything_anew(tmp_path: Path) -> None:
+    home = await open_home(tmp_path / "state")
+    journal = await home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="UniqueKey")
+    await journal.append([b"event"])
+    again = await home.load()
+    assert isinstance(again, Opened)
+    assert again.replay.events == (b"event",)
+    assert again.policy == "UniqueKey"
+    await again.journal.append([b"more"])
+    await home.close()
+
+
+async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
+    home = await open_home(tmp_path / "state")
+    await home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey")
+    for attempt in (
+        home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"),
+        home.archive(),
+        home.recover(DEK),
+    ):
+        with pytest.raises(Broken, match="store is open"):
+            await attempt
+    await home.close()
+
+
+async def test_a_base_that_fails_leaves_a_fresh_directory(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"one"
+        raise LookupError
+
+    home = await open_home(tmp_path / "state")
+    with pytest.raises(LookupError):
+        await home.establish(store_id=fresh_id(), dek=DEK, base=failing(), policy="ProductKey")
+    assert await home.load() == Fresh()
+    await home.close()
+    assert names(tmp_path / "state") == ["lock"]
+
+
+# --- recovery ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["another machine", "sealed_key removed"])
+async def test_a_key_that_cannot_be_unsealed_means_recovery(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=2)
+    machine = "one"
+    if how == "another machine":
+        machine = "two"
+    else:
+        (path / "sealed_key").unlink()
+    home = await open_home(path, machine=machine)
+    locked = await home.load()
+    assert isinstance(locked, Locked)
+    assert (locked.epoch, locked.recovery_index) == (1, b"index")
+    with pytest.raises(WrongKey):
+        await home.recover(OTHER_DEK)
+    recovered = await home.recover(DEK)
+    assert recovered.replay.events == (b"event 0", b"event 1")
+    assert recovered.journal.store_id == locked.store_id
+    with pytest.raises(Broken, match="not been sealed"):
+        await home.write_head()
+    await recovered.journal.append([b"recovered"])
+    await home.reseal("UniqueKey")
+    await home.close()
+    what = await found(path, machine=machine)
+    assert isinstance(what, Opened)
+    assert what.policy == "UniqueKey"
+    assert what.replay.events[-1] == b"recovered"
+
+
+async def test_recovering_seals_nothing_before_it_is_told_to(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    before = (path / "sealed_key").read_bytes()
+    home = await open_home(path, machine="two")
+    await home.load()
+    await home.recover(DEK)
+    await home.close()
+    assert (path / "sealed_key").read_bytes() == before
+    assert isinstance(await found(path, machine="two"), Locked)
+
+
+@pytest.mark.parametrize("clear", [False, True], ids=["new manifest", "disabled"])
+async def test_in_recovery_the_old_store_is_moved_aside(
+    tmp_path: Path,
+    clear: bool,
+) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=2)
+    home = await open_home(path, machine="two")
+    locked = await home.load()
+    assert isinstance(locked, Locked)
+    if clear:
+        await home.archive()
+        assert await home.load() == Fresh()
+    else:
+        journal = await home.establish(
+            store_id=fresh_id(), dek=OTHER_DEK, base=[b"new"], policy="ProductKey"
+        )
+        assert journal.store_id != locked.store_id
+    await home.close()
+    name = f"20260301T120000Z-{locked.store_id.hex()[:8]}"
+    assert names(path / "archive") == [name]
+    old = path / "archive" / name
+    assert set(names(old)) == set(FILES)
+    assert (await opened(old)).replay.events == (b"event 0", b"event 1")
+
+
+async def test_two_stores_of_one_second_are_kept_apart(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    for number in range(3):
+        await establish(path, base=b"%d" % number)
+        (path / "sealed_key").unlink()
+    assert names(path / "archive") == [
+        "20260301T120000Z-unknown",
+        "20260301T120000Z-unknown-2",
+    ]
+
+
+# --- what does not fit together ----------------------------------------------------------------
+
+
+async def test_another_platform_is_refused_by_name(tmp_path: Path) -> None:
+    await establish(tmp_path / "state")
+    with pytest.raises(WrongPlatform, match="platform simulation, this is gramine"):
+        await found(tmp_path / "state", platform_kind="gramine")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("machine", ["one", "two"])
+async def test_a_file_of_another_deployment_is_refused_by_name(
+    tmp_path: Path, name: str, machine: str
+) -> None:
+    await establish(tmp_path / "ours")
+    await establish(tmp_path / "theirs", dek=OTHER_DEK)
+    shutil.copy(tmp_path / "theirs" / name, tmp_path / "ours" / name)
+    with pytest.raises(MixedDeployments, match=f"{name}|journal.db"):
+        await found(tmp_path / "ours", machine=machine)
+
+
+@pytest.mark.parametrize(
+    ("gone", "error", "named"),
+    [
+        (("journal.db",), StoreEmpty, "journal.db is missing"),
+        (("journal.db", "sealed_key"), StoreEmpty, "recovery_index is there"),
+        (("journal.db", "recovery_index"), StoreEmpty, "sealed_key is there"),
+        (("recovery_index",), StoreDamaged, "recovery_index is missing"),
+        (("recovery_index", "sealed_key"), StoreDamaged, "recovery_index is missing"),
+    ],
+)
+async def test_a_missing_file_is_never_taken_for_a_fresh_start(
+    tmp_path: Path, gone: tuple[str, ...], error: type[KeyhouseError], named: str
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    for name in gone:
+        (path / name).unlink()
+    with pytest.raises(error, match=named):
+        await found(path)
+
+
+async def test_an_emptied_journal_stops_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    os.truncate(path / "journal.db", 0)
+    with pytest.raises(StoreEmpty, match=r"journal\.db is empty, but a manifest was set"):
+        await found(path)
+
+
+async def test_a_journal_older_than_the_sealed_head_was_rolled_back(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=1)
+    shutil.copytree(path, tmp_path / "old")
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    await what.journal.append([b"later"])
+    await home.write_head()
+    await home.close()
+    shutil.copy(tmp_path / "old" / "journal.db", path / "journal.db")
+    with pytest.raises(RolledBack, match=r"ends at 1\.2 but was at 1\.3"):
+        await found(path)
+
+
+async def test_a_journal_of_an_older_epoch_is_refused_and_so_is_an_older_key(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    shutil.copytree(path, tmp_path / "old")
+    home = await open_home(path)
+    await home.load()
+    await home.begin_epoch([b"new"], dek=OTHER_DEK, recovery_index=b"new index")
+    await home.close()
+    mixed = tmp_path / "mixed"
+    shutil.copytree(path, mixed)
+    shutil.copy(tmp_path / "old" / "sealed_key", mixed / "sealed_key")
+    with pytest.raises(StoreDamaged, match="sealed_key is an old copy"):
+        await found(mixed)
+    shutil.copy(path / "sealed_key", mixed / "sealed_key")
+    shutil.copy(tmp_path / "old" / "recovery_index", mixed / "recovery_index")
+    with pytest.raises(StoreDamaged, match="recovery_index belongs to epoch 1"):
+        await found(mixed)
+    shutil.copy(tmp_path / "old" / "journal.db", mixed / "journal.db")
+    with pytest.raises(RolledBack, match="epoch 1, sealed_key at epoch 2"):
+        await found(mixed)
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "named"),
+    [
+        ("sealed_key", 8, "sealed_key has format 2, this version of Keyhouse reads 1"),
+        ("recovery_index", 8, "recovery_index has format 2, this version of Keyhouse reads 1"),
+    ],
+)
+async def test_a_file_of_a_newer_version_is_refused_with_both_versions(
+    tmp_path: Path, name: str, offset: int, named: str
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    raw = bytearray((path / name).read_bytes()[:-32])
+    raw[offset] = 2
+    (path / name).write_bytes(raw + hashlib.sha256(raw).digest())
+    with pytest.raises(StoreNewer, match=named):
+        await found(path)
+
+
+# --- each byte ---------------------------------------------------------------------------------
+
+
+async def outcome(path: Path, expected: Replay) -> str:
+    """Return what a start makes of a damaged directory."""
+    try:
+        what = await found(path)
+    except KeyhouseError as exc:
+        named = any(name in str(exc) for name in ("sealed_key", "recovery_index", "journal"))
+        return "refused" if named else f"nameless: {exc}"
+    if isinstance(what, Locked):
+        return "recovery"
+    assert isinstance(what, Opened), "never fresh"
+    assert what.replay == expected
+    return "exact"
+
+
+@pytest.mark.parametrize(
+    ("name", "stride", "allowed"),
+    [
+        ("sealed_key", 3, {"refused"}),
+        ("recovery_index", 1, {"refused"}),
+        ("journal.db", 97, {"refused", "exact"}),
+    ],
+)
+async def test_no_changed_byte_gives_another_state(
+    tmp_path: Path, name: str, stride: int, allowed: set[str]
+) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=3)
+    expected = (await opened(path)).replay
+    genuine = (path / name).read_bytes()
+    outcomes = set()
+    for offset in range(0, len(genuine), stride):
+        raw = bytearray(genuine)
+        raw[offset] ^= 1 << offset % 8
+        with (path / name).open("r+b") as file:
+            file.write(raw)
+        outcomes.add(await outcome(path, expected))
+        with (path / name).open("r+b") as file:
+            file.truncate()
+            file.write(genuine)
+            file.truncate()
+    assert outcomes <= allowed
+    assert "refused" in outcomes
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_no_shortened_file_gives_another_state(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=3)
+    expected = (await opened(path)).replay
+    genuine = (path / name).read_bytes()
+    lengths = [len(genuine) * part // 23 for part in range(23)] + [len(genuine) - 1]
+    for length in lengths:
+        with (path / name).open("r+b") as file:
+            file.truncate(length)
+        assert await outcome(path, expected) == "refused"
+        with (path / name).open("r+b") as file:
+            file.write(genuine)
+
+
+async def test_the_sealed_part_says_recovery_when_only_the_digest_fits(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    raw = bytearray((path / "sealed_key").read_bytes()[:-32])
+    raw[-1] ^= 1
+    (path / "sealed_key").write_bytes(raw + hashlib.sha256(raw).digest())
+    assert isinstance(await found(path), Locked)
+
+
+# --- who may reach it ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*FILES, "lock", ""])
+async def test_wider_permissions_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    (path / name).chmod(0o750 if not name else 0o640)
+    with pytest.raises(InsecureFile, match=f"{name or 'state'} has mode 0[67][45]0"):
+        await found(path)
+
+
+@pytest.mark.parametrize("name", [*FILES, "lock", ""])
+async def test_symbolic_links_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    place = path / name if name else path
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InsecureFile, match=f"{name or 'state'} is a symbolic link"):
+        await found(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("name", [*FILES, ""])
+async def test_files_of_another_user_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    os.chown(path / name, 12345, -1)
+    with pytest.raises(InsecureFile, match="belongs to user 12345"):
+        await found(path)
+
+
+async def test_a_planted_rollback_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    shutil.copy(path / "journal.db", path / "journal.db-journal")
+    with pytest.raises(StoreDamaged, match=r"journal\.db-journal"):
+        await found(path)
+
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from keyhouse.journal import Home
+from keyhouse.wire.secret import Secret
+async def main():
+    await Home.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: Secret(bytes(32)))
+    print("open", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+async def test_a_second_process_is_refused_by_the_number_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        HOLDER,
+        path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert await holder.stdout.readline() == b"open\n"
+    with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}"):
+        await open_home(path)
+    holder.kill()
+    await holder.communicate()
+    assert await found(path) == Fresh()
+
+
+# --- epochs and crashes --------------------------------------------------------------------------
+
+
+async def test_old_records_are_gone_from_the_disk_after_a_new_data_key(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    home = await open_home(path)
+    journal = await home.establish(
+        store_id=fresh_id(), dek=DEK, base=[b"base" * 100] * 20, policy="ProductKey"
+    )
+    for number in range(300):
+        await journal.append([b"%d" % number * 50])
+    store = home._store
+    assert store is not None
+    batch = await store.read(0)
+    assert batch.start is not None
+    pieces = [record.ciphertext[-24:] for record in batch.records]
+    pieces += [record.nonce for record in batch.records]
+    live = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
+    assert all(piece in live for piece in pieces)
+    await home.begin_epoch([b"new base"], dek=OTHER_DEK, recovery_index=b"new index")
+    live = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
+    assert not any(piece in live for piece in pieces)
+    assert not (path / "recovery_index.next").exists()
+    await home.close()
+    what = await opened(path)
+    assert what.replay == Replay((b"new base",), ())
+    assert what.recovery_index == b"new index"
+    (path / "sealed_key").unlink()
+    home = await open_home(path)
+    assert isinstance(await home.load(), Locked)
+    with pytest.raises(WrongKey):
+        await home.recover(DEK)
+    await home.close()
+
+
+async def test_an_epoch_under_the_same_key_keeps_index_and_policy(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path, events=2)
+    home = await open_home(path)
+    await home.load()
+    position = await home.begin_epoch([b"compact"])
+    assert (position.epoch, position.sequence) == (2, 4)
+    await home.begin_epoch([b"again"], policy="UniqueKey")
+    await home.close()
+    what = await opened(path)
+    assert what.replay == Replay((b"again",), ())
+    assert (what.policy, what.recovery_index) == ("UniqueKey", b"index")
+    assert what.journal.position.epoch == 3
+
+
+async def test_a_base_that_fails_leaves_the_old_epoch_and_its_key(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"one"
+        raise LookupError
+
+    path = tmp_path / "state"
+    await establish(path, events=1)
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    with pytest.raises(LookupError):
+        await home.begin_epoch(failing(), dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"x")
+    assert not (path / "recovery_index.next").exists()
+    await what.journal.append([b"goes on"])
+    await home.close()
+    after = await opened(path)
+    assert after.replay.events == (b"event 0", b"goes on")
+    assert (after.policy, after.recovery_index) == ("ProductKey", b"index")
+
+
+def told(what: Fresh | Locked | Opened) -> object:
+    """Return what matters of a start: which state, which index."""
+    if isinstance(what, Opened):
+        return (*what.replay.base, *what.replay.events, what.recovery_index, what.policy)
+    if isinstance(what, Locked):
+        return ("locked", what.recovery_index)
+    return "fresh"
+
+
+OLD = (b"base", b"event 0", b"index", "ProductKey")
+
+
+Step = Callable[[str], None]
+
+
+@asynccontextmanager
+async def acting(path: Path, step: Step, *, machine: str = "one") -> AsyncIterator[Home]:
+    home = await open_home(path, machine=machine, step=step)
+    try:
+        await home.load()
+        yield home
+        step("answered")
+    finally:
+        await home.close()
+
+
+async def do_establish(path: Path, step: Step) -> None:
+    async with acting(path, step) as home:
+        await home.establish(
+            store_id=fresh_id(),
+            dek=DEK,
+            base=[b"1", b"2"],
+            policy="ProductKey",
+            recovery_index=b"i",
+        )
+
+
+async def do_succeed(path: Path, step: Step) -> None:
+    async with acting(path, step, machine="two") as home:
+        await home.establish(
+            store_id=fresh_id(),
+            dek=OTHER_DEK,
+            base=[b"1", b"2"],
+            policy="ProductKey",
+            recovery_index=b"i",
+        )
+
+
+async def do_archive(path: Path, step: Step) -> None:
+    async with acting(path, step, machine="two") as home:
+        await home.archive()
+
+
+async def do_begin_epoch(path: Path, step: Step) -> None:
+    async with acting(path, step) as home:
+        await home.begin_epoch([b"1"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"i")
+
+
+async def do_append(path: Path, step: Step) -> None:
+    async with acting(path, step) as home:
+        what = await home.load()
+        assert isinstance(what, Opened)
+        await what.journal.append([b"1", b"2"])
+        await home.write_head()
+
+
+async def do_reseal(path: Path, step: Step) -> None:
+    async with acting(path, step, machine="two") as home:
+        await home.recover(DEK)
+        await home.reseal("UniqueKey")
+
+
+@pytest.mark.parametrize(
+    ("before", "do", "machine", "old", "new"),
+    [
+        (False, do_establish, "one", "fresh", (b"1", b"2", b"i", "ProductKey")),
+        (True, do_succeed, "two", ("locked", b"index"), (b"1", b"2", b"i", "ProductKey")),
+        (True, do_archive, "two", ("locked", b"index"), "fresh"),
+        (True, do_begin_epoch, "one", OLD, (b"1", b"i", "UniqueKey")),
+        (True, do_append, "one", OLD, (b"base", b"event 0", b"1", b"2", b"index", "ProductKey")),
+        (True, do_reseal, "two", ("locked", b"index"), (*OLD[:3], "UniqueKey")),
+    ],
+    ids=["establish", "succeed", "archive", "begin_epoch", "append", "reseal"],
+)
+async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
+    tmp_path: Path,
+    before: bool,
+    do: Callable[[Path, Step], Awaitable[None]],
+    machine: str,
+    old: object,
+    new: object,
+) -> None:
+    path = tmp_path / "state"
+    if before:
+        await establish(path, events=1)
+    snapshots = Snapshots(path, tmp_path / "kept")
+    await do(path, snapshots)
+    seen = []
+    for name, copy in [*snapshots.taken, ("stopped", path)]:
+        state = told(await found(copy, machine=machine))
+        assert state == told(await found(copy, machine=machine)), f"unstable after {name}"
+        assert not any(each.endswith((".tmp", ".next")) for each in names(copy)), name
+        seen.append((name, state))
+    states = [state for _, state in seen]
+    turn = states.index(new)
+    assert states == [old] * turn + [new] * (len(states) - turn), seen
+    assert 0 < turn <= [name for name, _ in seen].index("answered")
+
+
+@pytest.mark.parametrize("do", [do_establish, do_begin_epoch], ids=["establish", "begin_epoch"])
+async def test_an_error_at_any_step_leaves_the_state_before_or_after(
+    tmp_path: Path, do: Callable[[Path, Step], Awaitable[None]]
+) -> None:
+    """As above, but the process lives on and cleans up after itself."""
+    before = do is not do_establish
+    if before:
+        await establish(tmp_path / "old", events=1)
+    new = (b"1", b"2", b"i", "ProductKey") if not before else (b"1", b"i", "UniqueKey")
+    old = OLD if before else "fresh"
+    states = set()
+    for number in range(200):
+        path = tmp_path / f"state-{number}"
+        if before:
+            shutil.copytree(tmp_path / "old", path)
+        countdown = Countdown(number)
+        try:
+            await do(path, countdown)
+        except (OSError, KeyhouseError):
+            assert not countdown.answered
+        if countdown.left >= 0:
+            break
+        state = told(await found(path))
+        assert state in {old, new}
+        assert state == new or not countdown.answered
+        states.add(state)
+    assert states == {old, new}
+
+
+class Countdown:
+    """A ``step`` at which the disk fails once, after ``left`` steps that succeed."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.answered = False
+
+    def __call__(self, name: str) -> None:
+        self.left -= 1
+        if name == "answered":
+            self.answered = True
+        elif self.left == -1:
+            raise OSError(5, "test: input/output error")
+
+
+async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
+    """Each start that finishes a succession is itself stopped at each of its steps."""
+    path = tmp_path / "state"
+    await establish(path, events=1)
+    snapshots = Snapshots(path, tmp_path / "kept")
+    await do_succeed(path, snapshots)
+    committed = [copy for name, copy in snapshots.taken if (copy / "incoming").exists()]
+    assert len(committed) > 5
+    for number, copy in enumerate(committed[::3]):
+        inner = Snapshots(copy, tmp_path / f"inner-{number}")
+        home = await open_home(copy, machine="two", step=inner)
+        await home.close()
+        for _, image in inner.taken:
+            assert told(await found(image, machine="two")) == (b"1", b"2", b"i", "ProductKey")
+            assert len(names(image / "archive")) == 1
+
+
+@pytest.mark.parametrize(
+    "plan", [b"", b"replace ../../etc\n", b"replace a/b\n", b"clear \n", b"replace x", b"x" * 200]
+)
+async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    (path / "incoming").mkdir(0o700)
+    (path / "incoming" / "plan").touch(0o600)
+    (path / "incoming" / "plan").write_bytes(plan)
+    with pytest.raises(StoreDamaged, match="plan"):
+        await found(path)
