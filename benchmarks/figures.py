@@ -72,7 +72,8 @@ class Series(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """A scenario's figures: microseconds for a ``slow`` one, else requests per second.
 
-    Ratios are of speed in both cases: 1 is equal, less is slower. Findings are ``met`` or
+    Ratios are of speed in both cases: 1 is equal, less is slower. ``cpu_of_bare`` is the processor
+    time that the bare server needs for a request, over that of this one. Findings are ``met`` or
     ``missed``, each with what was wanted.
     """
 
@@ -81,6 +82,7 @@ class Comparison(msgspec.Struct, frozen=True):
     bare: float | None
     figures: dict[int, float]
     of_bare: dict[int, float]
+    cpu_of_bare: dict[int, float]
     large_of_small: float
     findings: list[str]
 
@@ -102,6 +104,9 @@ def compare(scenario: Scenario, series: Sequence[Series]) -> Comparison:
         bare=_figure(scenario, bare) if bare else None,
         figures=figures,
         of_bare=of_bare,
+        cpu_of_bare={size: _cpu_ratio(by_server[str(size)], bare) for size in SIZES}
+        if bare
+        else {},
         large_of_small=large_of_small,
         findings=_findings(scenario, figures, of_bare, large_of_small),
     )
@@ -121,6 +126,15 @@ def _ratio(scenario: Scenario, one: Series, other: Series) -> float:
     pairs = zip(one.rounds, other.rounds, strict=True)
     speeds = [(_speed(scenario, a), _speed(scenario, b)) for a, b in pairs]
     return median(a / b if b else 0.0 for a, b in speeds)
+
+
+def _cpu_ratio(one: Series, bare: Series) -> float:
+    ratios = [
+        b.server_cpu.us_per_request / a.server_cpu.us_per_request
+        for a, b in zip(one.rounds, bare.rounds, strict=True)
+        if a.server_cpu and b.server_cpu and a.server_cpu.us_per_request
+    ]
+    return median(ratios) if ratios else 0.0
 
 
 def _findings(

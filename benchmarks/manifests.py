@@ -16,6 +16,7 @@ __all__ = [
     "User",
     "envelope",
     "large_manifest",
+    "read_target",
     "read_targets",
     "secret_name",
     "secrets_manifest",
@@ -128,10 +129,14 @@ def upload_bodies(count: int) -> bytes:
     return b"\n".join(_upload(range(n % count, n % count + 1)) for n in range(_UPLOAD_LINES))
 
 
+def read_target(number: int) -> str:
+    """Return the path and query that reads a secret."""
+    return f"/api/v2/secrets?s={secret_name(number)}"
+
+
 def read_targets(count: int) -> bytes:
     """Return lines, each the path and query that reads one of ``count`` secrets."""
-    lines = (f"/api/v2/secrets?s={secret_name(number)}" for number in range(count))
-    return "\n".join(lines).encode("ascii")
+    return "\n".join(read_target(number) for number in range(count)).encode("ascii")
 
 
 def _upload(numbers: range) -> bytes:

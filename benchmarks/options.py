@@ -12,7 +12,7 @@ __all__ = ["Options"]
 
 _ROUNDS: Final = 3
 _SECONDS: Final = 2.0
-_QUICK_SECONDS: Final = 0.4
+_QUICK_SECONDS: Final = 0.3
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from benchmarks.figures import BARE, LOAD_BOUND, SIZES, Comparison, Series
+from benchmarks.figures import BARE, LOAD_BOUND, SIZES, Comparison
 from benchmarks.result import Footprint, Result
 from benchmarks.scenarios import SCENARIOS
 
@@ -18,7 +18,7 @@ def report(result: Result) -> str:
         _heading(result),
         f"Requests per second (alone: microseconds), {runs}\n{_speed_table(result.comparisons)}",
         f"Wanted\n{_findings(result.comparisons)}",
-        f"What they cost\n{_cost_table(result.series, titles)}",
+        f"What they cost\n{_cost_table(result, titles)}",
         f"Footprint\n{_footprint_table(result.footprint)}",
     ]
     notes = _remarks(result, titles)
@@ -60,17 +60,23 @@ def _findings(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(f"{title.ljust(width)}  {finding}" for title, finding in rows)
 
 
-def _cost_table(series: Iterable[Series], titles: dict[str, str]) -> str:
-    rows = [["", "server", "p50 µs", "p99 µs", "max µs", "CPU µs/request", "load CPU"]]
+def _cost_table(result: Result, titles: dict[str, str]) -> str:
+    of_bare = {
+        (one.scenario, str(size)): ratio
+        for one in result.comparisons
+        for size, ratio in one.cpu_of_bare.items()
+    }
+    rows = [["", "server", "p50 µs", "p99 µs", "max µs", "CPU µs/request", "of bare", "load CPU"]]
     rows += [
         [
             titles[one.scenario],
             one.server,
             *(_number(one.latency(name)) for name in ("p50", "p99", "max")),
             _number(one.cpu_per_request),
+            _ratio(of_bare.get((one.scenario, one.server))),
             f"{one.load_share:.0%}",
         ]
-        for one in series
+        for one in result.series
     ]
     return _aligned(rows)
 

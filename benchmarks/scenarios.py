@@ -6,13 +6,14 @@ from typing import Final
 from benchmarks.coordinator import STATUS
 from benchmarks.figures import SIZES, Scenario
 from benchmarks.loading import Job
-from benchmarks.manifests import User, read_targets, upload_bodies
+from benchmarks.manifests import User, read_target, read_targets, upload_bodies
 
 __all__ = ["SCENARIOS", "Requests"]
 
 SCENARIOS: Final = (
     Scenario("status", "status", with_bare=True, wanted_of_bare=0.7),
-    Scenario("read", "read a secret", with_bare=True, wanted_of_bare=0.7),
+    Scenario("read", "read one secret", with_bare=True, wanted_of_bare=0.7),
+    Scenario("read-all", "read all in turn", with_bare=True, wanted_of_bare=0.7),
     Scenario("new-p256", "new connection, P-256", with_bare=True),
     Scenario("new-hybrid", "new connection, hybrid", with_bare=True),
     Scenario("upload-1", "upload alone, p50 µs", with_bare=False, slow=True, wanted=800),
@@ -41,6 +42,8 @@ class Requests:
         if scenario.name == "status":
             return Job(STATUS, clients=_READERS)
         if scenario.name == "read":
+            return Job(read_target(size // 2), clients=_READERS, user=self._user)
+        if scenario.name == "read-all":
             targets = self._targets[size]
             return Job("/", clients=_READERS, user=self._user, targets=targets)
         if scenario.name.startswith("new-"):
