@@ -12,7 +12,7 @@ from keyhouse.coordinator.update_log import LogView
 
 __all__ = ["base_events"]
 
-SECRET_BYTES = 256 * 1024
+SECRET_BYTES = 64 * 1024
 """Secrets are gathered into a piece until it holds this much."""
 
 LOG_LINES = 1000
@@ -42,8 +42,8 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:
     piece: dict[str, StoredSecret] = {}
     size = 0
-    for name, value in secrets.items():
-        piece[name] = value
+    for name in sorted(secrets):  # a map's own order differs from process to process
+        value = piece[name] = secrets[name]
         size += len(name) + len(value.private) + len(value.public) + len(value.cert)
         if size >= SECRET_BYTES:
             yield piece
