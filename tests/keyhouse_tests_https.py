@@ -181,6 +181,19 @@ class Running(NamedTuple):
         self.loop.call_soon_threadsafe(call)
         return result.result(20)
 
+    def do_until(self, condition: Callable[[], bool]) -> bool:
+        """Wait until ``condition`` holds on the listener's loop; return whether it came to hold."""
+        held = threading.Event()
+
+        def look() -> None:
+            if condition():
+                held.set()
+            else:
+                self.loop.call_later(0.005, look)
+
+        self.loop.call_soon_threadsafe(look)
+        return held.wait(20)
+
     def open_gate(self) -> None:
         """Let the requests for ``/wait`` be answered."""
         self.do(self.probe.gate.set)
@@ -260,6 +273,7 @@ class Client:
         self, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None
     ) -> None:
         raw = socket.create_connection(("127.0.0.1", port), timeout=20)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self.tls = context.wrap_socket(raw, server_hostname="localhost", session=session)
         except BaseException:

@@ -71,6 +71,7 @@ class Service:
         self.now = 0.0
         self.body_bytes = 0
         self.stopping = False
+        self.handshaking: set[HttpConnection] = set()
         self.connections: set[HttpConnection] = set()
         self.none_left = asyncio.Event()
         self.none_left.set()
@@ -123,11 +124,15 @@ def _answer_head(answer: Answer, *, close: bool) -> bytes:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. ``generation`` numbers the TLS context under which it connected."""
+    """One client. ``generation`` numbers the TLS context under which it connected.
+
+    From its making until ``connection_made`` it is in its handshake, and counted so.
+    """
 
     def __init__(self, service: Service, generation: int) -> None:
         self.generation = generation
         self._service = service
+        service.handshaking.add(self)
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._phase = _IDLE
@@ -161,6 +166,7 @@ class HttpConnection(asyncio.Protocol):
         self._session = session
         limit_reading = getattr(transport, "set_read_buffer_limits")  # noqa: B009 - missing in the type
         limit_reading(high=service.limits.unread_bytes)
+        service.handshaking.discard(self)
         service.connections.add(self)
         service.none_left.clear()
         self._deadline = service.now + service.limits.idle_timeout + service.limits.sweep_interval
@@ -443,6 +449,7 @@ class HttpConnection(asyncio.Protocol):
         transport.write(data)
         time_to_take = len(data) // service.limits.slowest_client
         if close:
+            unread = unread or self._at < len(self._buffer)
             self._close(unread=unread, time_to_take=time_to_take)
         else:
             self._phase = _IDLE

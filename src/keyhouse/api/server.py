@@ -71,7 +71,7 @@ class Listener:
     @property
     def open_connections(self) -> int:
         """How many connections there are, those in their handshake included."""
-        return len(self._handshakes) + len(self._service.connections)
+        return len(self._service.handshaking) + len(self._service.connections)
 
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``; return the number of its generation.
@@ -100,6 +100,7 @@ class Listener:
         self._stop_accepting()
         service = self._service
         service.stopping = True
+        await asyncio.sleep(0)  # a task that never began would not close the socket it was given
         for task in self._handshakes:
             task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
@@ -145,7 +146,9 @@ class Listener:
                 accepted.close()
                 continue
             accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
-            task = asyncio.get_running_loop().create_task(self._serve(accepted))
+            connection = HttpConnection(self._service, self.generation)
+            work = self._serve(accepted, connection, self._context)
+            task = asyncio.get_running_loop().create_task(work)
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
@@ -161,14 +164,15 @@ class Listener:
             _PAUSE_WITHOUT_DESCRIPTORS, loop.add_reader, listening.fileno(), self._accept
         )
 
-    async def _serve(self, accepted: socket.socket) -> None:
+    async def _serve(
+        self, accepted: socket.socket, connection: HttpConnection, context: TlsContext
+    ) -> None:
         """Do the handshake; from then on the connection lives by itself."""
-        connection = HttpConnection(self._service, self.generation)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 accepted,
-                ssl=self._context,
+                ssl=context,
                 ssl_handshake_timeout=self.limits.handshake_timeout,
                 # Only a net below the deadlines of the connection, which know what it still owes.
                 ssl_shutdown_timeout=2 * self.limits.idle_timeout + self.limits.linger_timeout,
@@ -176,6 +180,8 @@ class Listener:
         except OSError:  # ssl.SSLError and time-outs too: the client's doing, or the network's
             self.failed_handshakes += 1
             return
+        finally:
+            self._service.handshaking.discard(connection)
         if connection.generation < self._oldest:
             connection.close()
 

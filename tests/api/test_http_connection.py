@@ -1,0 +1,401 @@
+"""HTTP on real connections: order, bodies, limits, slow clients, an orderly end."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as NotYet
+
+import httpx
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_https import (
+    ALICE,
+    ECHO_LIMIT,
+    Client,
+    Running,
+    client_context,
+    fingerprint,
+    make_pair,
+    running,
+)
+
+from keyhouse.api.limits import Limits
+from keyhouse.api.server import Listener
+from keyhouse.api.tls import TlsContext
+from keyhouse.wire.errors import Unavailable
+
+GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
+WAIT = b"POST /wait HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+FAST = Limits(
+    header_timeout=0.2,
+    body_timeout=0.2,
+    idle_timeout=0.2,
+    handshake_timeout=0.3,
+    linger_timeout=0.2,
+    sweep_interval=0.05,
+)
+
+
+def post(path: str, body: bytes, *fields: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: a", f"Content-Length: {len(body)}", *fields]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+@pytest.fixture(name="server", scope="module")
+def running_server() -> Iterator[Running]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(name="trust", scope="module")
+def client_side(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    return client_context(ALICE, tmp_path_factory.mktemp("client"))
+
+
+def test_answer_has_the_fields_of_the_protocol_and_of_the_route(
+    server: Running, trust: ssl.SSLContext
+) -> None:
+    with Client(server.port, trust) as client:
+        client.send(GET)
+        status, fields, body = client.answer()
+    assert status == 200
+    assert fields == {
+        "content-type": "application/json",
+        "x-content-type-options": "nosniff",
+        "cache-control": "no-store",
+        "x-test": "1",
+        "content-length": str(len(body)),
+    }
+
+
+def test_pipelined_requests_are_answered_in_order_also_behind_a_slow_one(
+    trust: ssl.SSLContext,
+) -> None:
+    with running() as server, Client(server.port, trust) as client:
+        client.send(post("/wait", b"first") + post("/echo", b"second") + GET * 300)
+        assert server.probe.waiting.wait(10)
+        assert [head.path for head in server.probe.admitted] == ["/wait"]
+        server.open_gate()
+        answers = [client.answer() for _ in range(302)]
+    bodies = [json.loads(body)["body"] for _, _, body in answers]
+    assert bodies == [digest(b"first"), digest(b"second")] + [digest(b"")] * 300
+
+
+def test_request_split_at_every_byte_is_the_same_request(
+    server: Running, trust: ssl.SSLContext
+) -> None:
+    for wire in (post("/echo?q", b"hello"), CHUNKED + b"2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"):
+        with Client(server.port, trust) as client:
+            for cut in range(1, len(wire)):
+                client.send(wire[:cut])
+                client.send(wire[cut:])
+                assert json.loads(client.answer()[2])["body"] == digest(b"hello")
+            for byte in wire:
+                client.send(bytes([byte]))
+            assert json.loads(client.answer()[2])["body"] == digest(b"hello")
+
+
+def test_large_bodies_arrive_whole(server: Running, trust: ssl.SSLContext) -> None:
+    body = bytes(range(256)) * 390
+    with Client(server.port, trust) as client:
+        client.send(post("/echo", body))
+        assert json.loads(client.answer()[2])["body"] == digest(body)
+        client.send(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        assert json.loads(client.answer()[2])["body"] == digest(body)
+    assert server.do(lambda: server.listener._service.body_bytes) == 0
+
+
+def test_large_answers_arrive_whole(server: Running, trust: ssl.SSLContext) -> None:
+    with Client(server.port, trust) as client:
+        for _ in range(3):
+            client.send(b"GET /big?5000000 HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
+            assert [len(client.answer()[2]) for _ in range(2)] == [5_000_000] * 2
+
+
+def test_head_answer_has_no_body(server: Running, trust: ssl.SSLContext) -> None:
+    with Client(server.port, trust) as client:
+        client.send(b"HEAD /status HTTP/1.1\r\nHost: a\r\n\r\n" + GET)
+        status, fields, _ = client.answer(head_only=True)
+        assert (status, int(fields["content-length"]) > 0) == (200, True)
+        assert client.answer()[0] == 200
+
+
+def test_other_methods_reach_the_application(server: Running, trust: ssl.SSLContext) -> None:
+    with Client(server.port, trust) as client:
+        client.send(b"PATCH /status HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert json.loads(client.answer()[2])["method"] == "PATCH"
+
+
+def test_continue_is_said_only_after_admission(server: Running, trust: ssl.SSLContext) -> None:
+    expect = b"Host: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    with Client(server.port, trust) as client:
+        client.send(b"POST /echo HTTP/1.1\r\n" + expect)
+        assert client.answer()[0] == 100
+        client.send(b"hello")
+        assert client.answer()[0] == 200
+        client.send(b"POST /denied HTTP/1.1\r\n" + expect)
+        status, fields, _ = client.answer()
+        assert (status, fields["connection"]) == (403, "close")
+        assert client.rest() == b""
+
+
+def test_refused_request_whose_small_body_is_there_keeps_the_connection(
+    server: Running, trust: ssl.SSLContext
+) -> None:
+    with Client(server.port, trust) as client:
+        client.send(post("/denied", b"hello") + GET)
+        assert [client.answer()[0] for _ in range(2)] == [403, 200]
+
+
+def test_body_over_the_limit_is_refused_at_once_and_the_answer_arrives(
+    server: Running, trust: ssl.SSLContext
+) -> None:
+    taken = len(server.probe.bodies)
+    with Client(server.port, trust) as client:
+        client.send(post("/echo", b"x" * (ECHO_LIMIT + 400_000)))
+        status, fields, body = client.answer()
+    assert (status, fields["connection"]) == (413, "close")
+    assert json.loads(body)["part"] == "body"
+    with Client(server.port, trust) as client:
+        client.send(CHUNKED + b"%x\r\nhello" % (ECHO_LIMIT + 1))
+        assert client.answer()[0] == 413
+    assert len(server.probe.bodies) == taken
+
+
+def test_refusals_carry_part_and_path_and_close(server: Running, trust: ssl.SSLContext) -> None:
+    with Client(server.port, trust) as client:
+        client.send(b"HEAD /status HTTP/1.1\r\nHost: a\r\n\r\n")
+        client.answer(head_only=True)
+        client.send(b"GET / HTTP/1.1\r\n\r\n")
+        status, fields, body = client.answer()
+        assert (status, fields["connection"], fields["x-refused"]) == (400, "close", "yes")
+        assert json.loads(body)["part"] == "headers"
+    with Client(server.port, trust) as client:
+        client.send(CHUNKED + b"zz\r\n")
+        status, _, body = client.answer()
+        assert (status, json.loads(body)["path"]) == (400, "/echo")
+
+
+def test_nothing_after_a_refusal_is_read(server: Running, trust: ssl.SSLContext) -> None:
+    seen = len(server.probe.admitted)
+    with Client(server.port, trust) as client:
+        client.send(b"GET / HTTP/1.1\r\nX\r\n\r\n" + GET)
+        assert client.answer()[0] == 400
+        assert client.rest() == b""
+    assert len(server.probe.admitted) == seen
+
+
+@pytest.mark.parametrize("path", ["/fail", "/fail-later", "/broken"])
+def test_unexpected_error_is_an_id_and_nothing_else(
+    path: str, trust: ssl.SSLContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running() as server:
+        server.open_gate()
+        with Client(server.port, trust) as client:
+            status, body = client.get(path)
+            assert client.get("/status")[0] == 200
+    logged = capsys.readouterr().out
+    assert (status, body["status"], body["data"]) == (500, "error", None)
+    number = body["message"].removeprefix("internal error ")
+    assert len(number) == 16
+    assert number in logged
+    assert "ValueError" in logged
+    assert "a secret" not in logged + str(body)
+
+
+def test_client_that_leaves_cancels_its_wait(trust: ssl.SSLContext) -> None:
+    with running() as server:
+        with Client(server.port, trust) as client:
+            client.send(WAIT + b"Content-Length: 5\r\n\r\nhello")
+            assert server.probe.waiting.wait(10)
+        assert server.probe.cancelled.wait(10)
+        assert server.do(lambda: server.listener._service.body_bytes) == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"", 0), (GET[:20], 408), (WAIT + b"Content-Length: 5\r\n\r\nhe", 408), (CHUNKED, 408)],
+    ids=["silent", "half a head", "half a body", "no chunk"],
+)
+def test_slow_client_is_told_and_closed(sent: bytes, status: int, trust: ssl.SSLContext) -> None:
+    with running(FAST) as server, Client(server.port, trust) as client:
+        client.send(sent)
+        if status:
+            assert client.answer()[0] == status
+        assert client.rest() == b""
+        assert server.do(lambda: server.listener._service.body_bytes) == 0
+
+
+def test_trickle_does_not_extend_the_time_for_a_head(trust: ssl.SSLContext) -> None:
+    with running(FAST) as server, Client(server.port, trust) as client:
+        client.tls.settimeout(0.03)
+        client.send(GET[:-4])
+        answer = b""
+        while not answer:  # ends with the answer; the suite's time-out is the only other way out
+            client.send(b"\r\nX: y")
+            try:
+                answer = client.tls.recv(65536)
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_client_that_never_begins_its_handshake_is_closed() -> None:
+    with running(FAST) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+            assert raw.recv(10) == b""
+        assert server.do(lambda: server.listener.failed_handshakes) == 1
+
+
+def test_client_that_does_not_take_its_answers_is_closed(trust: ssl.SSLContext) -> None:
+    limits = msgspec.structs.replace(FAST, slowest_client=10**9)
+    with running(limits) as server, Client(server.port, trust) as client:
+        client.send(b"GET /big?20000000 HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
+        assert server.do_until(lambda: not server.listener.open_connections)
+        assert len(client.rest()) < 60_000_000
+
+
+def test_connections_over_the_limit_are_closed_at_once(trust: ssl.SSLContext) -> None:
+    with running(Limits(connections=2)) as server:
+        with Client(server.port, trust) as first, Client(server.port, trust) as second:
+            with pytest.raises(OSError, match=r"."):
+                Client(server.port, trust)
+            assert first.get("/status")[0] == second.get("/status")[0] == 200
+        assert server.do(lambda: server.listener.turned_away) == 1
+        assert server.do_until(lambda: not server.listener.open_connections)
+        with Client(server.port, trust) as client:
+            assert client.get("/status")[0] == 200
+
+
+def test_bodies_in_flight_share_one_memory_limit(trust: ssl.SSLContext) -> None:
+    with (
+        running(Limits(body_memory=10)) as server,
+        Client(server.port, trust) as first,
+        Client(server.port, trust) as second,
+    ):
+        first.send(post("/wait", b"12345678"))
+        assert server.probe.waiting.wait(10)
+        second.send(post("/echo", b"123"))
+        status, fields, _ = second.answer()
+        assert (status, fields["retry-after"], fields["connection"]) == (503, "1", "close")
+        with Client(server.port, trust) as third:
+            third.send(CHUNKED + b"2\r\n12\r\n1\r\n3\r\n0\r\n\r\n")
+            assert third.answer()[0] == 503
+        server.open_gate()
+        assert first.answer()[0] == 200
+        first.send(post("/echo", b"1234567890"))
+        assert first.answer()[0] == 200
+
+
+def test_stop_answers_what_was_accepted_and_closes_the_rest(trust: ssl.SSLContext) -> None:
+    with running() as server, Client(server.port, trust) as idle:
+        assert idle.get("/status")[0] == 200
+        with Client(server.port, trust) as busy:
+            busy.send(WAIT + b"Content-Length: 5\r\n\r\nhe")
+            busy.send(b"llo")
+            assert server.probe.waiting.wait(10)
+            stopped = server.stop(20)
+            assert idle.rest() == b""
+            with pytest.raises(NotYet):
+                stopped.result(0.05)
+            with pytest.raises(OSError, match=r"."):
+                Client(server.port, trust)
+            server.open_gate()
+            status, fields, _ = busy.answer()
+            assert (status, fields["connection"]) == (200, "close")
+            assert busy.rest() == b""
+        stopped.result(20)
+
+
+def test_stop_aborts_what_outlives_its_grace(trust: ssl.SSLContext) -> None:
+    with running() as server, Client(server.port, trust) as busy:
+        busy.send(WAIT + b"\r\n")
+        assert server.probe.waiting.wait(10)
+        server.stop(0.1).result(20)
+        assert busy.rest() == b""
+        assert server.probe.cancelled.is_set()
+        assert server.do(lambda: server.listener.open_connections) == 0
+
+
+def test_context_is_swapped_under_open_connections(trust: ssl.SSLContext) -> None:
+    renewed = make_pair("renewed")
+    with running() as server, Client(server.port, trust) as old:
+        context = TlsContext(renewed.key, [renewed.certificate])
+        generation = server.do(lambda: server.listener.replace_context(context))
+        with Client(server.port, trust, old.tls.session) as new:
+            assert new.tls.getpeercert(binary_form=True) == renewed.certificate
+            assert not new.tls.session_reused
+            assert old.get("/status")[1]["identity"] == fingerprint(ALICE)
+            old.send(WAIT + b"\r\n")
+            assert server.probe.waiting.wait(10)
+            server.do(lambda: server.listener.close_before(generation))
+            assert new.get("/status")[0] == 200
+            server.open_gate()
+            assert old.answer()[1]["connection"] == "close"
+            assert old.rest() == b""
+            assert new.get("/status")[0] == 200
+
+
+def test_address_in_use_is_named(server: Running) -> None:
+    listener = Listener(server.probe, server.listener._context)
+    with pytest.raises(Unavailable, match=f"port {server.port}"):
+        asyncio.run(listener.start("127.0.0.1", server.port))
+
+
+def test_httpx_keeps_its_connection(server: Running, trust: ssl.SSLContext) -> None:
+    with httpx.Client(
+        verify=trust, base_url=f"https://127.0.0.1:{server.port}", trust_env=False
+    ) as client:
+        for number in range(3):
+            answer = client.post("/echo", content=b"%d" % number)
+            assert answer.json()["body"] == digest(b"%d" % number)
+            assert answer.json()["identity"] == fingerprint(ALICE)
+        answer = client.post("/echo", content=(b"a" for _ in range(3)))
+        assert answer.json()["body"] == digest(b"aaa")
+        assert client.post("/denied", content=b"x" * 500_000).status_code == 403
+
+
+PIECES = st.sampled_from(
+    [
+        GET,
+        post("/echo", b"hello"),
+        CHUNKED,
+        b"5\r\nhello\r\n",
+        b"0\r\n\r\n",
+        b"GET /status HTTP/1.0\r\n\r\n",
+        b"Host: a\r\n",
+        b"\r\n",
+        b"\n",
+        b"POST /denied HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n",
+        b"abc",
+    ]
+) | st.binary(max_size=12)
+
+
+def test_arbitrary_bytes_get_answers_or_a_close(server: Running, trust: ssl.SSLContext) -> None:
+    # Whatever came before, this ends the connection with an answer: it completes no request.
+    end = b"\r\n\r\n" + b"\0" * ECHO_LIMIT
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(PIECES, min_size=1, max_size=6).map(b"".join))
+    def check(wire: bytes) -> None:
+        with Client(server.port, trust) as client:
+            with contextlib.suppress(OSError):  # closed after the last answer
+                client.send(wire + end)
+            statuses = [part[:3] for part in client.rest().split(b"HTTP/1.1 ")[1:]]
+        assert statuses
+        assert set(statuses) <= {b"200", b"400", b"403", b"404", b"413", b"414", b"415", b"501"}
+        assert statuses.count(b"400") <= 1
+
+    check()
