@@ -91,8 +91,12 @@ def run_load(
     processor: int,
     seconds: float,
     warmup: float,
+    folder: Path | None = None,
 ) -> LoadReport:
-    """Run the load to its end and return what it reports. Raises ``Trouble`` if it gave nothing."""
+    """Run the load to its end, in ``folder``, and return what it reports.
+
+    Raises ``Trouble`` if it reports nothing.
+    """
     command = [
         *program.command,
         *("-url", f"https://127.0.0.1:{port}{job.path}"),
@@ -105,6 +109,7 @@ def run_load(
                 command,
                 check=False,
                 capture_output=True,
+                cwd=folder,
                 timeout=seconds + warmup + _SPARE_SECONDS,
             )
         except subprocess.TimeoutExpired as exc:

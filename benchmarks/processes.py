@@ -74,7 +74,13 @@ class Process:
     """
 
     def __init__(
-        self, command: Sequence[str], *, processor: int, log: Path, speaks: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        processor: int,
+        log: Path,
+        speaks: bool = False,
+        folder: Path | None = None,
     ) -> None:
         self._log_path = log
         self._log: IO[bytes] = log.open("ab")
@@ -84,6 +90,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if speaks else self._log,
                 stderr=self._log,
+                cwd=folder,
                 start_new_session=True,  # an interrupt at the terminal comes to the runner alone
             )
 

@@ -1,0 +1,40 @@
+"""The whole benchmark, as short as it goes: real servers, real uploads, nothing left behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchmarks.figures import SIZES
+from benchmarks.result import Result
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.acceptance
+def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    figures = tmp_path / "figures.json"
+    arguments = ["--seconds", "0.05", "--rounds", "1"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.run", *arguments),
+            *("--directory", str(data), "--json", str(figures)),
+        ],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    result = msgspec.json.decode(figures.read_bytes(), type=Result)
+    assert all(series.errors == 0 for series in result.series)
+    assert {row.scenario for row in result.comparisons} == {
+        *("status", "read", "read-all", "new-p256", "upload-1", "upload-8"),
+    }
+    assert set(result.footprint.loaded_kib) == set(SIZES)
+    assert len(result.footprint.large_manifest_ms) == 1
+    assert "10,000/100" in done.stdout
+    assert not list(data.iterdir())

@@ -1,0 +1,123 @@
+"""The load programs, in Go and in Python, against the bare server of the benchmarks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchmarks.loading import Job, LoadProgram, LoadReport, run_load
+from benchmarks.manifests import User
+from benchmarks.processes import Process, Processors
+
+ROOT = Path(__file__).parents[2]
+PYTHON_LOAD = LoadProgram("python", (sys.executable, "-m", "benchmarks.python_load"), hybrid=False)
+
+
+@pytest.fixture(scope="module", name="bare")
+def _bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, int]]:
+    command = [sys.executable, "-m", "benchmarks.bare"]
+    log = tmp_path_factory.mktemp("bare") / "log"
+    with Process(command, processor=_processor(), log=log, speaks=True, folder=ROOT) as process:
+        yield process, msgspec.json.decode(process.first_line(), type=dict[str, int])["port"]
+
+
+@pytest.fixture(scope="module", name="built")
+def _built(tmp_path_factory: pytest.TempPathFactory) -> LoadProgram:
+    go = shutil.which("go")
+    if go is None:
+        if os.environ.get("CI"):
+            pytest.fail("Go is not installed, and continuous integration must test with it")
+        pytest.skip("Go is not installed")
+    program = tmp_path_factory.mktemp("go") / "load"
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"}
+    done = subprocess.run(
+        [go, "build", "-o", str(program), "."],
+        cwd=ROOT / "benchmarks" / "load",
+        env=environment,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return LoadProgram("go", (str(program),), hybrid=True)
+
+
+def _processor() -> int:
+    return Processors.available().load
+
+
+def _load(program: LoadProgram, bare: tuple[Process, int], job: Job) -> LoadReport:
+    process, port = bare
+    return run_load(
+        program,
+        job,
+        port=port,
+        pid=process.pid,
+        processor=_processor(),
+        seconds=0.2,
+        warmup=0.05,
+        folder=ROOT,
+    )
+
+
+def _jobs(folder: Path) -> dict[str, Job]:
+    user = User.create(folder)
+    targets, bodies = folder / "targets", folder / "bodies"
+    targets.write_text("/a?s=1\n/b?s=2\n")
+    bodies.write_text("{}\n{}\n")
+    return {
+        "kept connections": Job("/api/v2/status", clients=4),
+        "client certificate": Job("/", clients=2, user=user, targets=targets),
+        "bodies": Job("/", clients=1, user=user, bodies=bodies),
+        "new connections": Job("/", clients=2, new_connections=True, curve="p256"),
+    }
+
+
+def _check(report: LoadReport) -> None:
+    assert report.requests > 0
+    assert report.errors == 0, (report.statuses, report.failures)
+    assert report.statuses == {"200": report.requests}
+    assert 0 < report.latency_us.p50 <= report.latency_us.p99 <= report.latency_us.max
+    assert report.server_cpu is not None
+
+
+def test_every_kind_of_load_of_the_go_program_is_answered(
+    built: LoadProgram, bare: tuple[Process, int], tmp_path: Path
+) -> None:
+    for job in _jobs(tmp_path).values():
+        _check(_load(built, bare, job))
+    _check(_load(built, bare, Job("/", clients=2, new_connections=True, curve="hybrid")))
+
+
+def test_every_kind_of_load_of_the_python_program_is_answered(
+    bare: tuple[Process, int], tmp_path: Path
+) -> None:
+    for job in _jobs(tmp_path).values():
+        _check(_load(PYTHON_LOAD, bare, job))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.com:443/", "https://10.0.0.1:1/", "https://localhost:1/", "x"]
+)
+def test_python_program_refuses_what_is_not_loopback(url: str) -> None:
+    done = subprocess.run(
+        [*PYTHON_LOAD.command, "-url", url], cwd=ROOT, check=False, capture_output=True
+    )
+    assert done.returncode == 2
+    assert b"loopback" in done.stderr
+
+
+def test_go_program_holds_to_its_own_tests(built: LoadProgram) -> None:
+    assert built.hybrid
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
+    done = subprocess.run(
+        ["go", "test", "./..."],
+        cwd=ROOT / "benchmarks" / "load",
+        env=environment,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stdout.decode()
