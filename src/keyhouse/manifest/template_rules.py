@@ -39,10 +39,8 @@ def call_problem(
 
 
 def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
-    if function in _IN_ENV | _IN_FILES:
-        where, instead = ("Env", "string, hex or base64") if in_env else ("Files", "raw")
-        return f"uses {function}, which is not available in {where}", f"use {instead}"
-    return f"uses the unknown function {quoted(function)}", "use pem, hex, base64, raw or string"
+    where, instead = ("Env", "string, hex or base64") if in_env else ("Files", "raw")
+    return f"uses {function}, which is not available in {where}", f"use {instead}"
 
 
 def _reserved_problem(call: Call) -> tuple[str, str] | None:

@@ -215,7 +215,7 @@ def _call(tokens: list[_Token]) -> Call | None:
         return None
     if argument and argument[-1][0] == "space":
         argument = argument[:-1]
-    steps = _argument(argument)
+    steps = _argument(argument) if function in _FUNCTIONS else None
     return None if steps is None else _reference(function, steps)
 
 
@@ -268,6 +268,7 @@ def _reference(function: str, steps: list[str]) -> Call | None:
     return None
 
 
+_FUNCTIONS = {"pem", "hex", "base64", "raw", "string"}
 _MEMBERS = {"Cert", "Public", "Private"}
 
 
