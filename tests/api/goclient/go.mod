@@ -1,0 +1,3 @@
+module keyhouse.example/goclient
+
+go 1.25

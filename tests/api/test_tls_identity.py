@@ -1,0 +1,376 @@
+"""Who the client is: the leaf whose key signed the handshake, in every way to connect."""
+
+import gc
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.bindings.openssl.binding import Binding
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from keyhouse_tests_https import (
+    ALICE,
+    BOB,
+    SERVER,
+    Client,
+    Pair,
+    Running,
+    client_context,
+    fingerprint,
+    make_pair,
+    running,
+)
+
+from keyhouse.api.tls import Session, TlsContext
+from keyhouse.wire.errors import Broken
+from keyhouse.wire.secret import Secret
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
+
+each_version = pytest.mark.parametrize("version", VERSIONS, ids=["tls12", "tls13"])
+
+
+@pytest.fixture(name="server", scope="module")
+def running_server() -> Iterator[Running]:
+    with running() as server:
+        yield server
+
+
+@each_version
+def test_identity_is_the_own_leaf_also_when_resumed(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    context = client_context(ALICE, tmp_path, version=version)
+    with Client(server.port, context) as client:
+        assert client.get("/status")[1]["identity"] == fingerprint(ALICE)
+        assert client.tls.version() == version.name.replace("_", ".")
+        session = client.tls.session
+    for _ in range(2):
+        with Client(server.port, context, session) as client:
+            assert client.get("/status")[1]["identity"] == fingerprint(ALICE)
+            assert client.tls.session_reused
+
+
+@each_version
+def test_appended_certificate_of_another_user_is_not_the_identity(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    context = client_context(BOB, tmp_path, version=version, appended=(ALICE, SERVER))
+    with Client(server.port, context) as client:
+        assert client.get("/status")[1]["identity"] == fingerprint(BOB)
+        session = client.tls.session
+    with Client(server.port, context, session) as client:
+        assert client.get("/status")[1]["identity"] == fingerprint(BOB)
+        assert client.tls.session_reused
+
+
+@each_version
+def test_client_without_certificate_has_no_identity(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    with Client(server.port, client_context(None, tmp_path, version=version)) as client:
+        assert client.get("/status")[1]["identity"] is None
+
+
+ODD_PAIRS: dict[str, Callable[[], Pair]] = {
+    "expired": lambda: make_pair("alice", expired=True),
+    "large": lambda: make_pair("alice", padding=20_000),
+    "P-384": lambda: make_pair("alice", key=ec.generate_private_key(ec.SECP384R1())),
+    "RSA": lambda: make_pair("alice", key=rsa.generate_private_key(65537, 2048)),
+}
+
+
+@pytest.mark.parametrize("make", ODD_PAIRS.values(), ids=ODD_PAIRS.keys())
+@each_version
+def test_any_certificate_identifies(
+    server: Running, tmp_path: Path, make: Callable[[], Pair], version: ssl.TLSVersion
+) -> None:
+    pair = make()
+    with Client(server.port, client_context(pair, tmp_path, version=version)) as client:
+        assert client.get("/status")[1]["identity"] == fingerprint(pair)
+
+
+@each_version
+def test_endless_certificate_chain_is_refused_and_others_are_served(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    long = make_pair("long", padding=30_000)
+    context = client_context(ALICE, tmp_path, version=version, appended=(long,) * 4)
+    with pytest.raises(OSError, match=r"."), Client(server.port, context) as client:
+        client.get("/status")
+    with Client(server.port, client_context(ALICE, tmp_path)) as client:
+        assert client.get("/status")[0] == 200
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_versions_are_refused_with_an_alert(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    context = client_context(None, tmp_path)
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"):
+        Client(server.port, context)
+
+
+def test_ciphers_without_forward_secrecy_are_refused(server: Running, tmp_path: Path) -> None:
+    context = client_context(None, tmp_path, version=ssl.TLSVersion.TLSv1_2)
+    context.set_ciphers("AES128-SHA:ECDHE-ECDSA-AES128-SHA:AES128-GCM-SHA256")
+    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+        Client(server.port, context)
+
+
+def test_client_that_offers_other_protocols_only_is_refused(
+    server: Running, tmp_path: Path
+) -> None:
+    context = client_context(None, tmp_path)
+    context.set_alpn_protocols(["h2", "http/1.0"])
+    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
+        Client(server.port, context)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with Client(server.port, context) as client:
+        assert client.tls.selected_alpn_protocol() == "http/1.1"
+
+
+@each_version
+def test_workload_context_insists_on_certificate_and_protocol(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    with running(alpn=b"h2", required=True) as server:
+
+        def serves(pair: Pair | None, *protocols: str) -> bool:
+            context = client_context(pair, tmp_path, version=version)
+            if protocols:
+                context.set_alpn_protocols(list(protocols))
+            try:
+                with Client(server.port, context) as client:
+                    return bool(client.get("/status")[1]["identity"] == fingerprint(ALICE))
+            except (OSError, EOFError):
+                return False
+
+        assert serves(ALICE, "h2")
+        assert serves(ALICE, "http/1.1", "h2")
+        assert not serves(None, "h2")
+        assert not serves(ALICE, "http/1.1")
+        assert not serves(ALICE)
+
+
+def test_missing_certificate_is_told_to_a_workload(tmp_path: Path) -> None:
+    context = client_context(None, tmp_path, version=ssl.TLSVersion.TLSv1_3)
+    context.set_alpn_protocols(["h2"])
+    with (
+        running(alpn=b"h2", required=True) as server,
+        Client(server.port, context) as client,
+        pytest.raises(ssl.SSLError, match="ALERT_CERTIFICATE_REQUIRED"),
+    ):
+        client.tls.recv(10)
+
+
+def test_session_of_one_listener_does_not_resume_at_another(tmp_path: Path) -> None:
+    for version in VERSIONS:
+        context = client_context(ALICE, tmp_path, version=version)
+        with running() as first, running() as second:
+            with Client(first.port, context) as client:
+                client.get("/status")
+                session = client.tls.session
+            with Client(second.port, context, session) as client:
+                assert client.get("/status")[1]["identity"] == fingerprint(ALICE)
+                assert not client.tls.session_reused
+
+
+class Wire:
+    """A client and a server session without sockets, so that every byte is in our hands."""
+
+    def __init__(self, server: TlsContext, client: ssl.SSLContext) -> None:
+        self.to_server, self.to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.session = server.wrap_bio(self.to_server, self.to_client)
+        self.client_in, self.client_out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.client = client.wrap_bio(self.client_in, self.client_out, server_hostname="localhost")
+
+    def handshake(self) -> None:
+        """Complete the handshake, but keep the client's last flight back."""
+        for _ in range(10):
+            try:
+                self.client.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            else:
+                return
+            self.flush()
+            with pytest.raises(ssl.SSLWantReadError):
+                self.session.do_handshake()
+            self.client_in.write(self.to_client.read())
+
+    def flush(self) -> None:
+        """Carry the client's bytes to the server."""
+        self.to_server.write(self.client_out.read())
+
+
+def server_context() -> TlsContext:
+    return TlsContext(SERVER.key, [SERVER.certificate])
+
+
+def test_request_in_the_last_flight_of_the_handshake_is_not_forgotten(tmp_path: Path) -> None:
+    wire = Wire(server_context(), client_context(ALICE, tmp_path))
+    wire.handshake()
+    wire.client.write(GET)
+    wire.flush()
+    wire.session.do_handshake()
+    assert wire.session.identity == ALICE.certificate
+    assert wire.session.pending()
+    assert wire.session.read(262144) == GET
+    assert not wire.session.pending()
+    with pytest.raises(ssl.SSLWantReadError):
+        wire.session.read()
+
+
+def test_record_that_arrives_byte_by_byte_is_read_once(tmp_path: Path) -> None:
+    wire = Wire(server_context(), client_context(ALICE, tmp_path))
+    wire.handshake()
+    wire.flush()
+    wire.session.do_handshake()
+    wire.client.write(GET)
+    record = wire.client_out.read()
+    for byte in record[:-1]:
+        wire.to_server.write(bytes([byte]))
+        with pytest.raises(ssl.SSLWantReadError):
+            wire.session.read()
+        assert not wire.session.pending()
+    wire.to_server.write(record[-1:])
+    assert wire.session.read() == GET
+
+
+def test_changed_byte_ends_the_connection_without_a_library_text(tmp_path: Path) -> None:
+    wire = Wire(server_context(), client_context(ALICE, tmp_path))
+    wire.handshake()
+    wire.flush()
+    wire.session.do_handshake()
+    wire.client.write(GET)
+    record = bytearray(wire.client_out.read())
+    record[-1] ^= 1
+    wire.to_server.write(record)
+    with pytest.raises(ssl.SSLError, match="the TLS connection failed"):
+        wire.session.read()
+
+
+def test_stale_error_of_other_code_does_not_end_a_connection(tmp_path: Path) -> None:
+    lib = Binding().lib
+    wire = Wire(server_context(), client_context(ALICE, tmp_path))
+    wire.handshake()
+    wire.flush()
+    wire.session.do_handshake()
+
+    def soil() -> None:
+        lib.ERR_put_error(6, 0, 100, b"test", 1)
+        assert lib.ERR_peek_error()
+
+    soil()
+    with pytest.raises(ssl.SSLWantReadError):
+        wire.session.read()
+    soil()
+    assert wire.session.write(b"x" * 100) == 100
+    wire.client.write(GET)
+    wire.flush()
+    soil()
+    assert wire.session.read() == GET
+    soil()
+    with pytest.raises(ssl.SSLWantReadError):
+        wire.session.read()
+    assert not lib.ERR_peek_error()
+
+
+def test_close_notify_reads_as_the_end(tmp_path: Path) -> None:
+    wire = Wire(server_context(), client_context(ALICE, tmp_path))
+    wire.handshake()
+    wire.flush()
+    wire.session.do_handshake()
+    wire.client_in.write(wire.to_client.read())
+    with pytest.raises((ssl.SSLWantReadError, ssl.SSLSyscallError)):
+        wire.client.unwrap()
+    wire.flush()
+    assert wire.session.read() == b""
+    into = bytearray(10)
+    assert wire.session.read(10, into) == 0
+
+
+def test_context_refuses_a_second_thread() -> None:
+    context = server_context()
+    context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
+    problems: list[Exception] = []
+
+    def use() -> None:
+        try:
+            context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
+        except Broken as broken:
+            problems.append(broken)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert len(problems) == 1
+
+
+def test_key_of_another_certificate_is_refused() -> None:
+    with pytest.raises(Broken, match="does not belong"):
+        TlsContext(ALICE.key, [SERVER.certificate])
+    with pytest.raises(Broken, match="cannot be read"):
+        TlsContext(Secret(b"\x30\x00"), [SERVER.certificate])
+    with pytest.raises(Broken):
+        TlsContext(SERVER.key, [])
+
+
+def test_closed_session_is_freed_without_the_collector(tmp_path: Path) -> None:
+    with running() as server:
+        seen: list[weakref.ref[Session]] = []
+
+        def note() -> None:
+            for connection in server.listener._service.connections:
+                session = connection._session
+                assert session is not None
+                seen.append(weakref.ref(session))
+
+        gc.disable()
+        try:
+            with Client(server.port, client_context(ALICE, tmp_path)) as client:
+                client.get("/status")
+                server.do(note)
+            assert server.do_until(lambda: bool(seen) and seen[0]() is None)
+        finally:
+            gc.enable()
+
+
+def test_key_log_variable_has_no_effect(tmp_path: Path) -> None:
+    log = tmp_path / "keys"
+    code = (
+        "import socket, ssl, pathlib, tempfile\n"
+        "from keyhouse_tests_https import *\n"
+        "with running() as server:\n"
+        "    context = client_context(None, pathlib.Path(tempfile.mkdtemp()))\n"
+        "    with Client(server.port, context) as client:\n"
+        "        print(client.get('/status')[0])\n"
+    )
+    environment = {
+        "SSLKEYLOGFILE": str(log),
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "PATH": os.environ["PATH"],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith(b"200")
+    assert not log.exists()
+
+
+def test_client_that_vanishes_in_its_handshake_leaves_nothing(server: Running) -> None:
+    for sent in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 600):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+            raw.sendall(sent)
+    assert server.do_until(lambda: not server.listener.open_connections)
