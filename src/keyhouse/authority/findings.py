@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.x509 import DuplicateExtension, UnsupportedGeneralNameType
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
 
 from keyhouse.wire.errors import Problem
 
@@ -18,6 +18,8 @@ LIBRARY_REFUSALS = (
     TypeError,
     OverflowError,
     UnsupportedAlgorithm,
+    InternalError,
+    InvalidVersion,
     DuplicateExtension,
     UnsupportedGeneralNameType,
 )
