@@ -1,0 +1,439 @@
+"""The SQLite store on hostile files, full disks and failing ones."""
+
+# ruff: noqa: ASYNC221, ASYNC240 - these tests wait for short processes of their own
+
+import asyncio
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_state import DEK, STORE_ID
+
+from keyhouse.journal import (
+    Journal,
+    NotDurable,
+    OutcomeUnknown,
+    Replay,
+    RolledBack,
+    SqliteStore,
+    StoreDamaged,
+    StoreFull,
+    StoreLocked,
+    StoreNewer,
+)
+from keyhouse.wire.errors import KeyhouseError
+
+EVENTS = tuple(b"event %d" % number for number in range(8))
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    """A stopped journal with a base and eight events."""
+    place = tmp_path / "journal.db"
+    store = await SqliteStore.open(place)
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    for event in EVENTS:
+        await journal.append([event])
+    await store.close()
+    return place
+
+
+async def reopen(path: Path) -> Replay:
+    store = await SqliteStore.open(path)
+    try:
+        return (await Journal.open(store, store_id=STORE_ID, dek=DEK))[1]
+    finally:
+        await store.close()
+
+
+def sql(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END",),
+        ("CREATE TRIGGER after_it AFTER INSERT ON record BEGIN DELETE FROM record; END",),
+        ("CREATE VIEW other AS SELECT * FROM record",),
+        ("CREATE TABLE other (x)",),
+        ("CREATE INDEX other ON record (nonce)",),
+        ("ALTER TABLE record RENAME TO other", "CREATE VIEW record AS SELECT * FROM other"),
+        ("DROP TABLE epoch",),
+        ("ALTER TABLE record ADD COLUMN more INT",),
+        ("CREATE VIRTUAL TABLE other USING fts5(x)",),
+    ],
+    ids=["trigger", "trigger-after", "view", "table", "index", "swap", "drop", "column", "virtual"],
+)
+async def test_a_planted_schema_is_refused(path: Path, statements: tuple[str, ...]) -> None:
+    sql(path, *statements)
+    with pytest.raises(StoreDamaged, match=r"tables, triggers or views that Keyhouse did not make"):
+        await SqliteStore.open(path)
+
+
+async def test_a_newer_format_is_refused_with_both_versions(path: Path) -> None:
+    sql(path, "PRAGMA user_version=7")
+    with pytest.raises(StoreNewer, match=r"journal\.db has format 7, .* Keyhouse reads 1"):
+        await SqliteStore.open(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "PRAGMA application_id=1",
+        "PRAGMA user_version=0",
+        "PRAGMA application_id=0",
+    ],
+)
+async def test_a_database_of_another_program_is_refused(path: Path, statement: str) -> None:
+    sql(path, statement)
+    with pytest.raises(StoreDamaged):
+        await SqliteStore.open(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM record WHERE sequence = 4",
+        "DELETE FROM record WHERE sequence < 4",
+        "DELETE FROM record",
+        "DELETE FROM epoch",
+        "UPDATE record SET sequence = 40 WHERE sequence = 4",
+        "UPDATE record SET ciphertext = zeroblob(20) WHERE sequence = 4",
+        "UPDATE record SET ciphertext = zeroblob(20000000) WHERE sequence = 4",
+        "UPDATE record SET header = x'02' WHERE sequence = 4",
+        "UPDATE epoch SET epoch = -1",
+        "UPDATE epoch SET first = 9223372036854775807",
+        "UPDATE epoch SET previous = x''",
+        "UPDATE epoch SET store_id = x'00'",
+        "INSERT INTO epoch SELECT 9, store_id, first, previous, key_check FROM epoch",
+        "INSERT INTO record SELECT -4, header, nonce, ciphertext FROM record WHERE sequence = 4",
+        "INSERT INTO record SELECT 77, header, nonce, ciphertext FROM record WHERE sequence = 4",
+        "INSERT INTO record SELECT 1 << 62, header, nonce, ciphertext FROM record LIMIT 1",
+    ],
+)
+async def test_changed_rows_never_give_another_state(path: Path, statement: str) -> None:
+    sql(path, statement)
+    try:
+        replay = await reopen(path)
+    except KeyhouseError as exc:
+        told = str(exc)
+        assert "journal" in told or "store" in told
+    else:
+        # A record before the base is never read.
+        assert "-4" in statement
+        assert replay == Replay((b"base",), EVENTS)
+
+
+async def test_each_corrupt_page_is_noticed_or_harmless(path: Path) -> None:
+    genuine = path.read_bytes()
+    refused = 0
+    for page in range(len(genuine) // 4096):
+        raw = bytearray(genuine)
+        raw[page * 4096 : (page + 1) * 4096] = os.urandom(4096)
+        path.write_bytes(raw)
+        try:
+            assert await reopen(path) == Replay((b"base",), EVENTS)
+        except (StoreDamaged, StoreNewer):
+            refused += 1
+    assert refused >= 3
+
+
+async def test_no_change_to_a_live_wal_gives_anything_but_a_shorter_journal(
+    tmp_path: Path,
+) -> None:
+    """What is lost is a tail: a rollback, which the sealed head and the clients' memory notice."""
+    live = tmp_path / "live"
+    live.mkdir()
+    store = await SqliteStore.open(live / "journal.db")
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    for event in EVENTS:
+        await journal.append([event])
+    crashed = tmp_path / "crashed"
+    shutil.copytree(live, crashed)
+    await store.close()
+    wal = crashed / "journal.db-wal"
+    genuine, lengths = wal.read_bytes(), set()
+    database = (crashed / "journal.db").read_bytes()
+    for offset in range(0, len(genuine), 331):
+        raw = bytearray(genuine)
+        raw[offset] ^= 1 << offset % 8
+        wal.write_bytes(raw)
+        (crashed / "journal.db").write_bytes(database)
+        replay = await reopen(crashed / "journal.db")
+        assert replay.base == (b"base",)
+        assert replay.events == EVENTS[: len(replay.events)]
+        lengths.add(len(replay.events))
+        wal.write_bytes(genuine[:offset])
+        (crashed / "journal.db").write_bytes(database)
+        replay = await reopen(crashed / "journal.db")
+        assert replay.events == EVENTS[: len(replay.events)]
+    assert len(lengths) > 4
+    wal.write_bytes(genuine[: len(genuine) // 2])
+    (crashed / "journal.db").write_bytes(database)
+    store = await SqliteStore.open(crashed / "journal.db")
+    with pytest.raises(RolledBack):
+        await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
+    await store.close()
+
+
+async def test_a_swallowed_insert_is_noticed(path: Path) -> None:
+    """Should a trigger come in behind the check of the schema, the counts of rows tell."""
+    store = await SqliteStore.open(path)
+    journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    trigger = "CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END"
+    await store._worker.run(lambda: store._connected().execute(trigger).fetchall())
+    with pytest.raises(StoreDamaged, match="did not change as it was told"):
+        await journal.append([b"lost"])
+    with pytest.raises(StoreDamaged):
+        await journal.begin_epoch([b"lost"])
+    await store.close()
+
+
+async def test_the_connection_is_set_up_for_hostile_files(path: Path) -> None:
+    store = await SqliteStore.open(path)
+
+    def pragmas() -> dict[str, object]:
+        connection = store._connected()
+        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in expected}
+
+    expected: dict[str, object] = {
+        "trusted_schema": 0,
+        "cell_size_check": 1,
+        "mmap_size": 0,
+        "temp_store": 2,
+        "secure_delete": 1,
+        "locking_mode": "exclusive",
+        "journal_mode": "wal",
+        "synchronous": 2,
+    }
+    assert await store._worker.run(pragmas) == expected
+    assert not (path.parent / "journal.db-shm").exists()
+    await store.close()
+
+
+async def test_a_second_connection_is_refused(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    code = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from keyhouse.journal import SqliteStore, StoreLocked\n"
+        "try: asyncio.run(SqliteStore.open(Path(sys.argv[1])))\n"
+        "except StoreLocked as exc: print(exc)\n"
+    )
+    other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True)
+    assert b"in use by another process" in other.stdout
+    with pytest.raises(StoreLocked):
+        await SqliteStore.open(path)
+    await store.close()
+
+
+# --- full and failing disks ------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", place],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("a file system of its own cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+async def fill(journal: Journal, size: int) -> tuple[list[bytes], type[KeyhouseError]]:
+    """Append until the disk is full."""
+    written: list[bytes] = []
+    while len(written) < 10_000:
+        payload = len(written).to_bytes(4, "big") * (size // 4)
+        try:
+            await journal.append([payload])
+        except (StoreFull, NotDurable) as exc:
+            return written, type(exc)
+        written.append(payload)
+    pytest.fail("the disk was never full")
+
+
+async def test_a_full_disk_stops_writes_and_not_reads(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(400 * 1024))
+    path = small_disk / "journal.db"
+    store = await SqliteStore.open(path)
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    written, error = await fill(journal, 2000)
+    assert error is StoreFull
+    assert len(written) > 20
+    with pytest.raises(StoreFull):
+        await journal.begin_epoch([bytes(200_000), bytes(200_000)])
+    assert (await store.head()).sequence == journal.position.sequence
+    assert len((await store.read(0)).records) == len(written) + 1
+    ballast.unlink()
+    await journal.append([b"room again"])
+    await store.close()
+    assert await reopen(path) == Replay((b"base",), (*written, b"room again"))
+
+
+async def test_a_full_disk_stops_no_start(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(400 * 1024))
+    path = small_disk / "journal.db"
+    store = await SqliteStore.open(path)
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    written, _ = await fill(journal, 2000)
+    ballast.unlink()
+    await store.close()
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(1100 * 1024))
+    store = await SqliteStore.open(path)
+    journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    assert replay.events == tuple(written)
+    with pytest.raises(StoreFull):
+        await journal.append([bytes(5000)])
+    ballast.unlink()
+    await journal.append([b"room again"])
+    await store.close()
+
+
+LIMITED = """
+import asyncio, resource, sys
+from pathlib import Path
+from keyhouse.journal import Journal, NotDurable, OutcomeUnknown, SqliteStore
+from keyhouse.wire.errors import KeyhouseError
+from keyhouse.wire.secret import Secret
+
+async def main():
+    store = await SqliteStore.open(Path(sys.argv[1]))
+    dek = Secret(bytes(range(32)))
+    journal, replay = await Journal.open(store, store_id=b"0123456789abcdef", dek=dek)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, resource.RLIM_INFINITY))
+    count = 0
+    while count < 1000:
+        try:
+            await journal.append([count.to_bytes(4, "big") * 400])
+        except KeyhouseError as exc:
+            print(type(exc).__name__, count, flush=True)
+            break
+        count += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    if journal.settled:
+        await journal.append([b"after"])
+    print("settled", journal.settled, flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_write_error_is_settled_by_reading_back(path: Path) -> None:
+    """Beyond RLIMIT_FSIZE writes fail with EFBIG, which SQLite reports as an I/O error."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, path], capture_output=True, check=True, text=True
+    )
+    error, count = done.stdout.split()[:2]
+    assert error in {NotDurable.__name__, OutcomeUnknown.__name__}, done.stdout
+    settled = "settled True" in done.stdout
+    replay = await reopen(path)
+    written = tuple(number.to_bytes(4, "big") * 400 for number in range(int(count)))
+    assert int(count) > 5
+    assert replay.events == (*EVENTS, *written, *([b"after"] if settled else []))
+
+
+async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: Path) -> None:
+    """A commit that failed once it was asked for: here because its transaction was gone."""
+    armed = False
+
+    def step(name: str) -> None:
+        if armed and name == "commit":
+            connection = store._connection
+            assert connection is not None
+            connection.execute("ROLLBACK")
+
+    store = await SqliteStore.open(path, step=step)
+    journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    armed = True
+    with pytest.raises(NotDurable):
+        await journal.append([b"lost"])
+    armed = False
+    await journal.append([b"kept"])
+    await store.close()
+    assert (await reopen(path)).events == (*EVENTS, b"kept")
+
+
+# --- what the kernel sees -----------------------------------------------------------------------
+
+TRACED = """
+import asyncio, os, sys
+from pathlib import Path
+from keyhouse.journal import Journal, SqliteStore
+from keyhouse.wire.secret import Secret
+
+async def main():
+    store = await SqliteStore.open(Path(sys.argv[1]))
+    dek = Secret(bytes(range(32)))
+    journal, replay = await Journal.open(store, store_id=b"0123456789abcdef", dek=dek)
+    for number in range(3):
+        os.write(1, b"asked\\n")
+        await journal.append([b"event"] * 8)
+        os.write(1, b"durable\\n")
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_one_sync_of_the_wal_stands_between_the_write_and_its_answer(path: Path) -> None:
+    if shutil.which("strace") is None and "CI" not in os.environ:
+        pytest.skip("strace is not installed")
+    log = path.parent / "trace"
+    command = ["strace", "-f", "-y", "-o", str(log), "-e", "trace=write,pwrite64,fsync,fdatasync"]
+    subprocess.run([*command, sys.executable, "-c", TRACED, path], check=True, capture_output=True)
+    trace = log.read_text()
+    answers = re.findall(r'"asked\\n"(.*?)"durable\\n"', trace, flags=re.DOTALL)
+    assert len(answers) == 3
+    for between in answers:
+        written = [each.start() for each in re.finditer(r"pwrite64\(\d+<[^>]*-wal>", between)]
+        synced = [each.start() for each in re.finditer(r"f(data)?sync\(\d+<[^>]*-wal>", between)]
+        assert written, between
+        assert synced[-1] > written[-1]
+    # The first commit after a checkpoint syncs the header of the new WAL too.
+    assert len(re.findall(r"f(?:data)?sync\(", answers[-1])) == 1
+
+
+async def test_a_call_on_the_workers_thread_goes_on_when_nobody_waits(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    writing = asyncio.ensure_future(journal.append([b"cancelled"]))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    with pytest.raises(OutcomeUnknown):
+        await journal.append([b"more"])
+    journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
+    assert replay.events in {EVENTS, (*EVENTS, b"cancelled")}
+    await journal.append([b"more"])
+    await store.close()
+
+
+async def test_a_hundred_thousand_records_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    store = await SqliteStore.open(path)
+    journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+    payloads = [b"%099d" % number for number in range(100_000)]
+    for first in range(0, len(payloads), 5000):
+        await journal.append(payloads[first : first + 5000])
+    await store.close()
+    assert (await reopen(path)).events == tuple(payloads)
