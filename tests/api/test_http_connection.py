@@ -266,6 +266,23 @@ def test_client_that_does_not_take_its_answers_is_closed(trust: ssl.SSLContext) 
         assert len(client.rest()) < 60_000_000
 
 
+def test_client_that_stays_after_its_last_answer_is_closed(trust: ssl.SSLContext) -> None:
+    with running(FAST) as server, Client(server.port, trust) as client:
+        client.send(post("/echo", b"")[:-4] + b"\r\nX\r\n\r\n")
+        assert client.answer()[0] == 400
+        assert server.do_until(lambda: not server.listener.open_connections)
+
+
+def test_client_that_sends_on_after_a_refusal_is_cut_off(trust: ssl.SSLContext) -> None:
+    limits = Limits(linger_bytes=100_000, linger_timeout=60.0)
+    with running(limits) as server, Client(server.port, trust) as client:
+        client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+        assert client.answer()[0] == 413
+        with pytest.raises(OSError, match=r"."):
+            client.send(b"x" * 99_000_000)
+        assert server.do_until(lambda: not server.listener.open_connections)
+
+
 def test_connections_over_the_limit_are_closed_at_once(trust: ssl.SSLContext) -> None:
     with running(Limits(connections=2)) as server:
         with Client(server.port, trust) as first, Client(server.port, trust) as second:

@@ -27,7 +27,7 @@ from keyhouse_tests_https import (
     running,
 )
 
-from keyhouse.api.tls import Session, TlsContext
+from keyhouse.api.tls import ReplaceableContext, Session, TlsContext
 from keyhouse.wire.errors import Broken
 from keyhouse.wire.secret import Secret
 
@@ -316,6 +316,16 @@ def test_context_refuses_a_second_thread() -> None:
     thread.start()
     thread.join()
     assert len(problems) == 1
+
+
+def test_replaceable_context_serves_the_current_one() -> None:
+    first, second = server_context(), server_context()
+    context = ReplaceableContext(first)
+    assert context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()).context is first
+    context.current = second
+    assert context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()).context is second
+    with pytest.raises(Broken):
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=False)
 
 
 def test_key_of_another_certificate_is_refused() -> None:

@@ -31,7 +31,7 @@ from OpenSSL._util import ffi, lib
 from keyhouse.wire.errors import Broken
 from keyhouse.wire.secret import Secret
 
-__all__ = ["GROUPS", "TLS12_CIPHERS", "Session", "TlsContext"]
+__all__ = ["GROUPS", "TLS12_CIPHERS", "ReplaceableContext", "Session", "TlsContext"]
 
 TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
@@ -126,6 +126,30 @@ class TlsContext(ssl.SSLContext):
         if self._thread != threading.get_ident():
             raise Broken("a TLS context was used by two threads")
         return Session(self, self._server._context, incoming, outgoing)  # noqa: SLF001 - pyOpenSSL has no accessor
+
+
+class ReplaceableContext(ssl.SSLContext):
+    """For servers that take one context for ever: each new session comes from ``current``.
+
+    Assigning another ``TlsContext`` to ``current`` serves it from the next connection on.
+    """
+
+    def __new__(cls, *_args: object) -> "ReplaceableContext":  # noqa: PYI034, D102 - as typeshed has it
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, current: TlsContext) -> None:
+        self.current = current
+
+    def wrap_bio(  # type: ignore[override]  # a Session has what servers use of an SSLObject
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = True,  # noqa: FBT001, FBT002 - as the base class has it
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> "Session":
+        """Return a new server session of the current context."""
+        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def _openssl_context(
