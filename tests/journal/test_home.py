@@ -17,6 +17,7 @@ import pytest
 from keyhouse_tests_state import DEK, OTHER_DEK, Snapshots, open_home
 
 from keyhouse.journal import (
+    Continuation,
     Fresh,
     Home,
     InsecureFile,
@@ -720,3 +721,46 @@ async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
     (path / "incoming" / "plan").write_bytes(plan)
     with pytest.raises(StoreDamaged, match="plan"):
         await found(path)
+
+
+async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state"
+    home = await open_home(path)
+    journal = await home.establish(
+        store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"
+    )
+    for number in range(8):
+        shutil.copytree(path, tmp_path / f"copy-{number}")
+        await journal.append([b"event %d" % number])
+    nonces = await nonces_of(home)
+    await home.close()
+    for number in range(8):
+        restored = await open_home(tmp_path / f"copy-{number}")
+        what = await restored.load()
+        assert isinstance(what, Opened)
+        assert len(what.replay.events) == number
+        await what.journal.append([b"something else"])
+        nonces.append((await nonces_of(restored))[-1])
+        await restored.close()
+    assert len(set(nonces)) == len(nonces) == 17
+
+
+async def nonces_of(home: Home) -> list[bytes]:
+    assert home._store is not None
+    return [record.nonce for record in (await home._store.read(0)).records]
+
+
+async def test_no_error_or_name_shows_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path, base=b"canary-payload", index=b"index")
+    shown = [repr(await found(path)), str(await found(path))]
+    with pytest.raises(WrongPlatform) as refused:
+        await found(path, platform_kind="tdx")
+    shown.append(f"{refused.value!r} {refused.value}")
+    shown.append(repr(Continuation((b"canary-payload",))))
+    for text in shown:
+        assert "canary" not in text
+        assert DEK.reveal().hex() not in text
+        assert repr(DEK.reveal())[2:-1] not in text

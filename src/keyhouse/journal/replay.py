@@ -15,11 +15,19 @@ class Replay(msgspec.Struct, frozen=True):
     base: tuple[bytes, ...]
     events: tuple[bytes, ...]
 
+    def __repr__(self) -> str:
+        """Show numbers only: payloads hold secrets."""
+        return f"<Replay of {len(self.base)} pieces and {len(self.events)} events>"
+
 
 class Continuation(msgspec.Struct, frozen=True):
     """The events that follow those already known."""
 
     events: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        """Show numbers only: payloads hold secrets."""
+        return f"<Continuation of {len(self.events)} events>"
 
 
 class Replaying:

@@ -77,7 +77,7 @@ class SealedKey(msgspec.Struct, frozen=True):
     ciphertext: bytes
 
 
-_CODEC = Codec[Contents](Contents, name="sealed key")
+_CODEC = Codec[Contents](Contents, name="sealed_key")
 
 
 def seal(
