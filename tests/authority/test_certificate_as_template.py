@@ -135,6 +135,16 @@ def test_what_speaks_of_the_original_is_left_out() -> None:
                 )
             ]
         ),
+        x509.AuthorityInformationAccess(
+            [
+                x509.AccessDescription(
+                    x509.ObjectIdentifier("1.3.6.1.5.5.7.48.1"), x509.DNSName("ocsp.example")
+                )
+            ]
+        ),
+        x509.CRLDistributionPoints(
+            [x509.DistributionPoint([x509.DirectoryName(NAME)], None, None, None)]
+        ),
         x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.54"), b"garbage"),
     ],
 )

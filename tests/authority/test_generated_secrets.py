@@ -1,5 +1,7 @@
 """Values that the coordinator generates."""
 
+import hashlib
+
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from keyhouse_tests_authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType
 from keyhouse.wire.errors import Invalid
 
 CERTIFICATES = [
@@ -52,6 +54,24 @@ def test_certificate_private_and_public_key_belong_together(
         assert private.key_size == size
     if isinstance(private, rsa.RSAPrivateKey):
         assert private.private_numbers().public_numbers.e == 65537
+
+
+@pytest.mark.parametrize(("kind", "size"), CERTIFICATES)
+def test_identifier_of_a_ca_is_the_hash_of_its_key_bits(kind: SecretType, size: int) -> None:
+    definition = SecretDefinition(
+        type=kind, size=size, shared=True, cert=CertificateTemplate(is_ca=True)
+    )
+    value = generate(definition, name="ca", keys=coordinator_keys(), now=NOW)
+    # In all these keys the bits follow the header of one BIT STRING, up to the end.
+    algorithm_and_bits = value.public.reveal()
+    certificate = x509.load_der_x509_certificate(value.cert)
+    own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    digests = {
+        hashlib.sha256(algorithm_and_bits[start:]).digest()[:20]
+        for start in range(len(algorithm_and_bits))
+        if algorithm_and_bits[start - 1] == 0
+    }
+    assert own.digest in digests
 
 
 def test_each_call_generates_anew() -> None:

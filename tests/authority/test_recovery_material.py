@@ -35,6 +35,11 @@ def _spki(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
+def _huge() -> bytes:
+    numbers = rsa.RSAPublicNumbers(65537, (1 << 16391) + 1)
+    return numbers.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
 def _keys(count: int) -> dict[str, bytes]:
     return {name: _spki(_key(name)) for name in NAMES[:count]}
 
@@ -102,8 +107,9 @@ def test_no_plain_share_is_left_in_the_material() -> None:
             "is not a public key",
         ),
         (_spki(_key("zoe")) + b"\0", "is not a public key"),
+        (_huge(), "too large"),
     ],
-    ids=["empty", "garbage", "EC", "1024 bits", "PEM", "trailing byte"],
+    ids=["empty", "garbage", "EC", "1024 bits", "PEM", "trailing byte", "16392 bits"],
 )
 def test_unusable_key_is_refused_by_name(key: bytes, words: str) -> None:
     with pytest.raises(Invalid) as refusal:

@@ -189,6 +189,18 @@ def test_certificate_of_another_type_or_size_is_refused(
     assert _places(kind, UserSecret(cert=_der(key), private=_private(key)), size) == ["cert"]
 
 
+def test_rsa_key_that_would_keep_the_machine_busy_is_refused_before_its_private_key() -> None:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "own")])
+    huge = rsa.RSAPublicNumbers(65537, (1 << 8199) + 1).public_key()
+    builder = x509.CertificateBuilder(name, name, huge, 5, NOW, NOW + timedelta(days=1))
+    cert = builder.sign(_key("p256"), SHA256()).public_bytes(Encoding.DER)
+    assert _places(RSA, UserSecret(cert=cert, private=_private("rsa"))) == ["cert"]
+
+
+def test_ed25519_has_no_size() -> None:
+    assert _places(ED, UserSecret(cert=_der("ed")), 256) == ["cert"]
+
+
 @pytest.mark.parametrize("kind", [RSA, EC, ED])
 def test_certificate_types_need_a_certificate(kind: SecretType) -> None:
     assert _places(kind, UserSecret()) == ["cert"]
