@@ -12,6 +12,9 @@ def main() -> None:
     of what the other commands show to people.
     """
     if sys.argv[1:2] == ["serve"]:
+        from keyhouse.cli.process import isolate
+
+        isolate("keyhouse.cli", sys.argv[1:])
         from keyhouse.cli.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))

@@ -3,7 +3,6 @@
 Source: security rules, "The process".
 """
 
-import ctypes
 import os
 import resource
 import sys
@@ -52,6 +51,8 @@ def isolate(module: str, arguments: Sequence[str]) -> None:
 
 def harden() -> list[str]:
     """Close the process to core dumps, debuggers and swap; return what could not be had."""
+    import ctypes
+
     missing = []
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o077)

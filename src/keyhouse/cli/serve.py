@@ -1,17 +1,18 @@
 """`keyhouse serve`: the coordinator as a process."""
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from keyhouse.cli.process import harden, isolate
+from keyhouse.cli.process import harden
 from keyhouse.cli.settings import Settings, read_settings
 from keyhouse.wire.errors import KeyhouseError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from keyhouse.api import Listener
     from keyhouse.coordinator import Engine
 
@@ -23,7 +24,6 @@ GRACE = 10.0
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until a signal; return the exit code: 0 stopped, 1 refused or broken, 2 usage."""
-    isolate("keyhouse.cli", ["serve", *arguments])
     try:
         settings = read_settings(arguments, os.environ)
         return _run(settings)
@@ -35,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(settings: Settings) -> int:
+    # Where structlog finds rich it would draw tracebacks with it, which shows values and costs a
+    # third of the start. This process prints no tracebacks.
+    sys.modules["rich"] = None  # type: ignore[assignment]
     import uvloop
 
     from keyhouse.cli.logs import configure_logs
@@ -45,6 +48,8 @@ def _run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    import asyncio
+
     import structlog
 
     from keyhouse import __version__
@@ -98,20 +103,24 @@ async def _serve(settings: Settings) -> None:
     log.info("stopped")
 
 
-def _stop_signals() -> asyncio.Event:
+def _stop_signals() -> "asyncio.Event":
     """Return the event that SIGTERM and SIGINT set, from now on."""
+    import asyncio
+
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 
 
-async def _until_stopped(engine: "Engine", listener: "Listener", stop: asyncio.Event) -> None:
+async def _until_stopped(engine: "Engine", listener: "Listener", stop: "asyncio.Event") -> None:
     """Serve until ``stop`` is set or the engine breaks; answer what was accepted; close in order.
 
     Raises:
         Broken: the engine does not know what is durable; a restart will read it.
     """
+    import asyncio
+
     writing = asyncio.create_task(engine.run())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({writing, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,198 @@
+"""A real coordinator process for tests, and a plain HTTPS client for it."""
+
+import base64
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from keyhouse_tests_deployment import User
+
+KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
+PATIENCE = 30.0  # seconds until a process that should serve is given up
+
+
+class Reply(NamedTuple):
+    """An answer of the Client API."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        """The JSend object."""
+        decoded = json.loads(self.body)
+        assert isinstance(decoded, dict)
+        return decoded
+
+    @property
+    def data(self) -> Any:
+        """The data of a success."""
+        assert self.status == 200, self.body
+        return self.envelope["data"]
+
+
+class Client:
+    """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
+
+    def __init__(self, port: int, user: User | None = None, folder: Path | None = None) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
+        if user is not None:
+            assert folder is not None
+            pem = folder / f"user-{os.getpid()}-{id(self)}.pem"
+            pem.write_bytes(user.pem + user.key_pem)
+            context.load_cert_chain(pem)
+            pem.unlink()
+        self.connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, context=context, timeout=PATIENCE
+        )
+
+    def call(self, method: str, path: str, body: bytes | None = None) -> Reply:
+        """Return the answer to one request."""
+        self.connection.request(method, path, body=body)
+        answer = self.connection.getresponse()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Reply(answer.status, headers, answer.read())
+
+    def get(self, path: str) -> Reply:
+        """GET ``path``."""
+        return self.call("GET", path)
+
+    def post(self, path: str, value: Any) -> Reply:
+        """POST ``value`` as JSON."""
+        return self.call("POST", path, json.dumps(value).encode())
+
+    def set_manifest(self, raw: bytes) -> Reply:
+        """Set the manifest ``raw``."""
+        return self.post("/api/v2/manifest", {"manifest": base64.b64encode(raw).decode()})
+
+    def upload(self, values: Mapping[str, bytes]) -> Reply:
+        """Upload keys."""
+        encoded = {name: {"key": base64.b64encode(key).decode()} for name, key in values.items()}
+        return self.post("/api/v2/secrets", {"secrets": encoded})
+
+    def secrets(self, names: Sequence[str]) -> dict[str, bytes | None]:
+        """Return the private values of ``names``."""
+        query = "&".join(f"s={name}" for name in names)
+        found = self.get(f"/api/v2/secrets?{query}").data["secrets"]
+        return {
+            name: base64.b64decode(secret["private"]) if secret["private"] else None
+            for name, secret in found.items()
+        }
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+class Server:
+    """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.data = data
+        self.port = free_port()
+        self.log = data.parent / f"{data.name}.log"
+        self._command = [
+            *wrapper,
+            KEYHOUSE,
+            "serve",
+            "--platform",
+            "simulation",
+            "--data-dir",
+            str(data),
+            "--client-addr",
+            f"127.0.0.1:{self.port}",
+            *arguments,
+        ]
+        self._environment = dict(environment or {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start the process; return once it serves."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not _listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(self.log.read_text()[-4000:])
+        return self
+
+    def client(self, user: User | None = None) -> Client:
+        """Return a connection, as ``user`` or as nobody."""
+        return Client(self.port, user, self.data.parent)
+
+    def kill(self) -> None:
+        """End the process as a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask the process to stop; return its exit code."""
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def logged(self) -> str:
+        """Return everything that was logged."""
+        return self.log.read_text()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+
+
+def _listens(port: int) -> bool:
+    """Tell whether something accepts connections; wait a moment if nothing does."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        time.sleep(0.005)  # polling a foreign process: there is no event to wait for
+        return False
+    return True
