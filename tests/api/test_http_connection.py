@@ -6,8 +6,11 @@ import hashlib
 import json
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -36,11 +39,10 @@ CHUNKED = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n
 FAST = Limits(
     header_timeout=0.2,
     body_timeout=0.2,
-    idle_timeout=0.2,
-    handshake_timeout=0.3,
     linger_timeout=0.2,
     sweep_interval=0.05,
 )
+IMPATIENT = msgspec.structs.replace(FAST, idle_timeout=0.2)
 
 
 def post(path: str, body: bytes, *fields: str) -> bytes:
@@ -225,16 +227,21 @@ def test_client_that_leaves_cancels_its_wait(trust: ssl.SSLContext) -> None:
 
 @pytest.mark.parametrize(
     ("sent", "status"),
-    [(b"", 0), (GET[:20], 408), (WAIT + b"Content-Length: 5\r\n\r\nhe", 408), (CHUNKED, 408)],
-    ids=["silent", "half a head", "half a body", "no chunk"],
+    [(GET[:20], 408), (WAIT + b"Content-Length: 5\r\n\r\nhe", 408), (CHUNKED, 408)],
+    ids=["half a head", "half a body", "no chunk"],
 )
 def test_slow_client_is_told_and_closed(sent: bytes, status: int, trust: ssl.SSLContext) -> None:
     with running(FAST) as server, Client(server.port, trust) as client:
         client.send(sent)
-        if status:
-            assert client.answer()[0] == status
+        assert client.answer()[0] == status
         assert client.rest() == b""
         assert server.do(lambda: server.listener._service.body_bytes) == 0
+
+
+def test_idle_client_is_closed(trust: ssl.SSLContext) -> None:
+    with running(IMPATIENT) as server, Client(server.port, trust) as client:
+        assert client.rest() == b""
+        assert server.do_until(lambda: not server.listener.open_connections)
 
 
 def test_trickle_does_not_extend_the_time_for_a_head(trust: ssl.SSLContext) -> None:
@@ -252,14 +259,14 @@ def test_trickle_does_not_extend_the_time_for_a_head(trust: ssl.SSLContext) -> N
 
 
 def test_client_that_never_begins_its_handshake_is_closed() -> None:
-    with running(FAST) as server:
+    with running(Limits(handshake_timeout=0.2)) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
             assert raw.recv(10) == b""
         assert server.do(lambda: server.listener.failed_handshakes) == 1
 
 
 def test_client_that_does_not_take_its_answers_is_closed(trust: ssl.SSLContext) -> None:
-    limits = msgspec.structs.replace(FAST, slowest_client=10**9)
+    limits = msgspec.structs.replace(IMPATIENT, slowest_client=10**9)
     with running(limits) as server, Client(server.port, trust) as client:
         client.send(b"GET /big?20000000 HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
         assert server.do_until(lambda: not server.listener.open_connections)
@@ -368,6 +375,38 @@ def test_address_in_use_is_named(server: Running) -> None:
     listener = Listener(server.probe, server.listener._context)
     with pytest.raises(Unavailable, match=f"port {server.port}"):
         asyncio.run(listener.start("127.0.0.1", server.port))
+
+
+WITHOUT_DESCRIPTORS = """
+import os, pathlib, resource, socket, sys
+from keyhouse_tests_https import Client, client_context, running
+
+context = client_context(None, pathlib.Path("."))
+with running() as server, Client(server.port, context) as client:
+    assert client.get("/status")[0] == 200
+    waiting = socket.socket()
+    used = len(os.listdir("/proc/self/fd")) - 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, 4096))
+    waiting.connect(("127.0.0.1", server.port))
+    assert server.do_until(lambda: server.listener._pause is not None)
+    assert client.get("/status")[0] == 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    with context.wrap_socket(waiting, server_hostname="localhost") as late:
+        late.sendall(b"GET /status HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        assert late.recv(100).startswith(b"HTTP/1.1 200 ")
+print("served")
+"""
+
+
+def test_listener_without_descriptors_goes_on_and_recovers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_DESCRIPTORS],
+        env={"PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.endswith(b"served\n"), done.stderr
 
 
 def test_httpx_keeps_its_connection(server: Running, trust: ssl.SSLContext) -> None:

@@ -180,6 +180,9 @@ class Listener:
         except OSError:  # ssl.SSLError and time-outs too: the client's doing, or the network's
             self.failed_handshakes += 1
             return
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task; its type is logged
+            _log.error("connection failed", error=type(error).__qualname__)
+            return
         finally:
             self._service.handshaking.discard(connection)
         if connection.generation < self._oldest:
