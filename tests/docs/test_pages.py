@@ -1,0 +1,112 @@
+"""Links lead to files and headings that exist; commands that are shown can be typed."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from keyhouse.cli.commands import app
+from keyhouse.cli.settings import SETTINGS
+
+_ROOT = Path(__file__).parent.parent.parent
+_PAGES = sorted((*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), _ROOT / "changelog.d/README.md"))
+_FENCED = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(_ROOT))
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    prose = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    targets = [target.partition("#")[0] for target in _LINK.findall(prose)]
+
+    missing = [
+        target
+        for target in targets
+        if not target.startswith("https://") and not (page.parent / target).resolve().exists()
+    ]
+
+    assert missing == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    waiting = [_ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        for target in _LINK.findall(page.read_text(encoding="utf-8")):
+            path = (page.parent / target.partition("#")[0]).resolve()
+            if path.suffix == ".md" and path not in seen and path.exists():
+                waiting.append(path)
+
+    assert [_name(page) for page in _PAGES if page not in seen] == []
+
+
+def _commands() -> Iterator[tuple[str, list[str]]]:
+    for page in _PAGES:
+        for language, text in _FENCED.findall(page.read_text(encoding="utf-8")):
+            if language == "sh":
+                for line in text.replace("\\\n", " ").splitlines():
+                    words = shlex.split(line, comments=True)
+                    if words:
+                        yield _name(page), words
+
+
+_SHOWN = list(_commands())
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), _SHOWN, ids=[f"{page}: {' '.join(words)[:40]}" for page, words in _SHOWN]
+)
+def test_command_that_is_shown_exists(page: str, words: list[str]) -> None:
+    del page
+    program = words[0]
+    if program.startswith("scripts/"):
+        assert (_ROOT / program).stat().st_mode & 0o100
+    elif Path(program).name == "keyhouse":
+        _require_flags(words[1:])
+    elif Path(program).name == "python" and words[1].startswith("tests/"):
+        assert (_ROOT / words[1]).is_file()
+
+
+def _require_flags(words: list[str]) -> None:
+    """Check subcommands and flags of `keyhouse` against its own tables."""
+    flags = {word for word in words if word.startswith("--")}
+    if words[0] == "serve":
+        assert flags <= {setting.flag for setting in SETTINGS}
+        return
+    command = typer.main.get_command(app)
+    for word in words:
+        if not isinstance(command, TyperGroup):
+            break
+        command = command.commands[word]
+    assert flags <= {flag for option in command.params for flag in option.opts}
+
+
+def test_every_script_is_mentioned() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in _PAGES)
+    scripts = [path.name for path in sorted((_ROOT / "scripts").iterdir()) if path.is_file()]
+
+    assert [name for name in scripts if f"scripts/{name}" not in text] == []
+
+
+def test_every_command_has_a_row_in_the_reference() -> None:
+    page = (_ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    waiting = [("keyhouse", typer.main.get_command(app))]
+    leaves = []
+    while waiting:
+        words, command = waiting.pop()
+        if isinstance(command, TyperGroup):
+            waiting += [(f"{words} {name}", below) for name, below in command.commands.items()]
+        else:
+            leaves.append(words)
+
+    assert [words for words in leaves if f"| `{words}" not in page] == []

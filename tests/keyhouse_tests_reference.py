@@ -1,0 +1,149 @@
+"""The parts of the reference that are made from code. Run it as a program to write them anew.
+
+A page has a pair of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``; between them stands
+what ``SECTIONS[NAME]`` gives.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from keyhouse.api import ERRORS, Route, routes, v1, v2_reads, v2_writes
+from keyhouse.cli.settings import SETTINGS
+from keyhouse.coordinator.phases import as_markdown
+from keyhouse.journal import index_file, record, sealing
+from keyhouse.journal.chain import first_link
+from keyhouse.journal.keys import index_mac_key, key_check, record_key
+from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
+from keyhouse.manifest import templates
+from keyhouse.wire import errors
+from keyhouse.wire.secret import Secret
+
+__all__ = ["REFERENCE", "SECTIONS", "renewed"]
+
+recovery_index = import_module(
+    "keyhouse.authority.recovery_index"
+)  # the package has a function so named
+
+REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+
+_MARKED: Final = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def renewed(page: str) -> str:
+    """Return ``page`` with each generated section as the code has it now."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{SECTIONS[found[2]]()}\n{found[3]}", page)
+
+
+def _layout(module: ModuleType) -> str:
+    """Return the first literal block of a module's docstring as a fenced block."""
+    text = inspect.cleandoc(module.__doc__ or "").partition("::\n")[2]
+    lines: list[str] = []
+    for line in text.lstrip("\n").splitlines():
+        if line and not line.startswith("    "):
+            break
+        lines.append(line[4:])
+    body = "\n".join(lines).rstrip("\n")
+    return f"```\n{body}\n```\n"
+
+
+def _settings() -> str:
+    rows = (
+        (
+            f"`{setting.flag}`",
+            setting.kind,
+            f"`{setting.default}`" if setting.default else "off",
+            ", ".join(f"`{name}`" for name in setting.variables) or "none",
+            setting.help,
+        )
+        for setting in SETTINGS
+    )
+    return _table(("Flag", "Class", "Default", "Variables, in order", "Meaning"), rows)
+
+
+def _routes() -> str:
+    rows = (
+        (
+            route.method,
+            f"`{route.path}`",
+            route.caller.value,
+            route.gate.value if route.gate else "",
+            f"{route.body_limit:,}" if route.write else "",
+            _answer(route),
+        )
+        for route in routes().routes
+    )
+    return _table(("Method", "Path", "Who may call", "Feature gate", "Body, bytes", "Answer"), rows)
+
+
+def _answer(route: Route) -> str:
+    if v2_reads.not_yet is route.read or v2_writes.not_yet is route.write:
+        return "501, not yet"
+    return "410, moved" if v1.recover is route.read else "yes"
+
+
+def _errors() -> str:
+    rows = (
+        (
+            f"`{kind.__name__}`",
+            f"`{kind.code}`",
+            str(status),
+            word,
+            inspect.cleandoc(kind.__doc__ or "").partition("\n")[0].replace("``", "`"),
+        )
+        for kind, (status, word) in ERRORS.items()
+    )
+    return _table(("Class", "Code", "HTTP", "JSend", "Meaning"), rows)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = tuple(head)
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).rstrip("\n") + "\n"
+
+
+def _journal_values() -> str:
+    dek, store_id = Secret(bytes(range(32))), bytes(range(0x20, 0x30))
+    rows = (
+        ("key of the records", record_key(dek, store_id, 1).reveal()),
+        ("MAC key of the index", index_mac_key(dek, store_id, 1).reveal()),
+        ("key check", key_check(dek, store_id, 1)),
+        ("chain value before record 1", first_link(store_id)),
+    )
+    return _table(("Value", "Hex"), ((name, f"`{value.hex()}`") for name, value in rows))
+
+
+def _sql() -> str:
+    statements = "\n".join(f"{text};" for *_, text in _SCHEMA)
+    return f"```sql\n{statements}\n```\n"
+
+
+def _pragmas() -> str:
+    statements = "\n".join(f"PRAGMA {name}={value};" for name, value, _ in _SETTINGS)
+    return f"```sql\n{statements}\n```\n"
+
+
+SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
+    "settings": _settings,
+    "phases": as_markdown,
+    "routes": _routes,
+    "errors": _errors,
+    "error tree": lambda: _layout(errors),
+    "record layout": lambda: _layout(record),
+    "sealed key layout": lambda: _layout(sealing),
+    "index file layout": lambda: _layout(index_file),
+    "index content layout": lambda: _layout(recovery_index),
+    "template grammar": lambda: _layout(templates),
+    "journal values": _journal_values,
+    "sql": _sql,
+    "pragmas": _pragmas,
+}
+
+
+if __name__ == "__main__":
+    for path in sorted(REFERENCE.glob("*.md")):
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
