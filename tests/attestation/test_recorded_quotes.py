@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     INTEL_SGX_ROOT_SHA256,
     Collateral,
+    ConfigurationRefused,
     QuoteProblem,
     QuoteRefused,
     TcbStatus,
@@ -27,6 +29,7 @@ from keyhouse.attestation import (
 
 VECTORS = Path(__file__).parent / "vectors"
 AT = datetime.fromtimestamp(1751328000, UTC)
+END = "-----END CERTIFICATE-----\n"
 VERIFIER = Verifier(INTEL_SGX_ROOT)
 
 
@@ -175,13 +178,26 @@ def test_arbitrary_text_in_collateral_only_ever_raises_a_refusal(
 
 
 def test_the_librarys_own_words_do_not_go_out() -> None:
-    canary = json.dumps({"tcbEvaluationDataNumber": 17, "pceId": "CANARY", "fmspc": "CANARY"})
+    canary = json.dumps({**json.loads(SGX_COLLATERAL.tcb_info), "fmspc": "CANARY"})
     bent = msgspec.structs.replace(SGX_COLLATERAL, tcb_info=canary)
     with pytest.raises(QuoteRefused) as caught:
         VERIFIER.verify(SGX, bent, AT)
     assert "CANARY" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_only_a_self_signed_root_can_be_pinned() -> None:
+    """The library aborts the process when a pinned root's issuer is not its subject."""
+    chain = [
+        ssl.PEM_cert_to_DER_cert(pem + END)
+        for pem in SGX_COLLATERAL.tcb_info_issuer_chain.split(END)[:-1]
+    ]
+    renamed = INTEL_SGX_ROOT.replace(b"Intel SGX Root CA", b"Other SGX Root CA", 1)
+    assert chain[1] == INTEL_SGX_ROOT
+    for root in (b"", b"junk", chain[0], renamed, flipped(INTEL_SGX_ROOT, -1)):
+        with pytest.raises(ConfigurationRefused):
+            Verifier(root)
 
 
 def test_a_bundle_survives_writing_and_reading() -> None:

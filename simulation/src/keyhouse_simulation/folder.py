@@ -22,6 +22,7 @@ from pathlib import Path
 from keyhouse.attestation import (
     Collateral,
     CollateralRefused,
+    ConfigurationRefused,
     QuoteRefused,
     Verifier,
     read_collateral,
@@ -75,6 +76,8 @@ def _open(folder: Path, now: Clock) -> SimulatedPlatform:
         _try_out(platform, platform.collateral, moment)
     except QuoteRefused as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
+    except ConfigurationRefused:
+        raise _damaged(folder, f"{_MACHINE} holds a root that is none") from None
     _write_if_changed(folder / _ROOT, pem(machine.root).encode())
     _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
     _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
@@ -127,7 +130,7 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         collateral = read_collateral(_read(path, MAX_COLLATERAL))
         platform = SimulatedPlatform(machine, collateral=collateral)
         end = _try_out(platform, collateral, moment)
-    except (CollateralRefused, QuoteRefused):
+    except (CollateralRefused, ConfigurationRefused, QuoteRefused):
         return None  # it is public and made anew
     return collateral if end - moment > _RENEW_BEFORE else None
 

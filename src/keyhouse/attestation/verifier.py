@@ -4,9 +4,10 @@ The cryptography is dcap-qvl's: signatures, certificate chains, revocation, the 
 levels, the quoting enclave, no debug. Around it stand the checks that it leaves open:
 
 0. the exact length of the quote (it ignores trailing bytes);
-1. all certificate chains end in the pinned root (it ignores what stands there);
-2. TCB info and QE identity carry the same evaluation number: else an old, laxer one of them can
-   be used with the newer other;
+1. all certificate chains end in the pinned root (it ignores what stands there), and they and
+   what they sign are authentic, so that a stranger's bytes cannot make it abort the process;
+2. TCB info and QE identity are of the known versions (it does not look) and carry the same
+   evaluation number: else an old, laxer one of them can be used with the newer other;
 3. dcap-qvl verifies;
 4. pceId of the PCK certificate and of the TCB info are equal, on what has just been verified;
 5. every part of the collateral, revocation lists too, is in its time.
@@ -15,10 +16,12 @@ Its messages never go out: they are searched for known words, which choose one o
 """
 
 from datetime import UTC, datetime
+from typing import Literal
 
 import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 import msgspec
 
+from keyhouse.attestation.authentic import require_maker, require_pck_issued, require_signed
 from keyhouse.attestation.chain import require_roots
 from keyhouse.attestation.claims import Claims, read_claims
 from keyhouse.attestation.collateral import Collateral
@@ -33,11 +36,14 @@ __all__ = ["Verifier"]
 
 
 class _TcbInfo(msgspec.Struct):
+    version: Literal[3]
+    tcb_type: Literal[0] = msgspec.field(name="tcbType")  # how levels are compared
     pce_id: str = msgspec.field(name="pceId")
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
 
 class _QeIdentity(msgspec.Struct):
+    version: Literal[2]
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
 
@@ -46,9 +52,13 @@ _qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
 
 
 class Verifier:
-    """Verifies quotes under one pinned root certificate, DER. May be shared among threads."""
+    """Verifies quotes under one pinned root certificate, DER. May be shared among threads.
+
+    Raises ``ConfigurationRefused`` for bytes that are no root certificate.
+    """
 
     def __init__(self, root_ca: bytes) -> None:
+        require_maker(root_ca)
         self._root_ca = root_ca
         self._verifier = dcap_qvl.QuoteVerifier(root_ca)
 
@@ -67,6 +77,8 @@ class Verifier:
             raise ValueError("the time of verification needs a zone")
         form = read_form(quote)  # 0
         require_roots(form.chain, collateral, self._root_ca)  # 1
+        require_pck_issued(form.chain)
+        require_signed(collateral)
         tcb_info = _matching_tcb_info(collateral)  # 2
         claims = self._claims(form, collateral, at)  # 3
         if bytes(claims.platform.pck.pce_id).hex() != tcb_info.pce_id.lower():  # 4
@@ -87,8 +99,8 @@ class Verifier:
             return read_claims(found.to_json())
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
-        # A panic in the library arrives as PanicException, which is no Exception: an attacker's
-        # bytes must not end the process.
+        # A panic arrives as PanicException, which is no Exception, unless the library was built to
+        # abort (0.7.0's wheels are: see authentic.py).
         except BaseException as exc:  # noqa: BLE001
             reason = reason_for(str(exc))
         if reason is QuoteProblem.CHAIN:
@@ -117,8 +129,8 @@ def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise QuoteRefused(
             QuoteProblem.COLLATERAL,
-            "the collateral's TCB info or QE identity is unreadable",
-            hint="fetch the collateral again",
+            "the collateral's TCB info or QE identity is unreadable or of another version",
+            hint="fetch the collateral again, TCB info of version 3 and QE identity of version 2",
         ) from None
     if tcb_info.evaluation_number != qe_identity.evaluation_number:
         raise QuoteRefused(

@@ -1,0 +1,94 @@
+"""Signatures that must hold before the quote library sees a byte that they cover.
+
+The library is built so that a panic in it aborts the whole process, which nothing in Python can
+catch. So strangers' certificates, lists and documents never reach its parsers: their signatures
+are checked here first, up to the pinned root. It then checks them again, and everything else; what
+is accepted here is not accepted yet.
+
+What a parser raises for a stranger's bytes differs from case to case and may show them: whatever it
+is, it is a refusal in our words.
+"""
+
+import functools
+import itertools
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from keyhouse.attestation.chain import read_chain
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.errors import ConfigurationRefused, QuoteProblem
+from keyhouse.attestation.refusals import refusal
+
+__all__ = ["require_maker", "require_pck_issued", "require_signed"]
+
+_HALF = 32
+
+
+def require_maker(root_ca: bytes) -> None:
+    """Raise ``ConfigurationRefused`` unless ``root_ca``, DER, is a root: signed by itself."""
+    try:
+        root = x509.load_der_x509_certificate(root_ca)
+        root.verify_directly_issued_by(root)
+        _p256(root)
+    except Exception:  # noqa: BLE001 - see above
+        raise ConfigurationRefused(
+            "the platform maker's root certificate cannot be used",
+            hint="give the DER of a self-signed P-256 root, such as Intel's SGX root",
+        ) from None
+
+
+@functools.lru_cache(maxsize=1024)
+def require_pck_issued(pck_chain: bytes) -> None:
+    """Raise ``QuoteRefused`` unless each certificate of the PEM chain is signed by the next."""
+    try:
+        _require_links(pck_chain.decode("latin-1"))
+    except Exception:  # noqa: BLE001 - see above
+        raise refusal(QuoteProblem.CHAIN) from None
+
+
+@functools.lru_cache(maxsize=64)
+def require_signed(collateral: Collateral) -> None:
+    """Raise ``QuoteRefused`` unless all parts of ``collateral`` are signed by its own chains."""
+    try:
+        pck_ca, root = _require_links(collateral.pck_crl_issuer_chain)
+        tcb_signer, _ = _require_links(collateral.tcb_info_issuer_chain)
+        qe_signer, _ = _require_links(collateral.qe_identity_issuer_chain)
+        _require_list(collateral.root_ca_crl, root)
+        _require_list(collateral.pck_crl, pck_ca)
+    except Exception:  # noqa: BLE001 - see above
+        raise refusal(QuoteProblem.CHAIN) from None
+    try:
+        _require_document(collateral.tcb_info, collateral.tcb_info_signature, tcb_signer)
+        _require_document(collateral.qe_identity, collateral.qe_identity_signature, qe_signer)
+    except Exception:  # noqa: BLE001 - see above
+        raise refusal(QuoteProblem.SIGNATURE) from None
+
+
+def _require_links(pem: str) -> list[x509.Certificate]:
+    chain = [x509.load_der_x509_certificate(der) for der in read_chain(pem, "a chain")]
+    for child, issuer in itertools.pairwise(chain):
+        child.verify_directly_issued_by(issuer)
+    return chain
+
+
+def _require_list(der: bytes, issuer: x509.Certificate) -> None:
+    revoked = x509.load_der_x509_crl(der)
+    if revoked.issuer != issuer.subject or not revoked.is_signature_valid(_p256(issuer)):
+        raise InvalidSignature
+
+
+def _require_document(text: str, signature: bytes, signer: x509.Certificate) -> None:
+    r = int.from_bytes(signature[:_HALF], "big")
+    s = int.from_bytes(signature[_HALF:], "big")
+    _p256(signer).verify(encode_dss_signature(r, s), text.encode(), ec.ECDSA(hashes.SHA256()))
+
+
+def _p256(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
+    key = certificate.public_key()
+    if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
+        raise TypeError("no P-256 key")
+    return key

@@ -1,0 +1,38 @@
+"""A platform is what was asked for by name, or an error that says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from keyhouse.attestation import PlatformMissing, open_platform
+from keyhouse.wire.errors import NotYet
+
+
+def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    platform = open_platform("simulation", tmp_path)
+    assert platform.kind == "simulation"
+    assert platform.root_ca == open_platform("simulation", tmp_path).root_ca
+    assert (tmp_path / "simulation" / "root.pem").is_file()
+
+
+@pytest.mark.parametrize("name", ["", "Simulation", "sim", "sgx", "../simulation", "keyhouse"])
+def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PlatformMissing, match="gramine, tdx, simulation"):
+        open_platform(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["gramine", "tdx"])
+def test_hardware_platforms_to_come_say_so_and_are_never_replaced(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(NotYet, match=name):
+        open_platform(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OE_SIMULATION", "KEYHOUSE_PLATFORM", "EDG_COORDINATOR_DEV_MODE"):
+        monkeypatch.setenv(variable, "1")
+    with pytest.raises(NotYet):
+        open_platform("gramine", tmp_path)

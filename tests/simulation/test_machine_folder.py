@@ -1,0 +1,234 @@
+"""A simulated machine lives in a folder: the same one again, or an error that names the damage."""
+
+import hashlib
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.attestation import (
+    SealPolicy,
+    Verifier,
+    appraise,
+    quote_binding,
+    read_collateral,
+    read_expected_identity,
+    report_data,
+)
+from keyhouse.wire.errors import Refused
+from keyhouse_simulation import FolderDamaged, open_platform
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+Clock = Callable[[], datetime]
+
+
+def clock(moment: datetime = NOW) -> Clock:
+    return lambda: moment
+
+
+def test_the_folder_is_private_and_holds_what_clients_need(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "simulation"
+    platform = open_platform(folder, now=clock())
+    for path in (folder, folder.parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"machine.json", "root.pem", "collateral.json", "attestation.json"}
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
+    binding = quote_binding(b"root")
+    verdict = Verifier(platform.root_ca).verify(
+        platform.quote(report_data(binding)),
+        read_collateral((folder / "collateral.json").read_bytes()),
+        NOW,
+    )
+    expected = read_expected_identity((folder / "attestation.json").read_bytes())
+    appraise(verdict, expected, binding=binding)
+
+
+def test_opened_again_it_is_the_same_machine(tmp_path: Path) -> None:
+    first = open_platform(tmp_path / "m", now=clock())
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    again = open_platform(tmp_path / "m", now=clock(NOW + DAY))
+    assert again.root_ca == first.root_ca
+    for policy in SealPolicy:
+        assert again.sealing_key(policy) == first.sealing_key(policy)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+
+
+def test_a_deleted_folder_is_a_new_machine(tmp_path: Path) -> None:
+    first = open_platform(tmp_path / "m", now=clock())
+    for path in (tmp_path / "m").iterdir():
+        path.unlink()
+    second = open_platform(tmp_path / "m", now=clock())
+    assert second.root_ca != first.root_ca
+    assert second.sealing_key(SealPolicy.PRODUCT_KEY) != first.sealing_key(SealPolicy.PRODUCT_KEY)
+
+
+def test_collateral_that_ends_soon_is_renewed_and_the_old_still_verifies(tmp_path: Path) -> None:
+    first = open_platform(tmp_path / "m", now=clock())
+    later = NOW + 300 * DAY
+    second = open_platform(tmp_path / "m", now=clock(later))
+    assert second.collateral != first.collateral
+    verifier = Verifier(first.root_ca)
+    quote = second.quote(bytes(64))
+    assert verifier.verify(quote, first.collateral, later).freshness.expires < later + 90 * DAY
+    assert verifier.verify(quote, second.collateral, later).freshness.expires > later + 300 * DAY
+
+
+@pytest.mark.parametrize("name", ["root.pem", "collateral.json", "attestation.json"])
+@pytest.mark.parametrize("content", [None, b"", b"junk", b"\xff" * 100])
+def test_a_lost_or_changed_public_file_is_made_again(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    first = open_platform(tmp_path / "m", now=clock())
+    path = tmp_path / "m" / name
+    good = path.read_bytes()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert open_platform(tmp_path / "m", now=clock()).root_ca == first.root_ca
+    if name != "collateral.json":  # its signatures are new
+        assert path.read_bytes() == good
+
+
+def with_checksum(record: dict[str, Any]) -> str:
+    rest = json.dumps({**record, "checksum": ""}, separators=(",", ":"))
+    return json.dumps({**record, "checksum": hashlib.sha256(rest.encode()).hexdigest()})
+
+
+def damage(content: str) -> dict[str, str]:
+    record = json.loads(content)
+    keys, certificates = record["keys"], record["certificates"]
+
+    def changed(**parts: object) -> str:
+        return with_checksum({**record, **parts})
+
+    return {
+        "empty": "",
+        "cut": content[: len(content) // 2],
+        "no JSON": "CANARY",
+        "a list": "[]",
+        "newer": changed(version=2),
+        "key missing": changed(keys={"root_key": keys["root_key"]}),
+        "no hex": changed(keys={**keys, "root_key": "CANARY"}),
+        "no key": changed(keys={**keys, "root_key": "00ff"}),
+        "key of another": changed(keys={**keys, "root_key": keys["tcb_key"]}),
+        "certificate of another": changed(
+            certificates={**certificates, "pck": certificates["root"]}
+        ),
+        "short sealing root": changed(sealing_root="00"),
+        "endless": content + " " * 70_000,
+    }
+
+
+def contents(folder: Path) -> str:
+    open_platform(folder, now=clock())
+    return (folder / "machine.json").read_text()
+
+
+CASES = [
+    "a list",
+    "certificate of another",
+    "cut",
+    "empty",
+    "endless",
+    "key missing",
+    "key of another",
+    "newer",
+    "no JSON",
+    "no hex",
+    "no key",
+    "short sealing root",
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_damaged_machine_file_is_named_and_left_as_it_is(tmp_path: Path, case: str) -> None:
+    folder = tmp_path / "m"
+    bad = damage(contents(folder))[case]
+    (folder / "machine.json").write_text(bad)
+    with pytest.raises(FolderDamaged, match=r"machine\.json") as caught:
+        open_platform(folder, now=clock())
+    assert "CANARY" not in str(caught.value)
+    assert (folder / "machine.json").read_text() == bad
+
+
+def test_each_changed_character_of_the_machine_file_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    good = contents(folder)
+    for at in range(0, len(good) - 1, 41):
+        other = "1" if good[at] != "1" else "2"
+        (folder / "machine.json").write_text(good[:at] + other + good[at + 1 :])
+        with pytest.raises(FolderDamaged, match=r"machine\.json"):
+            open_platform(folder, now=clock())
+
+
+def test_a_missing_machine_file_among_the_others_is_damage_and_no_new_machine(
+    tmp_path: Path,
+) -> None:
+    open_platform(tmp_path / "m", now=clock())
+    (tmp_path / "m" / "machine.json").unlink()
+    with pytest.raises(FolderDamaged, match="missing"):
+        open_platform(tmp_path / "m", now=clock())
+
+
+def test_wider_permissions_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    open_platform(folder, now=clock())
+    (folder / "machine.json").chmod(0o640)
+    with pytest.raises(Refused, match="other users"):
+        open_platform(folder, now=clock())
+    (folder / "machine.json").chmod(0o600)
+    folder.chmod(0o755)
+    with pytest.raises(Refused, match="other users"):
+        open_platform(folder, now=clock())
+
+
+def test_a_link_or_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    open_platform(tmp_path / "elsewhere", now=clock())
+    for name in ("file", "link", "file/below"):
+        with pytest.raises(Refused, match="cannot be used"):
+            open_platform(tmp_path / name, now=clock())
+
+
+def test_a_clock_before_the_machine_was_made_is_an_error(tmp_path: Path) -> None:
+    open_platform(tmp_path / "m", now=clock())
+    with pytest.raises(FolderDamaged, match="not-yet-valid"):
+        open_platform(tmp_path / "m", now=clock(NOW - 30 * DAY))
+
+
+def test_a_half_written_file_of_a_crash_does_no_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir(mode=0o700)
+    (folder / "machine.json.new").write_bytes(b"{")
+    open_platform(folder, now=clock())
+    assert not (folder / "machine.json.new").exists()
+
+
+def test_two_that_open_it_first_agree_on_one_machine(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        roots = set(pool.map(lambda _: open_platform(tmp_path / "m").root_ca, range(8)))
+    assert len(roots) == 1
+
+
+def test_it_works_in_an_empty_environment(tmp_path: Path) -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from keyhouse.attestation import open_platform\n"
+        f"print(open_platform('simulation', Path({str(tmp_path)!r})).kind)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], env={}, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout == b"simulation\n"
+    assert done.stderr == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["simulation"]
