@@ -229,7 +229,8 @@ WARNINGS: list[tuple[str, Any, str]] = [
     ("Packages frontend ProductID", 65536, "Packages.frontend.ProductID"),
     ("Secrets apiToken Size", 8, "Secrets.apiToken.Size"),
     ("Secrets apiToken ValidFor", 8, "Secrets.apiToken.ValidFor"),
-    ("Secrets apiToken Private", "AAAA", "Secrets.apiToken.Private"),
+    ("Secrets apiToken Private", "YWJj", "Secrets.apiToken.Private"),
+    ("Secrets partnerCert Public", "AAAA", "Secrets.partnerCert.Public"),
     ("Secrets diskKey Cert", {"IsCA": True}, "Secrets.diskKey.Cert"),
     ("Secrets apiCert Cert Version", 3, "Secrets.apiCert.Cert.Version"),
     ("Secrets apiCert Cert AuthorityKeyId", "AAAA", "Secrets.apiCert.Cert.AuthorityKeyId"),
@@ -382,6 +383,66 @@ def test_all_problems_are_told_at_once_sorted_by_place() -> None:
         "Typo",
         "Users.alice.Roles[2]",
     ]
+
+
+def test_curves_of_all_sizes_fit_and_sixteen_thousand_do() -> None:
+    document = json.loads(sample("small"))
+    for size in (224, 256, 384, 521):
+        document["Secrets"][f"c{size}"] = {"Type": "cert-ecdsa", "Size": size}
+    document["Secrets"]["any"] = {"Type": "cert-ecdsa", "UserDefined": True}
+    accept(json.dumps(document).encode())
+    for number in range(16_385):
+        document["Secrets"][f"k{number}"] = {"Type": "cert-ecdsa", "Size": 256}
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets"]
+
+
+def test_a_template_with_everything_that_is_honoured_is_accepted() -> None:
+    document = full()
+    document["Secrets"]["apiCert"].pop("ValidFor")
+    document["Secrets"]["apiCert"]["Cert"] |= {
+        "NotAfter": "2035-01-01T00:00:00.5+02:00",
+        "EmailAddresses": ["a@example.com"],
+        "URIs": [{"Scheme": "spiffe", "Host": "a", "Path": "/b"}],
+        "IPAddresses": ["::1", "10.0.0.1"],
+        "IsCA": True,
+        "MaxPathLen": 1,
+        "KeyUsage": 16 | 128,
+        "UnknownExtKeyUsage": [[1, 2, 3]],
+        "SubjectKeyId": "AAAA",
+        "PermittedIPRanges": [{"IP": "10.0.0.0", "Mask": "/wAAAA=="}],
+        "ExcludedIPRanges": [{"IP": "2001:db8::", "Mask": "/////wAAAAAAAAAAAAAAAA=="}],
+        "Policies": ["2.23.140.1.2.1"],
+        "ExtraExtensions": [{"Id": [1, 2, 3], "Critical": True, "Value": "BQA="}],
+        "SignatureAlgorithm": 11,
+    }
+    accept(json.dumps(document).encode())
+
+
+def test_the_number_of_problems_that_are_told_is_bounded() -> None:
+    document = full()
+    document["Packages"]["backend"]["AcceptedTCBStatuses"] = [f"x{n}" for n in range(100_000)]
+    problems = problems_of(json.dumps(document).encode())
+    assert len(problems) == 1_001
+    assert problems[0].problem == "has more problems than the 1000 that are told"
+
+
+def test_the_number_of_warnings_is_bounded() -> None:
+    document = full()
+    document["TLS"]["public"]["Outgoing"] = [
+        {"Port": "1", "Addr": "a", "Cert": "x"} for _ in range(2_000)
+    ]
+    assert len(warned_places(document)) == 1_000
+
+
+def test_many_marbles_with_many_ports_are_refused_instead_of_compared() -> None:
+    document = full()
+    for tag in ("internal", "public"):
+        ports = range(1, 2_001) if tag == "internal" else range(3_000, 5_000)
+        document["TLS"][tag] = {"Incoming": [{"Port": str(port)} for port in ports]}
+    for number in range(1_000):
+        document["Marbles"][f"m{number}"] = document["Marbles"]["web"]
+    (problem,) = problems_of(json.dumps(document).encode())
+    assert problem.problem == "have more than 1000000 incoming ports in all, by their tags"
 
 
 # Properties

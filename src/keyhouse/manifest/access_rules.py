@@ -134,6 +134,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
     if len(keys) > MOST_RECOVERY_KEYS:
         problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
         findings.refuse(("RecoveryKeys",), problem)
+        return
     owners: dict[bytes, str] = {}
     for name in sorted(keys):
         here = ("RecoveryKeys", name)

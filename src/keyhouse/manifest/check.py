@@ -1,5 +1,6 @@
 """The full check of a manifest: every problem at once."""
 
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -11,15 +12,17 @@ from keyhouse.manifest.access_rules import (
     check_users,
 )
 from keyhouse.manifest.convert import manifest_of
-from keyhouse.manifest.findings import Findings
+from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.marble_rules import check_marbles
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.package_rules import check_infrastructures, check_packages
 from keyhouse.manifest.secret_rules import check_secrets, secret_types
+from keyhouse.manifest.template_index import index_templates
 from keyhouse.manifest.tls_rules import check_tls
 from keyhouse.manifest.written import WrittenManifest
 from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.jsonreader import Read, Unreadable, read
+from keyhouse.wire.place import at
 
 __all__ = ["MAX_BYTES", "Checked", "check", "read_written"]
 
@@ -37,16 +40,39 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     """Return the manifest of ``raw`` once every rule holds that needs no key or certificate made.
 
     Checks V1 to V27 and G1 to G4 of the manifest format. ``now`` is UTC. Raises ``Invalid`` with
-    every problem, sorted by place; if a part has the wrong JSON type, only such problems, unknown
-    fields and repeated keys are told, because rules would go astray. Not checked here: what only
-    building a certificate can show, and the coordinator's own names in templates.
+    every problem (up to 1,000), sorted by place; if a part has the wrong JSON type, only such
+    problems, unknown fields and repeated keys are told, because rules would go astray. Not checked
+    here: what only building a certificate can show, and the coordinator's own names in templates.
     """
     written = read_written(raw)
     findings = Findings()
-    _apply_rules(written.value, now, findings)
+    with suppress(TooManyError):
+        _apply_rules(written.value, now, findings)
     if written.problems or findings.problems:
         raise Invalid("the manifest", sorted({*written.problems, *findings.problems}))
-    return Checked(manifest_of(written.value, raw), tuple(sorted(set(findings.warnings))))
+    manifest = manifest_of(written.value, raw)
+    _check_initial_values(manifest)
+    return Checked(manifest, tuple(sorted(set(findings.warnings))))
+
+
+def _check_initial_values(manifest: Manifest) -> None:
+    """Refuse values for user-defined data in the manifest that its own templates cannot take."""
+    given = {
+        name: definition.private.reveal()
+        for name, definition in manifest.secrets.items()
+        if definition.private is not None and not definition.type.is_certificate
+    }
+    if not given:
+        return
+    readers = index_templates(manifest).readers
+    problems = [
+        Problem(at("Secrets", name, "Private"), f"holds a zero byte, but {at(*where)} reads it")
+        for name, content in sorted(given.items())
+        for call, where in readers.get(name, {}).items()
+        if call.function == "string" and 0 in content
+    ]
+    if problems:
+        raise Invalid("the manifest", problems)
 
 
 def read_written(raw: bytes) -> Read[WrittenManifest]:

@@ -3,10 +3,17 @@
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.place import at
 
-__all__ = ["Findings", "Place"]
+__all__ = ["MOST", "Findings", "Place", "TooManyError"]
+
+MOST = 1_000
+"""Problems, and warnings, that are told of one manifest: the work for a hostile one is bounded."""
 
 Place = tuple[str | int, ...]
 """Steps from the outside: ``("Marbles", "web", "TLS", 0)``."""
+
+
+class TooManyError(Exception):
+    """Ends the search for further problems."""
 
 
 class Findings:
@@ -19,9 +26,13 @@ class Findings:
         self.warnings: list[Problem] = []
 
     def refuse(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note a problem."""
+        """Note a problem. Raises ``TooManyError`` after the last that is told."""
         self.problems.append(Problem(at(*place), problem, hint))
+        if len(self.problems) >= MOST:
+            self.problems.append(Problem("", f"has more problems than the {MOST} that are told"))
+            raise TooManyError
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:
-        """Note a warning."""
-        self.warnings.append(Problem(at(*place), problem, hint))
+        """Note a warning; after the last that is told, nothing."""
+        if len(self.warnings) < MOST:
+            self.warnings.append(Problem(at(*place), problem, hint))

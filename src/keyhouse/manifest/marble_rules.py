@@ -14,6 +14,9 @@ from keyhouse.wire.place import quoted
 
 __all__ = ["check_marbles"]
 
+MOST_PORTS = 1_000_000
+"""Without it, many marbles with a tag of many ports would cost hours to compare."""
+
 _Types = Mapping[str, SecretType | None]
 
 _PREDEFINED = {
@@ -29,6 +32,10 @@ def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) 
     if not manifest.marbles:
         findings.refuse(("Marbles",), "is empty", "name at least one workload type")
     ports = {tag: _ports(manifest, tag) for tag in manifest.tls}
+    if _number_of_ports(manifest, ports) > MOST_PORTS:
+        problem = f"have more than {MOST_PORTS} incoming ports in all, by their tags"
+        findings.refuse(("Marbles",), problem)
+        return
     parsed: dict[bytes, Template] = {}
     for name, marble in manifest.marbles.items():
         place = ("Marbles", name)
@@ -51,6 +58,10 @@ def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) 
 def _ports(manifest: WrittenManifest, tag: str) -> frozenset[int]:
     numbers = (port_number(entry.port) for entry in manifest.tls[tag].incoming)
     return frozenset(number for number in numbers if number is not None)
+
+
+def _number_of_ports(manifest: WrittenManifest, ports: Mapping[str, frozenset[int]]) -> int:
+    return sum(len(ports.get(tag, ())) for m in manifest.marbles.values() for tag in m.tls)
 
 
 def _check_tags(

@@ -1,11 +1,12 @@
 """An uploaded update that only raises security versions of packages."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from keyhouse.manifest.check import read_written
-from keyhouse.manifest.findings import Findings
+from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Package
 from keyhouse.manifest.written import WrittenConfig, WrittenManifest
 from keyhouse.wire.errors import Invalid, Problem
@@ -52,6 +53,21 @@ def check_package_update(
     allowed, a lower one is not. Raises ``Invalid`` with every problem.
     """
     findings = Findings()
+    with suppress(TooManyError):
+        _check_packages(update, current, findings)
+    problems = {*update.problems, *findings.problems}
+    if problems:
+        raise Invalid("the package update", sorted(problems))
+    return {
+        name: package.security_version
+        for name, package in sorted(update.packages.items())
+        if package.security_version is not None
+    }
+
+
+def _check_packages(
+    update: PackageUpdate, current: Mapping[str, int | None], findings: Findings
+) -> None:
     if not update.packages:
         findings.refuse(("Packages",), "is empty", "name at least one package")
     for name, package in update.packages.items():
@@ -61,14 +77,6 @@ def check_package_update(
             findings.refuse(("Packages", name), problem, "upload a complete manifest")
         else:
             _check_version(name, package.security_version, current[name], findings)
-    problems = {*update.problems, *findings.problems}
-    if problems:
-        raise Invalid("the package update", sorted(problems))
-    return {
-        name: package.security_version
-        for name, package in sorted(update.packages.items())
-        if package.security_version is not None
-    }
 
 
 def _check_fields(name: str, package: Package, findings: Findings) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Permissions"]
 class Permissions:
     """The users and roles of one manifest, prepared so that a question costs what it asks.
 
-    Users with the same roles share their sets of names.
+    Memory and preparation cost what the manifest's size is, however roles and users cross.
     """
 
     __slots__ = ("_granted", "_users")
@@ -22,13 +22,13 @@ class Permissions:
             hashlib.sha256(user.certificate).digest(): (name, user.certificate)
             for name, user in manifest.users.items()
         }
-        shared: dict[frozenset[str], dict[Action, frozenset[str]]] = {}
-        self._granted = {}
-        for name, user in manifest.users.items():
-            roles = frozenset(user.roles)
-            if roles not in shared:
-                shared[roles] = _union(manifest, roles)
-            self._granted[name] = shared[roles]
+        names = {name: frozenset(role.resource_names) for name, role in manifest.roles.items()}
+        self._granted: dict[str, dict[Action, list[frozenset[str]]]] = {}
+        for user_name, user in manifest.users.items():
+            granted = self._granted[user_name] = {}
+            for role in dict.fromkeys(user.roles):
+                for action in set(manifest.roles[role].actions):
+                    granted.setdefault(action, []).append(names[role])
 
     def find_user(self, certificate: bytes) -> str | None:
         """Return the user with exactly this DER certificate: the leaf of the connection."""
@@ -41,22 +41,15 @@ class Permissions:
         Without resources: whether the user has the action at all, which is the question for
         ``UpdateManifest``.
         """
-        names = self._granted.get(user, {}).get(action)
-        return names is not None and names.issuperset(resources)
+        return action in self._granted.get(user, {}) and not self.refused(user, action, resources)
 
     def refused(self, user: str, action: Action, resources: Iterable[str]) -> tuple[str, ...]:
         """Return the names among ``resources`` on which ``user`` has no ``action``, sorted."""
-        names = self._granted.get(user, {}).get(action, frozenset())
-        return tuple(sorted(set(resources) - names))
+        missing = set(resources)
+        for names in self._granted.get(user, {}).get(action, ()):
+            missing -= names
+        return tuple(sorted(missing))
 
     def holders(self, action: Action) -> tuple[str, ...]:
         """Return the users who have ``action``, on whatever, sorted."""
         return tuple(sorted(name for name, granted in self._granted.items() if action in granted))
-
-
-def _union(manifest: Manifest, roles: frozenset[str]) -> dict[Action, frozenset[str]]:
-    granted: dict[Action, set[str]] = {}
-    for role in (manifest.roles[name] for name in roles):
-        for action in role.actions:
-            granted.setdefault(action, set()).update(role.resource_names)
-    return {action: frozenset(names) for action, names in granted.items()}

@@ -120,9 +120,13 @@ def _check_values(
         findings.warn((*place, field), "can be read by everyone who reads the manifest", hint)
         if kind is SecretType.SYMMETRIC_KEY and 8 * len(value) != secret.size:
             findings.refuse((*place, field), f"has {len(value)} bytes, which is not Size")
-    both = secret.private and secret.public and not kind.is_certificate
-    if both and secret.private != secret.public:
-        findings.refuse((*place, "Public"), "differs from Private; of a key both are the same")
+    if not secret.public or not secret.user_defined:
+        return
+    if kind.is_certificate:
+        findings.warn((*place, "Public"), "has no effect: it is computed from Cert")
+    elif secret.private != secret.public:
+        problem = "differs from Private; of keys and plain data both are the same"
+        findings.refuse((*place, "Public"), problem, "give Private alone")
 
 
 def _check_certificate(
