@@ -1,0 +1,36 @@
+"""One real coordinator for each phase, shared by the tests that leave it as it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import manifest
+from keyhouse_tests_server import Server
+
+from keyhouse.coordinator import Phase
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Phase, Server]]:
+    """Coordinators that wait for a manifest, that run (both gates open), that are locked."""
+    folder: Path = tmp_path_factory.mktemp("phases")
+    raw = manifest(FeatureGates=["SignQuoteEndpoint", "MonotonicCounter"])
+    lost = Server(folder / "recovery")
+    with lost, lost.client() as client:
+        assert client.set_manifest(raw).status == 200
+    (folder / "recovery" / "sealed_key").unlink()
+    accepting, running = Server(folder / "accepting"), Server(folder / "running")
+    with lost, accepting, running:
+        with running.client() as client:
+            assert client.set_manifest(raw).status == 200
+        yield {
+            Phase.RECOVERY: lost,
+            Phase.ACCEPTING_MANIFEST: accepting,
+            Phase.RUNNING: running,
+        }
+
+
+@pytest.fixture
+def running(servers: dict[Phase, Server]) -> Server:
+    """The coordinator that runs."""
+    return servers[Phase.RUNNING]

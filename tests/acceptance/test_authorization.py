@@ -1,0 +1,166 @@
+"""Who gets what: every route, every kind of caller, every phase, over real TLS.
+
+Generated from the router: a route without a row here fails.
+"""
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import User, manifest, user
+from keyhouse_tests_server import Reply, Server
+
+from keyhouse.api import Caller, routes
+from keyhouse.coordinator import Phase
+
+pytestmark = pytest.mark.acceptance
+
+# What each route answers when nothing but the caller and the phase is judged: an empty request.
+# (recovery, accepting manifest, running by anybody, running by a user)
+ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
+    ("GET", "/api/v2/status"): (200, 200, 200, 200),
+    ("GET", "/api/v2/manifest"): (404, 404, 200, 200),
+    ("POST", "/api/v2/manifest"): (400, 400, 409, 409),
+    ("GET", "/api/v2/quote"): (200, 200, 200, 200),
+    ("GET", "/api/v2/secrets"): (401, 401, 401, 400),
+    ("POST", "/api/v2/secrets"): (401, 401, 401, 400),
+    ("GET", "/api/v2/update"): (409, 409, 200, 200),
+    ("POST", "/api/v2/update"): (401, 401, 401, 501),
+    ("GET", "/api/v2/update-manifest"): (404, 404, 501, 501),
+    ("POST", "/api/v2/update-manifest"): (401, 401, 401, 501),
+    ("POST", "/api/v2/update-cancel"): (401, 401, 401, 501),
+    ("GET", "/api/v2/recover/public-key"): (501, 409, 409, 409),
+    ("POST", "/api/v2/recover"): (501, 409, 409, 409),
+    ("POST", "/api/v2/sign-quote"): (403, 403, 501, 501),
+    ("POST", "/api/v2/monotonic-counter"): (403, 403, 401, 401),
+    ("GET", "/status"): (501, 501, 501, 501),
+    ("GET", "/manifest"): (404, 404, 501, 501),
+    ("POST", "/manifest"): (501, 501, 409, 409),
+    ("GET", "/quote"): (501, 501, 501, 501),
+    ("GET", "/secrets"): (401, 401, 401, 501),
+    ("POST", "/secrets"): (401, 401, 401, 501),
+    ("GET", "/update"): (409, 409, 501, 501),
+    ("POST", "/update"): (401, 401, 401, 501),
+    ("GET", "/update-manifest"): (404, 404, 501, 501),
+    ("POST", "/update-manifest"): (401, 401, 401, 501),
+    ("POST", "/update-cancel"): (401, 401, 401, 501),
+    ("POST", "/recover"): (410, 410, 410, 410),
+}
+
+TARGETS = [(route.method, route.path) for route in routes().routes]
+
+
+def _chained(owner: User, appended: User) -> User:
+    """Return ``owner`` presenting ``appended`` as a further certificate of its chain."""
+    return User(owner.der, owner.pem + appended.pem, owner.key_pem)
+
+
+STRANGER = user("a stranger")
+CALLERS: dict[str, User | None] = {
+    "no certificate": None,
+    "unknown certificate": STRANGER,
+    "unknown certificate with the writer's appended": _chained(STRANGER, user("writer")),
+    "writer": user("writer"),
+    "user without a role": user("nobody"),
+}
+KNOWN = {"writer", "user without a role"}
+
+
+def test_every_route_has_a_row() -> None:
+    assert set(ROWS) == set(TARGETS)
+    assert len(TARGETS) == len(set(TARGETS))
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("phase", Phase)
+def test_each_route_judges_phase_gate_and_caller(
+    servers: dict[Phase, Server], phase: Phase, caller: str
+) -> None:
+    wrong = []
+    for method, path in TARGETS:
+        with servers[phase].client(CALLERS[caller]) as client:
+            reply = client.call(method, path, b"" if method == "POST" else None)
+        row = ROWS[method, path]
+        expected = row[phase - 1] if phase is not Phase.RUNNING else row[2 + (caller in KNOWN)]
+        if reply.status != expected:
+            wrong.append((method, path, reply.status, expected, reply.body))
+        _is_an_answer(reply)
+    assert not wrong
+
+
+def _is_an_answer(reply: Reply) -> None:
+    envelope = reply.envelope
+    assert list(envelope)[:2] == ["status", "data"]
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["keyhouse-platform"] == "simulation"
+    if reply.status == 200:
+        assert envelope["status"] == "success"
+    else:
+        assert envelope["status"] in {"fail", "error"}
+        assert envelope["message"]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_an_appended_certificate_makes_nobody_a_user_also_on_resumed_sessions(
+    running: Server, version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    pem = tmp_path / "chain.pem"
+    pem.write_bytes(STRANGER.pem + user("writer").pem + STRANGER.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(pem)
+    session = None
+    for attempt in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", running.port)) as plain,
+            context.wrap_socket(plain, session=session) as secured,
+        ):
+            assert secured.session_reused is (attempt == 1)
+            secured.sendall(b"GET /api/v2/secrets?s=note HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert secured.recv(1000).startswith(b"HTTP/1.1 401 ")
+            session = secured.session
+
+
+def test_missing_permissions_name_the_user_and_what_is_missing(running: Server) -> None:
+    with running.client(user("reader")) as client:
+        assert client.get("/api/v2/secrets?s=shared&s=key0").status == 200
+        refused = client.get("/api/v2/secrets?s=shared&s=key1&s=unknown&s=note")
+        assert refused.status == 403
+        assert refused.envelope["status"] == "error"
+        message = refused.envelope["message"]
+        assert '"reader"' in message
+        assert '"key1", "note", "unknown"' in message
+        assert "shared" not in message
+        assert client.upload({"key0": bytes(16)}).status == 403
+    with running.client(user("writer")) as client:
+        assert client.get("/api/v2/secrets?s=shared").status == 403
+        assert client.upload({"key0": bytes(16), "shared": bytes(32)}).status == 403
+        assert client.secrets(["key0"]) == {"key0": None}
+
+
+def test_gates_that_the_manifest_does_not_open_are_closed_before_the_body_is_read(
+    tmp_path: Path,
+) -> None:
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+        for path in ("/api/v2/sign-quote", "/api/v2/monotonic-counter"):
+            reply = client.call("POST", path, b"{")
+            assert (reply.status, reply.envelope["status"]) == (403, "error")
+            assert "Config.FeatureGates" in reply.envelope["message"]
+
+
+def test_callers_of_a_route_are_those_of_the_interface() -> None:
+    users = {route.path for route in routes().routes if route.caller is Caller.USER}
+    assert users == {
+        "/api/v2/secrets",
+        "/api/v2/update",
+        "/api/v2/update-manifest",
+        "/api/v2/update-cancel",
+        "/secrets",
+        "/update",
+        "/update-manifest",
+        "/update-cancel",
+    }
