@@ -1,0 +1,116 @@
+"""``python -m demo``: the whole walk, in a temporary directory that is gone afterwards."""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from demo.access import read_as_carol, read_as_others, see_the_log, upload_as_bob
+from demo.calls import Caller
+from demo.crash import crash_it
+from demo.process import CoordinatorProcess, free_port
+from demo.screen import Screen, Unexpected
+from demo.setting import check_it, read_it_back, set_it
+from demo.shell import Shell
+from demo.stage import Stage
+from demo.trust import pin_it, start_it, verify_it
+from keyhouse.wire.errors import KeyhouseError
+
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
+
+_FURTHER: Final = """
+Everything is stopped and removed. To go on by yourself:
+
+  .venv/bin/keyhouse serve --platform simulation --client-addr 127.0.0.1:4433
+
+and in another terminal:
+
+  .venv/bin/keyhouse status localhost:4433 \\
+      --attestation keyhouse-data/simulation/attestation.json \\
+      --simulation-root keyhouse-data/simulation/root.pem
+  .venv/bin/keyhouse manifest check YOUR-MANIFEST.json
+
+The manifest of this demo: demo/manifest.json. Read next: README.md, then SECURITY.md.
+"""
+
+
+def main() -> int:
+    """Run the demo; return 0, or 1 if anything was not as it claims, 130 after an interrupt."""
+    options = _options()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ended)
+    screen = Screen(
+        sys.stdout,
+        colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        pause=options.pause,
+    )
+    try:
+        with tempfile.TemporaryDirectory(prefix="keyhouse-demo-") as folder:
+            _play(screen, Path(folder))
+        sys.stdout.write(_FURTHER)
+        sys.stdout.flush()
+    except Unexpected as problem:
+        return _failed(str(problem))
+    except KeyhouseError as error:
+        return _failed(str(error))
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; everything is stopped and removed\n")
+        return _INTERRUPTED
+    return 0
+
+
+def _play(screen: Screen, folder: Path) -> None:
+    shell = Shell(folder)
+    port = free_port()
+    caller = Caller(shell, port)
+    screen.say(
+        "Keyhouse: a walk through a coordinator's main job, with real processes and requests."
+    )
+    screen.say("Commands run in a temporary directory. To type along (use --pause), first type:")
+    screen.command(f"cd {folder}; PATH={shell.bin}:$PATH")
+    if not caller.has_curl:
+        screen.say("curl is not installed: Python makes the requests of the curl lines, unchanged.")
+    with CoordinatorProcess(shell, port) as coordinator:
+        stage = Stage(screen, shell, caller, coordinator)
+        start_it(stage)
+        verify_it(stage)
+        trusted = pin_it(stage)
+        holders = check_it(stage)
+        set_it(stage, holders)
+        read_it_back(stage, trusted)
+        read_as_carol(stage)
+        read_as_others(stage)
+        upload_as_bob(stage)
+        see_the_log(stage)
+        crash_it(stage, trusted)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo", description="Walk through a coordinator's main job."
+    )
+    parser.add_argument("--pause", action="store_true", help="wait for Enter before each step")
+    return parser.parse_args()
+
+
+def _ended(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # unwinds, so that everything is stopped and removed
+
+
+def _failed(problem: str) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(f"\nerror: {problem}\n")
+    sys.stderr.write("hint: the demo stopped here; everything is stopped and removed\n")
+    return _FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Verify a coordinator on a simulated platform, then write down its root certificate.
+
+Usage: python demo/pin.py HOST:PORT SIMULATION-FOLDER ROOT.PEM
+
+With that file curl, or any other client, knows exactly this coordinator: --cacert ROOT.PEM
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import read_collateral, read_expected_identity
+from keyhouse.client import TrustedCoordinator, verify_coordinator
+from keyhouse.wire.errors import KeyhouseError
+
+__all__ = ["verify"]
+
+
+def verify(address: str, simulation: Path) -> TrustedCoordinator:
+    """Return the coordinator at ``address`` after it proved who it is, to a fresh nonce.
+
+    ``simulation`` is the folder that a simulated platform makes in the state directory.
+    """
+    root_ca = x509.load_pem_x509_certificate((simulation / "root.pem").read_bytes())
+    return verify_coordinator(
+        address,
+        expected=read_expected_identity((simulation / "attestation.json").read_bytes()),
+        root_ca_der=root_ca.public_bytes(Encoding.DER),
+        collateral=read_collateral((simulation / "collateral.json").read_bytes()),
+    )
+
+
+def _report(trusted: TrustedCoordinator) -> str:
+    verdict = trusted.verdict
+    bound = hashlib.sha256(trusted.root_der + trusted.nonce).hexdigest()
+    rows = {
+        "quote": f"{len(trusted.quote):,} bytes, its chain ends in the given root",
+        "measurement": f"{verdict.mrenclave.hex()} as expected",
+        "signer": f"{verdict.mrsigner.hex()} as expected",
+        "TCB status": f"{verdict.tcb_status}, of {verdict.tcb_date:%Y-%m-%d}",
+        "nonce": f"{trusted.nonce.hex()} fresh",
+        "report data": f"{verdict.report_data[:32].hex()}",
+        "must be": f"{bound} SHA-256(root, nonce)",
+        "TLS peer": "served exactly that root certificate, and proved to own its key",
+    }
+    return "".join(f"{name:<12} {value}\n" for name, value in rows.items())
+
+
+def main() -> None:
+    """Do it, or say why not and end with 1."""
+    if len(sys.argv) != len(("program", "address", "simulation", "file")):
+        sys.exit(__doc__)
+    address, simulation, file = sys.argv[1:]
+    try:
+        trusted = verify(address, Path(simulation))
+    except (KeyhouseError, OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    root = x509.load_der_x509_certificate(trusted.root_der)
+    Path(file).write_bytes(root.public_bytes(Encoding.PEM))
+    sys.stdout.write(f"{_report(trusted)}wrote        {file}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""What a person sees: steps, commands, answers, and what has been checked."""
+
+import sys
+import textwrap
+from typing import Final, TextIO
+
+__all__ = ["WIDTH", "Screen", "Unexpected"]
+
+WIDTH: Final = 100
+_INDENT: Final = "  "
+_BOLD, _DIM, _GREEN, _CYAN = "1", "2", "32", "36"
+
+
+class Unexpected(Exception):
+    """Something that the demo claims does not hold. The text says what, for a person."""
+
+
+class Screen:
+    """Writes to ``out``, in colour or not, and waits for Enter before each step if it pauses."""
+
+    def __init__(self, out: TextIO, *, colour: bool, pause: bool = False) -> None:
+        self._out = out
+        self._colour = colour
+        self._pause = pause
+        self._number = 0
+
+    def step(self, title: str, what: str) -> None:
+        """Begin the next step: its number, its title, and in a sentence or two what it does."""
+        if self._pause:
+            self._out.write("\n" + self._styled(_DIM, "Enter for the next step ... "))
+            self._out.flush()
+            sys.stdin.readline()
+        self._number += 1
+        rule = "-" * (WIDTH - len(title) - len(str(self._number)) - 7)
+        self._out.write(
+            "\n"
+            + self._styled(_BOLD, f"--- {self._number}. {title} ")
+            + self._styled(_DIM, rule)
+            + "\n"
+        )
+        self.say(what)
+
+    def say(self, text: str) -> None:
+        """Write prose, wrapped."""
+        self._wrapped(text, _INDENT, _INDENT)
+
+    def command(self, line: str) -> None:
+        """Show what a person would type; ``line`` may have several lines."""
+        first, *rest = line.splitlines()
+        self._out.write("\n" + _INDENT + self._styled(_CYAN, f"$ {first}") + "\n")
+        for more in rest:
+            self._out.write(_INDENT + self._styled(_CYAN, f"  {more}") + "\n")
+        self._out.flush()
+
+    def answer(self, text: str) -> None:
+        """Show what came back. Lines that are too long go on in the next one."""
+        for line in text.splitlines():
+            deeper = " " * (len(line) - len(line.lstrip()) + 2)
+            self._wrapped(line, _INDENT * 2, _INDENT * 2 + deeper)
+
+    def holds(self, claim: bool, text: str) -> None:  # noqa: FBT001 (the claim is the subject)
+        """Say ``text``, which ``claim`` has shown to be true.
+
+        Raises:
+            Unexpected: it is not true.
+        """
+        if not claim:
+            raise Unexpected(f"this does not hold: {text}")
+        mark = self._styled(_GREEN, "OK")
+        self._wrapped(text, f"{_INDENT}{mark} ", _INDENT + "   ")
+        self._out.flush()
+
+    def _wrapped(self, text: str, first: str, further: str) -> None:
+        lines = textwrap.wrap(
+            text,
+            WIDTH - len(further),
+            break_on_hyphens=False,
+            drop_whitespace=True,
+            replace_whitespace=False,
+        )
+        head, *rest = lines or [""]
+        self._out.write(f"{first}{head}\n")
+        for line in rest:
+            self._out.write(f"{further}{line}\n")
+
+    def _styled(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
