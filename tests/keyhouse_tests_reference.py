@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Final
 
 from keyhouse.api import ERRORS, Route, routes, v1, v2_reads, v2_writes
+from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.cli.settings import SETTINGS
+from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
 from keyhouse.journal import index_file, record, sealing
 from keyhouse.journal.chain import first_link
@@ -106,6 +108,18 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).rstrip("\n") + "\n"
 
 
+def _values() -> str:
+    kinds = {
+        "keys": CoordinatorKeys,
+        "value of a secret": StoredSecret,
+        "upload": Uploaded,
+        "recovery": RecoveryMaterial,
+        "holder": RecoveryHolder,
+    }
+    rows = ((name, ", ".join(kind.__struct_fields__)) for name, kind in kinds.items())
+    return _table(("Value", "Fields"), rows)
+
+
 def _journal_values() -> str:
     dek, store_id = Secret(bytes(range(32))), bytes(range(0x20, 0x30))
     rows = (
@@ -138,6 +152,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "index file layout": lambda: _layout(index_file),
     "index content layout": lambda: _layout(recovery_index),
     "template grammar": lambda: _layout(templates),
+    "values": _values,
     "journal values": _journal_values,
     "sql": _sql,
     "pragmas": _pragmas,
