@@ -10,6 +10,7 @@ from keyhouse_tests_deployment import (
     FixedClock,
     crashing_engine,
     manifest,
+    open_home,
     running_engine,
     set_manifest,
     stored,
@@ -17,10 +18,12 @@ from keyhouse_tests_deployment import (
     user,
 )
 
+from keyhouse.authority import check_index_mac, read_recovery_index
 from keyhouse.coordinator import Phase, Stale, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.coordinator.state import Running
+from keyhouse.journal import Opened
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.errors import Broken, Forbidden, Unauthenticated, Unavailable, WrongPhase
 from keyhouse.wire.secret import Secret
@@ -271,3 +274,28 @@ async def test_a_clock_a_year_ahead_is_refused_until_it_is_confirmed(tmp_path: P
     with pytest.raises(Broken, match="more than a year ahead"):
         async with running_engine(tmp_path / "data", ahead):
             pytest.fail("it must not start")
+
+
+async def test_the_recovery_index_follows_the_epochs(tmp_path: Path) -> None:
+    data, big = tmp_path / "data", b"x" * 100_000
+    async with running_engine(data) as engine:
+        await set_manifest(engine, manifest())
+        root = engine.view.state.keys.root_cert
+    assert await _indexed_epoch(data, root) == 1
+    async with running_engine(data) as engine:
+        for number in range(30):
+            await upload(engine, {"note": big + bytes([number])})
+    assert await _indexed_epoch(data, root) > 1
+
+
+async def _indexed_epoch(data: Path, root: bytes) -> int:
+    """Return the epoch of the journal and its index, whose signature and MAC hold."""
+    home = await open_home(data)
+    opened = await home.load()
+    assert isinstance(opened, Opened)
+    sealed = read_recovery_index(opened.recovery_index)
+    index = check_index_mac(sealed, opened.journal.index_mac_key(sealed.index.epoch))
+    assert index.epoch == opened.journal.position.epoch
+    assert (index.root_cert, index.store_id) == (root, opened.journal.store_id)
+    await home.close()
+    return index.epoch

@@ -9,7 +9,7 @@ Nothing here costs more than the change itself, but for a new epoch now and then
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -131,7 +131,7 @@ class Engine:
         try:
             while await self._has_work():
                 await self._serve(self._take())
-                await self._keeper.tend(self._base)
+                await self._keeper.tend(self.view.state, self.view.log)
         except Broken as error:
             self._broken = error
             raise
@@ -240,11 +240,6 @@ class Engine:
             payloads = found.base + found.events
         events = list(decode_events(payloads))
         self._publish(evolve_all(state, events), events)
-
-    def _base(self) -> Iterator[bytes]:
-        """Return the base of a new epoch, encoded piece by piece as it is taken."""
-        assert isinstance(self.view.state, Running)  # noqa: S101 only a running state has a journal
-        return encode_events(base_events(self.view.state, self.view.log))
 
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())

@@ -1,11 +1,16 @@
 """Where the journal is kept: in the home directory, or in memory with seal mode ``Disabled``."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 import structlog
 
+from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.commands import SetManifest
+from keyhouse.coordinator.index_beside import index_beside
 from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.records import encode_events
+from keyhouse.coordinator.state import Running, State
+from keyhouse.coordinator.update_log import LogView
 from keyhouse.journal import (
     Continuation,
     Home,
@@ -20,7 +25,7 @@ from keyhouse.wire.errors import Broken, Unavailable
 
 __all__ = ["Keeper"]
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 HEAD_EVERY = 1024
 """Records between two writes of the sealed head: how much of a rollback it may fail to show."""
@@ -85,7 +90,7 @@ class Keeper:
             raise _unknown() from error
         self._head_at = self._journal.position.sequence
 
-    async def tend(self, base: Callable[[], Iterator[bytes]]) -> None:
+    async def tend(self, state: State, log: LogView) -> None:
         """Write the head now and then; begin an epoch when the records outweigh the base.
 
         A failure that leaves the journal as it was is logged and tried again later.
@@ -94,7 +99,7 @@ class Keeper:
             return
         try:
             if self._journal.outweighs_base():
-                await self._compact(base)
+                await self._compact(self._journal, state, log)
             elif self._journal.position.sequence - self._head_at >= HEAD_EVERY:
                 self._head_at = self._journal.position.sequence
                 await self._home.write_head()
@@ -102,7 +107,7 @@ class Keeper:
             raise _unknown() from error
         except Unavailable as error:
             self._patience = PATIENCE
-            log.warning("the journal could not be tended", reason=str(error))
+            _log.warning("the journal could not be tended", reason=str(error))
 
     async def close(self, *, clean: bool) -> None:
         """Give the store back; after a clean run with the head written."""
@@ -110,13 +115,25 @@ class Keeper:
             await self._home.write_head()
         await self._home.close()
 
-    async def _compact(self, base: Callable[[], Iterator[bytes]]) -> None:
+    async def _compact(self, journal: Journal, state: State, log: LogView) -> None:
         if self._patience:
             self._patience -= 1
             return
-        position = await self._home.begin_epoch(base())
+        if not isinstance(state, Running):
+            raise Broken("a journal without a manifest cannot be compacted")
+        epoch = journal.position.epoch + 1
+        index = index_beside(
+            state.keys,
+            state.manifest,
+            state.recovery,
+            store_id=journal.store_id,
+            epoch=epoch,
+            mac_key=journal.index_mac_key(epoch),
+        )
+        base = encode_events(base_events(state, log))
+        position = await self._home.begin_epoch(base, recovery_index=index)
         self._head_at = position.sequence
-        log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
+        _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def _present(self) -> Journal:
         if self._journal is None:

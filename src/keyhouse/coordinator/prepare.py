@@ -4,7 +4,6 @@ Called off the event loop. Reads one state, changes nothing, and returns a comma
 state it read. A refusal here leaves nothing behind.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,18 +12,16 @@ import msgspec
 
 from keyhouse.authority import (
     CoordinatorKeys,
-    RecoveryMaterial,
     StoredSecret,
     generate,
     import_secret,
-    index_of,
     make_recovery,
-    recovery_index,
     sign_manifest,
 )
 from keyhouse.coordinator.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.index_beside import index_beside
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
@@ -63,7 +60,14 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         recovery=recovery,
         dek=dek,
         store_id=store_id,
-        recovery_index=_recovery_index(state.keys, raw, recovery, dek, store_id),
+        recovery_index=index_beside(
+            state.keys,
+            raw,
+            recovery,
+            store_id=store_id,
+            epoch=1,
+            mac_key=index_mac_key(dek, store_id, 1),
+        ),
         warnings=checked.warnings,
     )
 
@@ -100,20 +104,6 @@ def prepare_upload(
 def _below(name: str, problem: Problem) -> Problem:
     """Return a finding about an upload with its place in the whole request."""
     return msgspec.structs.replace(problem, at=f"{at('secrets', name)}.{problem.at}")
-
-
-def _recovery_index(
-    keys: CoordinatorKeys, raw: bytes, recovery: RecoveryMaterial, dek: Secret, store_id: bytes
-) -> bytes:
-    """Return what lies beside the journal's first epoch, readable without its key."""
-    index = index_of(
-        recovery,
-        keys,
-        store_id=store_id,
-        epoch=1,
-        manifest_fingerprint=hashlib.sha256(raw).digest(),
-    )
-    return recovery_index(index, keys=keys, mac_key=index_mac_key(dek, store_id, 1))
 
 
 def _initial_secrets(

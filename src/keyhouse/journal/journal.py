@@ -179,9 +179,9 @@ class Journal:
         """Tell whether the records since the base take more room than it, and more than 1 MiB."""
         return self._weight > max(self._base_weight, _LIGHTEST_BASE)
 
-    def index_mac_key(self) -> Secret:
-        """Return the 32-byte HMAC key for the recovery index of the present epoch."""
-        return index_mac_key(self._dek, self.store_id, self.position.epoch)
+    def index_mac_key(self, epoch: int) -> Secret:
+        """Return the 32-byte HMAC key for the recovery index of ``epoch`` under this data key."""
+        return index_mac_key(self._dek, self.store_id, epoch)
 
     def _seal_events(self, payloads: Sequence[bytes]) -> Iterator[tuple[Sealed, Position]]:
         position = self.position
