@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from demo.access import read_as_carol, read_as_others, see_the_log, upload_as_bob
 from demo.calls import Caller
 from demo.crash import crash_it
+from demo.disk import carry_it_away
 from demo.process import CoordinatorProcess, free_port
 from demo.screen import Screen, Unexpected
 from demo.setting import check_it, read_it_back, set_it
@@ -74,7 +75,11 @@ def _play(screen: Screen, folder: Path) -> None:
     screen.say(
         "Keyhouse: a walk through a coordinator's main job, with real processes and requests."
     )
-    screen.say("Commands run in a temporary directory. To type along (use --pause), first type:")
+    screen.say(
+        "Lines after $ are run as they stand, in a temporary directory; to type along, use --pause"
+        " and first type the line below. Long answers are cut (...), and of the HTTP headers only"
+        " Keyhouse-State is shown: the position of the journal. OK stands before what was checked."
+    )
     screen.command(f"cd {folder}; PATH={shell.bin}:$PATH")
     if not caller.has_curl:
         screen.say("curl is not installed: Python makes the requests of the curl lines, unchanged.")
@@ -91,6 +96,7 @@ def _play(screen: Screen, folder: Path) -> None:
         upload_as_bob(stage)
         see_the_log(stage)
         crash_it(stage, trusted)
+        carry_it_away(stage, trusted)
 
 
 def _options() -> argparse.Namespace:

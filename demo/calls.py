@@ -16,7 +16,7 @@ import msgspec
 from demo.screen import Unexpected
 from demo.shell import Shell, typed
 
-__all__ = ["Answer", "Call", "Caller"]
+__all__ = ["STATUS", "Answer", "Call", "Caller"]
 
 _PATIENCE: Final = 30.0  # seconds
 
@@ -36,6 +36,9 @@ class Call(msgspec.Struct, frozen=True):
         return typed(["curl", "-sSi", "--cacert", "root.pem", *identity, *data, url])
 
 
+STATUS: Final = Call("/api/v2/status")
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What came back. Names of headers are in lower case."""
 
@@ -46,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The header ``Keyhouse-State``: epoch, sequence and chain value; empty if there is none."""
+        """``Keyhouse-State``: epoch, sequence, chain value; empty while no manifest is set."""
         return self.headers.get("keyhouse-state", "")
 
     @property

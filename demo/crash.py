@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from demo.calls import Call
+from demo.calls import STATUS
 from demo.pin import verify
 from demo.shell import typed
 from demo.stage import Stage
@@ -15,7 +15,6 @@ __all__ = ["crash_it"]
 
 _ENOUGH = 150  # acknowledged uploads of each stream, before the end
 _STREAMED = ("apiToken", "partnerKey")
-_STATUS = Call("/api/v2/status")
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -35,16 +34,16 @@ def crash_it(stage: Stage, trusted: TrustedCoordinator) -> None:
         "Two clients upload as bob, one secret after the other without a pause. Then the process is"
         " killed at once (SIGKILL): no warning, no clean end.",
     )
-    before = stage.call(_STATUS)
+    before = stage.call(STATUS)
     remembered = _remember(stage, trusted)
     streams = [UploadStream(trusted, _user(stage, "bob"), name, _value) for name in _STREAMED]
     counts = _killed_meanwhile(stage, streams)
-    stage.screen.say("")
+    stage.screen.say()
     stage.screen.say("Started again, on the same state directory:")
     stage.screen.command(typed(stage.coordinator.words) + " &")
     seconds = stage.coordinator.start()
     stage.screen.holds(stage.coordinator.pid > 0, f"it serves again after {seconds:.2f} s")
-    after = stage.call(_STATUS)
+    after = stage.call(STATUS)
     again = verify(stage.address, stage.shell.folder / "state/simulation")
     _compare(stage, remembered, _remember(stage, again))
     _compare_uploads(stage, streams, counts, remembered, _remember(stage, again))

@@ -42,8 +42,8 @@ def _report(trusted: TrustedCoordinator) -> str:
         "signer": f"{verdict.mrsigner.hex()} as expected",
         "TCB status": f"{verdict.tcb_status}, of {verdict.tcb_date:%Y-%m-%d}",
         "nonce": f"{trusted.nonce.hex()} fresh",
-        "report data": f"{verdict.report_data[:32].hex()}",
-        "must be": f"{bound} SHA-256(root, nonce)",
+        "report data": verdict.report_data[:32].hex(),
+        "": f"{bound} = SHA-256(root, nonce)",
         "TLS peer": "served exactly that root certificate, and proved to own its key",
     }
     return "".join(f"{name:<12} {value}\n" for name, value in rows.items())

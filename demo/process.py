@@ -24,6 +24,7 @@ class CoordinatorProcess:
     """One coordinator with the state directory ``state``. Leaving the context ends its process."""
 
     def __init__(self, shell: Shell, port: int, state: str = "state") -> None:
+        self.port: Final = port
         self.words: Final = (
             "keyhouse",
             "serve",

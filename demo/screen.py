@@ -40,8 +40,8 @@ class Screen:
         )
         self.say(what)
 
-    def say(self, text: str) -> None:
-        """Write prose, wrapped."""
+    def say(self, text: str = "") -> None:
+        """Write prose, wrapped; an empty line if there is none."""
         self._wrapped(text, _INDENT, _INDENT)
 
     def command(self, line: str) -> None:
@@ -79,7 +79,7 @@ class Screen:
             replace_whitespace=False,
         )
         head, *rest = lines or [""]
-        self._out.write(f"{first}{head}\n")
+        self._out.write(f"{first}{head}".rstrip() + "\n")
         for line in rest:
             self._out.write(f"{further}{line}\n")
 

@@ -37,7 +37,7 @@ def check_it(stage: Stage) -> dict[str, RSAPrivateKey]:
         done.output.decode().split() == ["valid", fingerprint],
         "valid; the number is the SHA-256 of the file",
     )
-    stage.screen.say("")
+    stage.screen.say()
     stage.screen.say("A misspelt restriction is refused, for it must never mean no restriction:")
     stage.command(
         "sed s/MaxActivations/MaxActivation/ manifest.json | keyhouse manifest check -", code=1
@@ -63,10 +63,9 @@ def set_it(stage: Stage, holders: Mapping[str, RSAPrivateKey]) -> None:
         len(share) == _SHARE,
         f"rk2's private key opens rk2's: a share of {_SHARE} bytes, any 2 of the 3 give the key",
     )
-    stage.screen.say("")
+    stage.screen.say()
     stage.screen.say("Nobody can set another one, not even the same again:")
-    stage.call(Call("/api/v2/manifest", body="set.json"), status=409)
-    stage.screen.holds(claim=True, text="refused")
+    stage.refused(Call("/api/v2/manifest", body="set.json"), 409, "refused")
 
 
 def read_it_back(stage: Stage, trusted: TrustedCoordinator) -> None:

@@ -13,10 +13,13 @@ _LINE: Final = 92
 
 
 def shortened(value: object) -> object:
-    """Return ``value`` with long encoded strings and long lists cut. Prose stays whole."""
+    """Return ``value`` with long encoded strings and long lists cut. Prose stays whole.
+
+    A string that holds a JSON object becomes that object.
+    """
     match value:
         case str():
-            return _cut(value)
+            return _embedded(value) or _cut(value)
         case dict():
             return {name: shortened(inner) for name, inner in value.items()}
         case list() if len(value) > _MOST:
@@ -42,6 +45,15 @@ def pretty(value: object, indent: int = 0) -> str:
         parts = [pretty(v, indent + 2) for v in value]
     lines = f",\n{inside}".join(parts)
     return f"{opening}\n{inside}{lines}\n{' ' * indent}{closing}"
+
+
+def _embedded(text: str) -> object:
+    if not text.startswith("{"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _cut(text: str) -> str:

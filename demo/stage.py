@@ -2,9 +2,9 @@
 
 import msgspec
 
-from demo.calls import Answer, Call, Caller
+from demo.calls import STATUS, Answer, Call, Caller
 from demo.process import CoordinatorProcess
-from demo.screen import Screen
+from demo.screen import Screen, Unexpected
 from demo.shell import Done, Shell, typed
 from demo.shorten import pretty, shortened
 
@@ -27,18 +27,20 @@ class Stage(msgspec.Struct, frozen=True):
     def command(self, line: str, *, code: int = 0) -> Done:
         """Show ``line`` and what it prints. Raises ``Unexpected`` if it does not end with ``code``.
 
-        The screen says only codes that mean a refusal.
+        A code other than 0 means a refusal, and the screen says so.
         """
         self.screen.command(line)
         done = self.shell.run(line)
         self.screen.answer(done.output.decode(errors="replace") + done.errors)
-        if code or done.code:
+        if done.code != code:
+            raise Unexpected(f"the exit code is {done.code}, must be {code}")
+        if code:
             self.screen.holds(done.code == code, f"refused: exit code {code}")
         return done
 
-    def keyhouse(self, *words: str) -> Done:
-        """Show a ``keyhouse`` command and what it prints."""
-        return self.command(typed(["keyhouse", *words]))
+    def keyhouse(self, *words: str, code: int = 0) -> Done:
+        """Show a ``keyhouse`` command and what it prints, as ``command`` does."""
+        return self.command(typed(["keyhouse", *words]), code=code)
 
     def call(self, call: Call, *, status: int = 200) -> Answer:
         """Show a request and its answer. Raises ``Unexpected`` if the status is another."""
@@ -48,5 +50,11 @@ class Stage(msgspec.Struct, frozen=True):
         self.screen.answer(f"HTTP {answer.status} {answer.reason}{state}")
         self.screen.answer(pretty(shortened(answer.json)))
         if answer.status != status:
-            self.screen.holds(claim=False, text=f"the answer is HTTP {status}")
+            raise Unexpected(f"the answer is HTTP {answer.status}, must be {status}")
         return answer
+
+    def refused(self, call: Call, status: int, what: str) -> None:
+        """Show a request that is refused, changing nothing. Raises ``Unexpected`` if it is not."""
+        before = self.caller.call(STATUS).state
+        answer = self.call(call, status=status)
+        self.screen.holds(answer.state == before, f"{what}; nothing has changed")

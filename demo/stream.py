@@ -1,4 +1,4 @@
-"""Uploads one after the other, without pause, by a user of the real SDK, until the coordinator dies."""
+"""Uploads of one user by the SDK, one after the other without pause, until the process dies."""
 
 import threading
 from collections.abc import Callable

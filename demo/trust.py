@@ -2,7 +2,7 @@
 
 import ssl
 
-from demo.calls import Call
+from demo.calls import STATUS
 from demo.pin import verify
 from demo.shell import typed
 from demo.stage import Stage
@@ -33,8 +33,8 @@ def verify_it(stage: Stage) -> None:
     """Ask for the status with the command, which verifies the quote first."""
     stage.screen.step(
         "Ask how it is",
-        "Every keyhouse command verifies the coordinator's quote before it says anything else to"
-        " it. Whom to expect stands in attestation.json.",
+        "keyhouse verifies the coordinator's quote before it asks anything else."
+        " Whom to expect stands in attestation.json.",
     )
     folder = "state/simulation"
     done = stage.keyhouse(
@@ -62,7 +62,7 @@ def pin_it(stage: Stage) -> TrustedCoordinator:
     stage.screen.holds(
         pinned == trusted.root_der, "measurement, signer, TCB status, binding and TLS peer verified"
     )
-    answer = stage.call(Call("/api/v2/status"))
+    answer = stage.call(STATUS)
     stage.screen.holds(
         answer.json["data"]["code"] == _ACCEPTING, "curl reaches it over TLS pinned to root.pem"
     )
