@@ -445,6 +445,17 @@ def test_many_marbles_with_many_ports_are_refused_instead_of_compared() -> None:
     assert problem.problem == "have more than 1000000 incoming ports in all, by their tags"
 
 
+def test_more_template_actions_than_are_parsed_are_refused_by_name() -> None:
+    document = full()
+    files = document["Marbles"]["storage"]["Parameters"]["Files"]
+    action = "{{ hex .Secrets.diskKey }}"
+    files["/fits"] = action * 49_000
+    files["/too/much"] = action * 1_000 + "."
+    (problem,) = problems_of(json.dumps(document).encode())
+    assert problem.at == 'Marbles.storage.Parameters.Files["/too/much"]'
+    assert problem.problem == "exceeds the 50000 actions of all templates together"
+
+
 # Properties
 
 JSON = st.recursive(

@@ -17,6 +17,9 @@ __all__ = ["check_marbles"]
 MOST_PORTS = 1_000_000
 """Without it, many marbles with a tag of many ports would cost hours to compare."""
 
+MOST_ACTIONS = 50_000
+"""Different templates are parsed up to this many actions: half a second of one core."""
+
 _Types = Mapping[str, SecretType | None]
 
 _PREDEFINED = {
@@ -36,7 +39,7 @@ def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) 
         problem = f"have more than {MOST_PORTS} incoming ports in all, by their tags"
         findings.refuse(("Marbles",), problem)
         return
-    parsed: dict[bytes, Template] = {}
+    parsed = _Parsed()
     for name, marble in manifest.marbles.items():
         place = ("Marbles", name)
         if not name:
@@ -84,7 +87,7 @@ def _check_files(
     place: Place,
     marble: WrittenMarble,
     types: _Types,
-    parsed: dict[bytes, Template],
+    parsed: "_Parsed",
     findings: Findings,
 ) -> None:
     for path, entry in marble.parameters.files.items():
@@ -98,7 +101,7 @@ def _check_env(
     place: Place,
     marble: WrittenMarble,
     types: _Types,
-    parsed: dict[bytes, Template],
+    parsed: "_Parsed",
     findings: Findings,
 ) -> None:
     for name, entry in marble.parameters.env.items():
@@ -114,7 +117,7 @@ def _check_entry(
     here: Place,
     entry: str | WrittenEntry,
     types: _Types,
-    parsed: dict[bytes, Template],
+    parsed: "_Parsed",
     findings: Findings,
     *,
     in_env: bool,
@@ -125,7 +128,7 @@ def _check_entry(
         content = decode_entry(entry)
         if in_env and 0 in content.data:
             findings.refuse(here, "holds a zero byte, which no variable can", "put it into a file")
-        template = Template(()) if content.no_templates else _parse_once(content.data, parsed)
+        template = Template(()) if content.no_templates else parsed.template(content.data)
     except BadRequest as refusal:
         findings.refuse(here, refusal.message, refusal.hint)
         return
@@ -135,8 +138,22 @@ def _check_entry(
             findings.refuse(here, *problem)
 
 
-def _parse_once(data: bytes, parsed: dict[bytes, Template]) -> Template:
-    template = parsed.get(data)
-    if template is None:
-        template = parsed[data] = parse(data)
-    return template
+class _Parsed:
+    """Templates that were parsed already: the same text often stands in many marbles."""
+
+    __slots__ = ("_actions", "_templates")
+
+    def __init__(self) -> None:
+        self._templates: dict[bytes, Template] = {}
+        self._actions = 0
+
+    def template(self, data: bytes) -> Template:
+        """Return the template of ``data``. Raises ``BadRequest``, also if there are too many."""
+        template = self._templates.get(data)
+        if template is None:
+            actions = data.count(b"{{")
+            if self._actions + actions > MOST_ACTIONS:
+                raise BadRequest(f"exceeds the {MOST_ACTIONS} actions of all templates together")
+            self._actions += actions
+            template = self._templates[data] = parse(data)
+        return template
