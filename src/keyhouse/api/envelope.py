@@ -34,7 +34,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 _encode = msgspec.json.Encoder().encode
 
 ERRORS: Final[Mapping[type[KeyhouseError], tuple[int, str]]] = {
-    # class: (HTTP status, JSend word in version 2)
+    # class: (HTTP status, JSend word in version 2; in version 1 it is always "error")
     BadRequest: (400, "fail"),
     TooLarge: (413, "fail"),
     Unauthenticated: (401, "fail"),
@@ -68,9 +68,10 @@ def error(status: int, message: str, headers: Headers = (), data: Any = None) ->
     return _worded(status, "error", data, message, headers)
 
 
-def refusal(problem: KeyhouseError, headers: Headers = ()) -> Answer:
-    """Return what ``problem`` becomes in version 2 of the interface."""
+def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
+    """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
     status, word = next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)
+    word = word if fails else "error"
     data: Any = None
     if isinstance(problem, BadRequest):
         data = problem.fields

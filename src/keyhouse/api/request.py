@@ -160,7 +160,10 @@ def _target(target: bytes) -> tuple[str, bytes]:
     """Return the decoded path and the query as received."""
     if _TARGET.fullmatch(target) is None:
         raise Malformed(
-            400, "", "the request target is not an absolute path", "begin it with a slash"
+            400,
+            "",
+            "the request target is not an absolute path",
+            "begin it with a slash, and leave out what follows #",
         )
     raw, _, query = target.partition(b"?")
     if _BAD_ESCAPE.search(raw):

@@ -27,7 +27,11 @@ def read_body(body: bytes, shape: type[T]) -> T:
         BadRequest: the body is empty or cannot be read, with the fields at fault.
     """
     if not body.strip():
-        raise BadRequest("the body is empty", fields={"body": "is empty, must be a JSON object"})
+        raise BadRequest(
+            "the body is empty",
+            fields={"body": "is empty, must be a JSON object"},
+            hint="send a JSON object",
+        )
     return decode(body, shape, ignore_rest=True)
 
 

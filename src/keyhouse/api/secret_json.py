@@ -6,8 +6,6 @@ there, null while a user-defined secret was not uploaded. Source: wire reference
 
 from base64 import b64encode
 
-import msgspec
-
 from keyhouse.authority import StoredSecret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.secret import Secret
@@ -46,8 +44,3 @@ def _revealed(secret: Secret) -> str | None:
 
 def _text(data: bytes) -> str | None:
     return b64encode(data).decode("ascii") if data else None
-
-
-def encode_secrets(secrets: dict[str, dict[str, object]]) -> bytes:
-    """Return ``{"secrets": {...}}`` as JSON."""
-    return msgspec.json.encode({"secrets": secrets})

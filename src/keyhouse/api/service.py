@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_VERSION_2: Final = "/api/v2/"
+"""Only version 2 of the interface has answers whose word is ``fail``."""
+
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
@@ -56,7 +59,7 @@ class Service:
             if route.read is not None:
                 return route.read(self, view, head)
         except KeyhouseError as problem:
-            return self.refused(problem)
+            return self.refused(problem, head)
         return Admission(route.body_limit, lambda body: self._written(route, head, body))
 
     def refuse(self, refusal: Refusal) -> Answer:
@@ -64,7 +67,7 @@ class Service:
         hint = f" ({refusal.hint})" if refusal.hint else ""
         message = refusal.message + hint
         headers = self.headers(self.engine.view)
-        if refusal.part and refusal.path.startswith("/api/v2/"):
+        if refusal.part and refusal.path.startswith(_VERSION_2):
             return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
         return envelope.error(refusal.status, message, headers)
 
@@ -82,9 +85,10 @@ class Service:
         """Return 200 with ``data``, JSON already, as seen from ``view``."""
         return envelope.enveloped(data, self.headers(view), message)
 
-    def refused(self, problem: KeyhouseError) -> Answer:
-        """Return what ``problem`` becomes for the caller."""
-        return envelope.refusal(problem, self.headers(self.engine.view))
+    def refused(self, problem: KeyhouseError, head: Head) -> Answer:
+        """Return what ``problem`` becomes for the caller of ``head``."""
+        headers = self.headers(self.engine.view)
+        return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, without keeping other requests waiting."""
@@ -134,7 +138,7 @@ class Service:
         try:
             return await route.write(self, head, body)
         except KeyhouseError as problem:
-            return self.refused(problem)
+            return self.refused(problem, head)
 
     def _unknown(self, head: Head) -> Answer:
         """Answer 405: clients take it for "no such version of the interface"."""

@@ -50,7 +50,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
         try:
             return service.success(await service.quotes.fresh(nonce), service.engine.view)
         except Unavailable as busy:
-            return service.refused(busy)
+            return service.refused(busy, head)
 
     return Admission(0, fresh)
 

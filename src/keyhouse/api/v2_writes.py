@@ -33,6 +33,9 @@ Prepared = TypeVar("Prepared", SetManifest, UploadSecrets)
 ATTEMPTS: Final = 3
 """Preparations of one request before it is told that others change the state too fast."""
 
+_MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
+_SECRETS_HINT: Final = "send at least one secret by its name"
+
 
 async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Enforce the first manifest; answer the recovery secrets for the holders of the keys."""
@@ -41,6 +44,8 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     async def work() -> tuple[SetManifest, View]:
         raw = (await service.off_loop(lambda: read_body(body, ManifestBody))).manifest
         require_size(len(raw))
+        if not raw:
+            raise Invalid("the manifest", [Problem("", "is missing or empty", _MANIFEST_HINT)])
 
         def prepare() -> SetManifest:
             state = service.engine.view.state
@@ -67,7 +72,7 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
         require(Operation.WRITE_SECRETS, view.phase)
         uploads = read_body(body, SecretsBody).secrets
         if not uploads:
-            raise Invalid("the secrets", [Problem("secrets", "is missing or empty")])
+            raise Invalid("the upload", [Problem("secrets", "is missing or empty", _SECRETS_HINT)])
         require_size(sum(upload.size for upload in uploads.values()))
         return prepare_upload(view.running, head.identity, uploads)
 

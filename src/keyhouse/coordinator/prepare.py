@@ -15,19 +15,19 @@ from keyhouse.authority import (
     StoredSecret,
     generate,
     import_secret,
+    is_generated_with_manifest,
     make_recovery,
     sign_manifest,
 )
 from keyhouse.coordinator.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
-from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.index_beside import index_beside
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
-from keyhouse.wire.definitions import SecretDefinition
-from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.errors import BadRequest, Invalid, Problem
 from keyhouse.wire.place import at
 from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
@@ -93,10 +93,12 @@ def prepare_upload(
         except Invalid as invalid:
             problems += (_below(name, problem) for problem in invalid.problems)
             continue
+        except BadRequest as mixed:
+            raise _placed(name, mixed) from None
         problems += policy.templates.check_upload(name, value)
         ready.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
-        raise Invalid("the secrets", problems)
+        raise Invalid("the upload", problems)
     assert identity is not None  # noqa: S101 it was authorized
     return UploadSecrets(identity=identity, manifest=state.manifest, uploads=tuple(ready))
 
@@ -106,6 +108,12 @@ def _below(name: str, problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, at=f"{at('secrets', name)}.{problem.at}")
 
 
+def _placed(name: str, mixed: BadRequest) -> BadRequest:
+    """Return a refusal of an upload with its fields' places in the whole request."""
+    fields = {f"{at('secrets', name)}.{field}": why for field, why in mixed.fields.items()}
+    return BadRequest(mixed.message, fields=fields, hint=mixed.hint)
+
+
 def _initial_secrets(
     manifest: Manifest, keys: CoordinatorKeys, now: datetime
 ) -> dict[str, StoredSecret]:
@@ -113,16 +121,8 @@ def _initial_secrets(
     secrets: dict[str, StoredSecret] = {}
     for name, definition in sorted(manifest.secrets.items()):
         if definition.user_defined:
-            if definition.private is not None:
-                secrets[name] = _initial_value(name, definition)
-        elif definition.shared:
+            if (value := initial_secret(name, definition)) is not None:
+                secrets[name] = value
+        elif is_generated_with_manifest(definition):
             secrets[name] = generate(definition, name=name, keys=keys, now=now)
     return secrets
-
-
-def _initial_value(name: str, definition: SecretDefinition) -> StoredSecret:
-    if definition.type.is_certificate:
-        upload = UserSecret(cert=definition.cert_der, private=definition.private)
-    else:
-        upload = UserSecret(key=definition.private)
-    return import_secret(definition, upload, name=name)

@@ -72,7 +72,8 @@ def decode(data: bytes, kind: type[T], *, ignore_rest: bool = False) -> T:
     ``Unreadable`` with every problem; no message holds a value of the input.
     """
     value, findings = _convert(data, kind, ignore_rest=ignore_rest)
-    findings.refuse_mismatches()
+    if findings.mismatches:
+        raise Unreadable(findings.mismatches)
     return value
 
 
@@ -82,7 +83,8 @@ def read(data: bytes, kind: type[T]) -> Read[T]:
     Raises ``Unreadable``, with these problems too, if ``data`` cannot be read as a ``kind``.
     """
     value, findings = _convert(data, kind, ignore_rest=False)
-    findings.refuse_mismatches()
+    if findings.mismatches:
+        raise Unreadable([*findings.mismatches, *findings.remarks])
     return Read(value, tuple(sorted(findings.remarks)))
 
 
@@ -131,10 +133,10 @@ class _Findings:
         self.mismatches: list[Problem] = []  # no value can be made
         self.remarks: list[Problem] = []  # the value is made without what they name
 
-    def mismatch(self, place: _Place, problem: str, wanted: str = "") -> "_Failed":
+    def mismatch(self, place: _Place, problem: str, wanted: str = "", hint: str = "") -> "_Failed":
         if len(self.mismatches) < _REPORTED:
             text = f"{problem}, must be {wanted}" if wanted else problem
-            self.mismatches.append(Problem(at=_path(place), problem=text))
+            self.mismatches.append(Problem(at=_path(place), problem=text, hint=hint))
         return _FAILED
 
     def unknown(self, place: _Place, name: str, known: tuple[str, ...]) -> None:
@@ -146,10 +148,6 @@ class _Findings:
         if len(self.remarks) < _REPORTED:
             hint = "keep one of them; names of fields are the same in any case"
             self.remarks.append(Problem(_path((place, name)), "is given more than once", hint))
-
-    def refuse_mismatches(self) -> None:
-        if self.mismatches:
-            raise Unreadable([*self.mismatches, *self.remarks])
 
 
 class _Failed:
@@ -234,7 +232,7 @@ def _bytes(value: Any, place: _Place, findings: _Findings) -> Any:
         try:
             return decode_base64(value)
         except BadRequest as refusal:
-            return findings.mismatch(place, refusal.message)
+            return findings.mismatch(place, refusal.message, hint=refusal.hint)
     if type(value) is not list:
         return findings.mismatch(place, _kind_of(value), "base64")
     if any(type(number) is not int for number in value):
