@@ -76,11 +76,12 @@ def _play(screen: Screen, folder: Path) -> None:
         "Keyhouse: a walk through a coordinator's main job, with real processes and requests."
     )
     screen.say(
-        "Lines after $ are run as they stand, in a temporary directory; to type along, use --pause"
-        " and first type the line below. Long answers are cut (...), and of the HTTP headers only"
-        " Keyhouse-State is shown: the position of the journal. OK stands before what was checked."
+        "Each line after $ is what runs. OK stands before what was checked. Long answers are cut"
+        " (...); of the HTTP headers only Keyhouse-State is shown, the position in the journal."
     )
-    screen.command(f"cd {folder}; PATH={shell.bin}:$PATH")
+    screen.say("To type along in another terminal, use --pause and first type:")
+    screen.command(f"cd {folder}")
+    screen.command(f"PATH={shell.bin}:$PATH")
     if not caller.has_curl:
         screen.say("curl is not installed: Python makes the requests of the curl lines, unchanged.")
     with CoordinatorProcess(shell, port) as coordinator:

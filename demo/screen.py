@@ -45,7 +45,7 @@ class Screen:
         self._wrapped(text, _INDENT, _INDENT)
 
     def command(self, line: str) -> None:
-        """Show what a person would type; ``line`` may have several lines."""
+        """Show what a person would type; ``line`` may go on in further lines."""
         first, *rest = line.splitlines()
         self._out.write("\n" + _INDENT + self._styled(_CYAN, f"$ {first}") + "\n")
         for more in rest:
