@@ -2,12 +2,17 @@
 
 from datetime import datetime
 
-from keyhouse import manifest as manifests
-from keyhouse.authority import CoordinatorKeys, trial
-from keyhouse.manifest import Checked
-from keyhouse.wire.errors import Invalid, Problem
+from msgspec.structs import replace
 
-__all__ = ["check_fully"]
+from keyhouse import manifest as manifests
+from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
+from keyhouse.manifest import Checked
+from keyhouse.wire.definitions import SecretDefinition
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import at
+from keyhouse.wire.user_secret import UserSecret
+
+__all__ = ["check_fully", "initial_secret"]
 
 
 def check_fully(raw: bytes, *, keys: CoordinatorKeys, now: datetime) -> Checked:
@@ -35,12 +40,43 @@ def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]
 
 
 def _trials(manifest: manifests.Manifest, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
-    return [
-        problem
-        for name, definition in sorted(manifest.secrets.items())
-        if definition.type.is_certificate and not definition.user_defined
-        for problem in trial(definition, name=name, keys=keys, now=now)
-    ]
+    problems: list[Problem] = []
+    for name, definition in sorted(manifest.secrets.items()):
+        if definition.user_defined:
+            problems += _initial_problems(name, definition)
+        elif definition.type.is_certificate:
+            problems += trial(definition, name=name, keys=keys, now=now)
+    return problems
+
+
+def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
+    """Return why the value that a manifest gives a user-defined secret cannot be taken."""
+    try:
+        initial_secret(name, definition)
+    except Invalid as invalid:
+        return [
+            replace(problem, at=at("Secrets", name, _FIELDS[problem.at]))
+            for problem in invalid.problems
+        ]
+    return []
+
+
+def initial_secret(name: str, definition: SecretDefinition) -> StoredSecret | None:
+    """Return the value that a manifest gives a user-defined secret; None if it gives none.
+
+    Raises:
+        Invalid: the value does not fit the definition.
+    """
+    if definition.private is None:
+        return None
+    if definition.type.is_certificate:
+        upload = UserSecret(cert=definition.cert_der, private=definition.private)
+    else:
+        upload = UserSecret(key=definition.private)
+    return import_secret(definition, upload, name=name)
+
+
+_FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Public"}
 
 
 def _merged(invalid: Invalid, more: list[Problem]) -> Invalid:
