@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Final
 
 from benchmarks.figures import BARE, LOAD_BOUND, SIZES, Comparison
 from benchmarks.result import Footprint, Result
 from benchmarks.scenarios import SCENARIOS
 
 __all__ = ["report"]
+
+_DISTURBED: Final = 0.1
 
 
 def report(result: Result) -> str:
@@ -86,6 +89,9 @@ def _remarks(result: Result, titles: dict[str, str]) -> list[str]:
     found = []
     if result.surroundings.processors < 2:
         found.append("there is one processor only: server and load took time from each other")
+    taken = result.disturbance.others_share + result.disturbance.stolen_share
+    if taken >= _DISTURBED:
+        found.append(f"other work took {taken:.0%} of the machine: rates are too low, ratios rough")
     for one in result.series:
         where = f"{titles[one.scenario]}, {one.server}"
         if one.errors:
