@@ -27,6 +27,12 @@ _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
 _PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_UNUSABLE: Final = {
+    errno.EADDRINUSE: ("it is in use", "stop what listens there, or choose another port"),
+    errno.EADDRNOTAVAIL: ("this machine has no such address", "choose one of its own"),
+    errno.EACCES: ("this user may not", "choose a port from 1024 on"),
+}
+_NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP address")
 
 
 class Listener:
@@ -212,10 +218,10 @@ async def _listening_socket(host: str, port: int) -> socket.socket:
             listening = socket.create_server(
                 (str(address[0]), int(address[1])), family=family, backlog=_BACKLOG
             )
-    except OSError:
+    except (OSError, UnicodeError) as error:  # the latter for a name that can be none
+        problem, hint = _UNUSABLE.get(getattr(error, "errno", None) or 0, _NO_ADDRESS)
         raise Unavailable(
-            f"cannot listen on {host or 'all addresses'} port {port}",
-            hint="choose another address, or stop what uses it",
+            f"cannot listen on {host or 'all addresses'} port {port}: {problem}", hint=hint
         ) from None
     listening.setblocking(False)  # noqa: FBT003 - the standard library's way
     return listening

@@ -5,11 +5,14 @@ forge a line or drive a terminal.
 """
 
 import logging
-import sys
+import os
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import structlog
+
+from keyhouse.cli.printable import printable
+from keyhouse.cli.standard_error import StandardError
 
 __all__ = ["configure_logs"]
 
@@ -23,9 +26,10 @@ _LEVELS: Final = {
 
 def configure_logs(level: str, form: str) -> None:
     """Send the log to standard error in the wanted ``form``: text, json or auto."""
-    text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    stream = StandardError()
+    text = form == "text" or (form == "auto" and stream.isatty())
     last: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_plain)]
+        [structlog.dev.ConsoleRenderer(colors=_colours(stream), exception_formatter=_plain)]
         if text
         else [structlog.processors.JSONRenderer()]
     )
@@ -37,7 +41,7 @@ def configure_logs(level: str, form: str) -> None:
             *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stream)),
         cache_logger_on_first_use=True,
     )
 
@@ -46,13 +50,14 @@ def _escape(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable():
-            event[key] = "".join(
-                char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-                for char in value
-            )
+        if isinstance(value, str):
+            event[key] = printable(value)
     event.pop("exc_info", None)  # what went wrong is said in words; tracebacks may hold values
     return event
+
+
+def _colours(stream: StandardError) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _plain(*_: Any) -> None:

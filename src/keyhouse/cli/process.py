@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from keyhouse.cli.standard_error import open_standard_streams
+
 __all__ = ["clean_environment", "harden", "isolate"]
 
 _PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
@@ -44,6 +46,7 @@ def isolate(module: str, arguments: Sequence[str]) -> None:
     if sys.flags.isolated and os.environ.get(_ISOLATED) == str(os.getpid()):
         del os.environ[_ISOLATED]
         return
+    open_standard_streams()
     environment = clean_environment(os.environ) | {_ISOLATED: str(os.getpid())}
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
     os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words

@@ -87,6 +87,14 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "--log-format": ("auto", "text", "json"),
 }
 
+# Switches of the environment: variable, the flag that it sets when it is "1", to what.
+_SWITCHES: Final = (
+    ("EDG_DEBUG_LOGGING", "--log-level", "debug"),
+    ("EDG_COORDINATOR_DEV_MODE", "--log-format", "text"),
+)
+
+_LONGEST_PORT: Final = 5
+
 _NO_EFFECT_YET: Final = (
     "EDG_COORDINATOR_MESH_ADDR",
     "EDG_COORDINATOR_PROMETHEUS_ADDR",
@@ -123,12 +131,11 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """
     given = vars(_parser().parse_args(arguments))
     _refuse_simulation_by_environment(environment)
-    values = {setting.flag: _value(setting, given, environment) for setting in SETTINGS}
-    for flag, choices in _CHOICES.items():
-        if values[flag] not in choices:
-            raise SettingRefused(
-                f"{flag} has a value that cannot be", hint=f"one of: {', '.join(choices)}"
-            )
+    values: dict[str, str] = {}
+    for setting in SETTINGS:
+        value, source = _value(setting, given, environment)
+        _check(setting, value, source)
+        values[setting.flag] = value
     host, port = _address(values["--client-addr"])
     return Settings(
         platform=values["--platform"],
@@ -147,8 +154,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="keyhouse serve",
-        description="Run the coordinator.",
-        epilog="Try it out: keyhouse serve --platform simulation --client-addr 127.0.0.1:4433",
+        description="Run the coordinator. To try it out:"
+        " keyhouse serve --platform simulation --client-addr 127.0.0.1:4433",
         allow_abbrev=False,
     )
     for setting in SETTINGS:
@@ -162,31 +169,47 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _value(setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
+def _value(
+    setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the value of ``setting`` and the name of what it comes from."""
     flag = given[setting.flag.removeprefix("--").replace("-", "_")]
     if isinstance(flag, str):
-        return flag
-    if setting.flag == "--log-level":
-        return _log_level(environment)
-    if setting.flag == "--log-format" and environment.get("EDG_COORDINATOR_DEV_MODE") == "1":
-        return environment.get("KEYHOUSE_LOG_FORMAT") or "text"
+        return flag, setting.flag
     for name in setting.variables:
         if environment.get(name):
-            return environment[name]
-    return setting.default
+            return environment[name], name
+    for name, flag_it_sets, value in _SWITCHES:
+        if flag_it_sets == setting.flag and environment.get(name) == "1":
+            return value, name
+    return setting.default, setting.flag
 
 
-def _log_level(environment: Mapping[str, str]) -> str:
-    if environment.get("KEYHOUSE_LOG_LEVEL"):
-        return environment["KEYHOUSE_LOG_LEVEL"]
-    return "debug" if environment.get("EDG_DEBUG_LOGGING") == "1" else "info"
+def _check(setting: Setting, value: str, source: str) -> None:
+    choices = _CHOICES.get(setting.flag)
+    if choices and value not in choices:
+        raise SettingRefused(
+            f"{source} has a value that cannot be", hint=f"one of: {', '.join(choices)}"
+        )
+    if setting.default and not value:
+        raise SettingRefused(
+            f"{source} is empty", hint=f"leave it out for the default, {setting.default}"
+        )
+    if setting.flag == "--client-addr" and not _is_address(value):
+        raise SettingRefused(f"{source} is no address", hint="HOST:PORT, or :PORT for all")
+
+
+def _is_address(text: str) -> bool:
+    _, colon, port = text.rpartition(":")
+    digits = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT
+    return bool(colon) and digits and int(port) < 2**16
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not (colon and port.isascii() and port.isdecimal() and int(port) < 2**16):
-        raise SettingRefused("--client-addr is no address", hint="HOST:PORT, or :PORT for all")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, int(port)
 
 
 def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:

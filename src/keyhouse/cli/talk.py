@@ -12,8 +12,9 @@ from typing import Any, Final, ParamSpec
 
 import msgspec
 
+from keyhouse.cli.error_text import error_text
 from keyhouse.client import TrustFailed
-from keyhouse.wire.errors import Invalid, KeyhouseError, Unavailable
+from keyhouse.wire.errors import KeyhouseError, Unavailable
 
 __all__ = ["exit_code", "read_file", "show_json", "speaks"]
 
@@ -47,7 +48,7 @@ def speaks(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except KeyhouseError as error:
-            _tell(error)
+            sys.stderr.write(error_text(error))
             sys.exit(exit_code(error))
 
     return run
@@ -76,18 +77,3 @@ def read_file(path: str) -> bytes:
 def show_json(value: Any) -> None:
     """Print one JSON object on one line."""
     sys.stdout.write(msgspec.json.encode(value).decode("utf-8") + "\n")
-
-
-def _tell(error: KeyhouseError) -> None:
-    if isinstance(error, Invalid):
-        count = len(error.problems)
-        sys.stderr.write(f"error: {count} problem{'s' if count != 1 else ''}\n")
-        for problem in error.problems:
-            where = f"{problem.at}: " if problem.at else ""
-            sys.stderr.write(f"  {where}{problem.problem}\n")
-            if problem.hint:
-                sys.stderr.write(f"      hint: {problem.hint}\n")
-        return
-    sys.stderr.write(f"error: {error.message}\n")
-    if error.hint:
-        sys.stderr.write(f"hint: {error.hint}\n")

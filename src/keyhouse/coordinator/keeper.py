@@ -110,10 +110,17 @@ class Keeper:
             _log.warning("the journal could not be tended", reason=str(error))
 
     async def close(self, *, clean: bool) -> None:
-        """Give the store back; after a clean run with the head written."""
-        if clean and self._on_disk:
-            await self._home.write_head()
-        await self._home.close()
+        """Give the store back; after a clean run with the head written.
+
+        Without room for the head the last one stays, which shows a rollback less exactly.
+        """
+        try:
+            if clean and self._on_disk:
+                await self._home.write_head()
+        except Unavailable as error:
+            _log.warning("the head could not be written", reason=str(error))
+        finally:
+            await self._home.close()
 
     async def _compact(self, journal: Journal, state: State, log: LogView) -> None:
         if self._patience:

@@ -1,0 +1,25 @@
+"""How an error looks to the person who typed the command: ``error:`` lines, then hints."""
+
+from keyhouse.cli.printable import printable
+from keyhouse.wire.errors import Invalid, KeyhouseError
+
+__all__ = ["error_text"]
+
+
+def error_text(error: KeyhouseError) -> str:
+    """Return the lines that tell ``error``, each ended; every problem of ``Invalid`` on its own."""
+    if isinstance(error, Invalid):
+        return _problems(error)
+    hint = f"hint: {printable(error.hint)}\n" if error.hint else ""
+    return f"error: {printable(error.message)}\n{hint}"
+
+
+def _problems(error: Invalid) -> str:
+    count = len(error.problems)
+    lines = [f"error: {count} problem{'s' if count != 1 else ''}\n"]
+    for problem in error.problems:
+        where = f"{problem.at}: " if problem.at else ""
+        lines.append(f"  {printable(where + problem.problem)}\n")
+        if problem.hint:
+            lines.append(f"      hint: {printable(problem.hint)}\n")
+    return "".join(lines)
