@@ -1,0 +1,102 @@
+"""Garbage at every route: never a 500, never a library's text, never a changed state."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_answers import as_writer, checked, observe, with_web_certificate
+from keyhouse_tests_garbage import bodies, queries
+from keyhouse_tests_server import Client, Server
+
+from keyhouse.api import routes
+
+pytestmark = pytest.mark.acceptance
+
+TARGETS = [(route.method, route.path) for route in routes().routes]
+
+
+class Targets:
+    """Kept connections to a coordinator that runs and to one that waits for a manifest."""
+
+    def __init__(self, running: Server, accepting: Server, stack: ExitStack) -> None:
+        self.writer = stack.enter_context(as_writer(running))
+        self.nobody = stack.enter_context(running.client())
+        self.early = stack.enter_context(accepting.client())
+        self.early_writer = stack.enter_context(as_writer(accepting))
+
+    def reconnect(self) -> None:
+        """Begin new connections: kept ones end after 30 s without a request."""
+        for client in (self.writer, self.nobody, self.early, self.early_writer):
+            client.close()
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
+    """Two coordinators of this module alone: uploads that happen to be valid succeed."""
+    folder = tmp_path_factory.mktemp("garbage")
+    running, accepting = Server(folder / "running"), Server(folder / "accepting")
+    with running, accepting, ExitStack() as stack:
+        made = Targets(running, accepting, stack)
+        assert made.nobody.set_manifest(with_web_certificate()).status == 200
+        assert made.writer.upload({"note": b"before", "key0": bytes(16)}).status == 200
+        yield made
+        assert running.stop() == 0
+        assert accepting.stop() == 0
+        assert "Traceback" not in running.logged() + accepting.logged()
+        assert "request failed" not in running.logged() + accepting.logged()
+
+
+def _refused_or_read(client: Client, method: str, target: str, body: bytes) -> bool:
+    """Send a request; return whether it wrote. A refused or read one has changed nothing."""
+    before = observe(client)
+    reply = checked(client.call(method, target, body))
+    wrote = method == "POST" and reply.status == 200
+    if not wrote:
+        assert observe(client) == before
+    return wrote
+
+
+@pytest.mark.parametrize(("method", "path"), TARGETS)
+def test_garbage_is_refused_and_changes_nothing(targets: Targets, method: str, path: str) -> None:
+    targets.reconnect()
+
+    @settings(
+        max_examples=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(body=bodies(path) if method == "POST" else st.just(b""), query=queries)
+    def try_one(body: bytes, query: str) -> None:
+        target = path + query
+        wrote = _refused_or_read(targets.writer, method, target, body)
+        assert not wrote or path == "/api/v2/secrets"
+        for client in (targets.nobody, targets.early, targets.early_writer):
+            assert not _refused_or_read(client, method, target, body)
+        assert targets.writer.get("/api/v2/status").data["status"] == 3
+        assert targets.early.get("/api/v2/status").data["status"] == 2
+
+    try_one()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    method=st.from_regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}", fullmatch=True),
+    path=st.one_of(
+        st.sampled_from([path for _, path in TARGETS]),
+        st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=30),
+    ),
+    query=queries,
+)
+def _any_request(targets: Targets, method: str, path: str, query: str) -> None:
+    before = observe(targets.writer)
+    reply = targets.writer.call(method, f"/{path.lstrip('/')}{query}", b"{}")
+    if method != "HEAD":
+        checked(reply)
+    assert observe(targets.writer) == before
+
+
+def test_any_method_on_any_path_is_answered(targets: Targets) -> None:
+    targets.reconnect()
+    _any_request(targets)
