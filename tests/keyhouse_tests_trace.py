@@ -1,0 +1,135 @@
+"""What a process asked of the system, from the output of strace, and what that made durable."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+_PATIENCE: Final = 30.0
+_CALLS: Final = (
+    "mkdir,mkdirat,unlink,unlinkat,rename,renameat,renameat2,fsync,fdatasync,"
+    "pwrite64,write,writev,sendto,sendmsg,read,readv,recvfrom,recvmsg"
+)
+_LINE: Final = re.compile(
+    r"^(?P<thread>\d+) +(?:(?P<call>\w+)\((?P<args>.*?)|"
+    r"<\.\.\. (?P<resumed>\w+) resumed>(?P<rest>.*?))"
+    r"(?P<end>\) += (?P<result>-?\d+|\?)(?P<note>.*)| <unfinished \.\.\.>)$"
+)
+_DESCRIPTOR: Final = re.compile(r"^(?:\d+|AT_FDCWD)<(?P<target>.*?)>(?:,|$)")
+_NAMES: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+class Call(NamedTuple):
+    """One call of the system: ``began`` and ``ended`` are places in the order of the trace."""
+
+    name: str
+    target: str  # what the first descriptor is: a path or an address pair
+    names: tuple[str, ...]  # paths among the arguments
+    result: int
+    began: int
+    ended: int
+
+    @property
+    def sends(self) -> bool:
+        return self.name in {"write", "writev", "sendto", "sendmsg"}
+
+    @property
+    def receives(self) -> bool:
+        return self.name in {"read", "readv", "recvfrom", "recvmsg"}
+
+    @property
+    def syncs(self) -> bool:
+        return self.name in {"fsync", "fdatasync"} and self.result == 0
+
+
+def tracer(output: Path) -> list[str]:
+    """Return the words that, before a command, trace it into ``output``. The process stays ours."""
+    strace = shutil.which("strace")
+    if strace is None:
+        if os.environ.get("CI"):
+            pytest.fail("strace is missing: what is durable cannot be shown")
+        pytest.skip("strace is not installed")
+    return [strace, "-D", "-f", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(output)]
+
+
+def read_trace(output: Path, process: int) -> list[Call]:
+    """Return the calls that succeeded, by their end; wait until ``process`` is seen to end."""
+    deadline = time.monotonic() + _PATIENCE
+    while not re.search(rf"^{process} +\+\+\+ exited with", output.read_text(), re.MULTILINE):
+        assert time.monotonic() < deadline, "the trace does not end"
+        time.sleep(0.01)  # polling a foreign process: there is no event to wait for
+    return list(_calls(output.read_text().splitlines()))
+
+
+def _calls(lines: Sequence[str]) -> Iterator[Call]:
+    pending: dict[str, tuple[str, str, int]] = {}
+    for place, line in enumerate(lines):
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        parts = found.groupdict()
+        if parts["result"] is None:
+            if parts["call"]:
+                pending[parts["thread"]] = (parts["call"], parts["args"], place)
+            continue
+        name, args, began = parts["call"], parts["args"], place
+        if parts["resumed"]:
+            name, args, began = pending.pop(parts["thread"])
+            args += parts["rest"]
+        if parts["result"] != "?" and int(parts["result"]) >= 0:
+            yield _call(name, args, parts, began, place)
+
+
+def _call(name: str, args: str, parts: Mapping[str, str | None], began: int, ended: int) -> Call:
+    first = _DESCRIPTOR.match(args)
+    target = first["target"] if first else ""
+    names = tuple(_NAMES.findall(args))
+    return Call(name, target, names, int(parts["result"] or 0), began, ended)
+
+
+class Durability:
+    """Which bytes and names below ``folder`` a power cut might still take."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = f"{folder}/"
+        self._known: set[str] = set()
+        self.bytes: set[str] = set()  # files written since they were synced
+        self.names: set[str] = set()  # directories with names that were not synced
+
+    def see(self, call: Call) -> None:
+        """Take note of ``call``."""
+        if call.syncs:
+            self.bytes.discard(call.target)
+            self.names.discard(call.target)
+        elif call.name in {"write", "pwrite64"} and self._ours(call.target):
+            self.bytes.add(call.target)
+            if call.target not in self._known:  # an empty file may go
+                self._known.add(call.target)
+                self.names.add(_parent(call.target))
+        elif call.name in {"mkdir", "mkdirat"} and self._ours(call.names[0]):
+            self._known.add(call.names[0])
+            self.names.add(_parent(call.names[0]))
+        elif call.name in {"unlink", "unlinkat"}:
+            self.bytes.discard(call.names[0])
+            self._known.discard(call.names[0])
+        elif call.name.startswith("rename") and self._ours(call.names[-1]):
+            self._rename(call.names[0], call.names[-1])
+
+    def _rename(self, source: str, target: str) -> None:
+        for held in (self._known, self.bytes, self.names):
+            moved = {path for path in held if path == source or path.startswith(source + "/")}
+            held.difference_update(moved)
+            held.update({target + path[len(source) :] for path in moved})
+        self.names.add(_parent(target))
+
+    def _ours(self, path: str) -> bool:
+        return f"{path}/".startswith(self._folder) and not path.endswith("/lock")
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
