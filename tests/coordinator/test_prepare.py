@@ -107,14 +107,10 @@ def test_whatever_is_put_anywhere_gives_findings_or_a_manifest(
 ) -> None:
     document = full()
     for path, value in changes:
-        place: Any = document
-        for step in path[:-1]:
-            try:
+        with suppress(KeyError, IndexError, TypeError):  # an earlier change may have cut the path
+            place: Any = document
+            for step in path[:-1]:
                 place = place[step]
-            except (KeyError, IndexError, TypeError):
-                break
-        else:
-            if isinstance(place, dict) or (isinstance(place, list) and path[-1] < len(place)):
-                place[path[-1]] = value
+            place[path[-1]] = value
     with suppress(Invalid):  # and no other exception
         check_fully(json.dumps(document).encode(), keys=KEYS, now=AT)

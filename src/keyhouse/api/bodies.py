@@ -9,7 +9,7 @@ import msgspec
 from keyhouse.coordinator import LogView, Phase, Running
 from keyhouse.manifest import fingerprint
 
-__all__ = ["LogBody", "manifest_body", "status_body"]
+__all__ = ["LogBody", "LogText", "manifest_body", "status_body", "status_message"]
 
 _MESSAGES: Final = {
     Phase.RECOVERY: "recovery mode: upload the recovery secrets, or set a new manifest",
@@ -18,10 +18,18 @@ _MESSAGES: Final = {
 }
 
 
+_SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
+
+
+def status_message(phase: Phase, *, simulated: bool) -> str:
+    """Return the phase in words."""
+    return _MESSAGES[phase] + (_SIMULATION if simulated else "")
+
+
 @lru_cache(maxsize=8)
-def status_body(phase: Phase, note: str) -> bytes:
-    """Return the data of ``GET /api/v2/status``; ``note`` is added to the message."""
-    message = f"{_MESSAGES[phase]}{note}"
+def status_body(phase: Phase, *, simulated: bool) -> bytes:
+    """Return the data of ``GET /api/v2/status``."""
+    message = status_message(phase, simulated=simulated)
     return msgspec.json.encode({"status": int(phase), "code": int(phase), "message": message})
 
 
@@ -56,7 +64,27 @@ class LogBody:
             self._encoded, self._of, self._length = [], log.identity, -1
         if len(log) != self._length:
             fresh = log.lines(len(self._encoded))
-            self._encoded += [msgspec.json.encode(line.decode("utf-8")) for line in fresh]
-            self._body = b'{"updateLog":[%b]}' % b",".join(self._encoded)
+            self._encoded += [self.line(line) for line in fresh]
+            self._body = self.whole(self._encoded)
             self._length = len(log)
         return self._body
+
+    def line(self, line: bytes) -> bytes:
+        """Return one entry as it stands in the data."""
+        return msgspec.json.encode(line.decode("utf-8"))
+
+    def whole(self, encoded: list[bytes]) -> bytes:
+        """Return the data around all entries."""
+        return b'{"updateLog":[%b]}' % b",".join(encoded)
+
+
+class LogText(LogBody):
+    """The data of ``GET /update``: one string that holds a JSON array of objects."""
+
+    def line(self, line: bytes) -> bytes:
+        """Return one entry as a part of a JSON string."""
+        return super().line(line)[1:-1]
+
+    def whole(self, encoded: list[bytes]) -> bytes:
+        """Return the string."""
+        return b'"[%b]"' % b",".join(encoded)

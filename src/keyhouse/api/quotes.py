@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
-from keyhouse.wire.errors import Unavailable
+from keyhouse.wire.errors import Broken, Unavailable
 
 __all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
 
@@ -34,18 +34,16 @@ class Quotes:
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
         self._platform = platform
-        self._root = keys.root_cert
-        self._chain: Final = certificate_pem(keys.intermediate_cert, keys.root_cert)
+        self._root: Final = keys.root_cert
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quote")
         self._waiting = 0
-        self._without_nonce: bytes = msgspec.json.encode(self._evidence(b""))
+        self._without_nonce: Final = self._quote(b"")
 
-    @property
-    def without_nonce(self) -> bytes:
-        """The evidence without a nonce, as JSON, made when this object was."""
-        return self._without_nonce
+    def without_nonce(self, keys: CoordinatorKeys) -> bytes:
+        """Return the quote that was made at the start, with the certificates of now, as JSON."""
+        return self._evidence(keys, self._without_nonce)
 
-    async def fresh(self, nonce: bytes) -> bytes:
+    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> bytes:
         """Return evidence over ``nonce`` as JSON: made for this call alone.
 
         Raises:
@@ -56,15 +54,21 @@ class Quotes:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            evidence = await loop.run_in_executor(self._threads, self._evidence, nonce)
+            quote = await loop.run_in_executor(self._threads, self._quote, nonce)
         finally:
             self._waiting -= 1
-        return msgspec.json.encode(evidence)
+        return self._evidence(keys, quote)
 
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _evidence(self, nonce: bytes) -> Evidence:
+    def _quote(self, nonce: bytes) -> bytes:
         data = report_data(quote_binding(self._root, nonce))
-        return Evidence(cert=self._chain, quote=add_header(self._platform.quote(data)))
+        return add_header(self._platform.quote(data))
+
+    def _evidence(self, keys: CoordinatorKeys, quote: bytes) -> bytes:
+        if keys.root_cert != self._root:
+            raise Broken("the quotes are made for another root certificate")
+        chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
+        return msgspec.json.encode(Evidence(cert=chain, quote=quote))

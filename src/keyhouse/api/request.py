@@ -36,8 +36,7 @@ _HOST: Final = re.compile(
 )
 _ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 _BROKEN_BEGINNING: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
-_FIRST_CONTROL: Final = 0x20
-_DELETE: Final = 0x7F
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_METHOD: Final = 32
 
 
@@ -166,13 +165,13 @@ def _target(target: bytes) -> tuple[str, bytes]:
             "begin it with a slash, and leave out what follows #",
         )
     raw, _, query = target.partition(b"?")
-    if _BAD_ESCAPE.search(raw):
+    if b"%" in raw and _BAD_ESCAPE.search(raw):
         raise Malformed(400, "", "the path has a malformed percent escape", "use % and two digits")
     try:
-        path = unquote_to_bytes(raw).decode("utf-8")
+        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
     except UnicodeDecodeError:
         raise Malformed(400, "", "the path is not UTF-8", "escape the bytes of UTF-8") from None
-    if any(ord(sign) < _FIRST_CONTROL or ord(sign) == _DELETE for sign in path):
+    if _CONTROL.search(path):
         raise Malformed(400, "", "the path has a control character", "leave it out")
     return path, query
 

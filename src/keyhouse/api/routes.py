@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keyhouse.api.service import Service
     from keyhouse.coordinator import View
 
-__all__ = ["NO_BODY", "Caller", "Read", "Route", "Table", "Write"]
+__all__ = ["NO_BODY", "Caller", "Read", "Route", "Table", "Write", "get", "post"]
 
 Read = Callable[["Service", "View", Head], Answer | Admission]
 """Answers from one view, at once: no body, no task."""
@@ -27,7 +27,7 @@ Write = Callable[["Service", Head, bytes], Awaitable[Answer]]
 """Answers after its body was read, and waits for the engine."""
 
 NO_BODY: Final = 64 * 1024
-"""Bytes that a request may send although it needs no body; they are not looked at."""
+"""Bytes of a write's body that needs none, as that of a cancellation; they are not looked at."""
 
 
 class Caller(StrEnum):
@@ -63,3 +63,29 @@ class Table:
     def methods(self, path: str) -> tuple[str, ...]:
         """Return the methods that ``path`` has; none for an unknown path."""
         return tuple(sorted(route.method for route in self.routes if route.path == path))
+
+
+def get(path: str, operation: Operation, read: Read, caller: Caller = Caller.ANYBODY) -> Route:
+    """Return the route of a read."""
+    return Route(method="GET", path=path, operation=operation, read=read, caller=caller)
+
+
+def post(
+    path: str,
+    operation: Operation,
+    write: Write,
+    caller: Caller = Caller.ANYBODY,
+    *,
+    gate: FeatureGate | None = None,
+    limit: int = NO_BODY,
+) -> Route:
+    """Return the route of a write, whose body has at most ``limit`` bytes."""
+    return Route(
+        method="POST",
+        path=path,
+        operation=operation,
+        write=write,
+        caller=caller,
+        gate=gate,
+        body_limit=limit,
+    )

@@ -6,11 +6,16 @@ there, null while a user-defined secret was not uploaded. Source: wire reference
 
 from base64 import b64encode
 
+from keyhouse.api.exchange import Head
+from keyhouse.api.query import values
 from keyhouse.authority import StoredSecret
+from keyhouse.coordinator import View, policy_of
+from keyhouse.manifest import Action
 from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.errors import BadRequest
 from keyhouse.wire.secret import Secret
 
-__all__ = ["secret_json"]
+__all__ = ["read_named_secrets", "secret_json"]
 
 DEFAULT_DAYS = 365
 """What ``validFor`` says of a generated certificate whose validity was not given."""
@@ -44,3 +49,23 @@ def _revealed(secret: Secret) -> str | None:
 
 def _text(data: bytes) -> str | None:
     return b64encode(data).decode("ascii") if data else None
+
+
+def read_named_secrets(view: View, head: Head) -> dict[str, dict[str, object]]:
+    """Return the secrets that the query names, if the caller may read every one of them.
+
+    Raises:
+        BadRequest: none is named. Unauthenticated, Forbidden: as the manifest says.
+    """
+    state = view.running
+    names = dict.fromkeys(values(head.query, "s"))
+    if not names or "" in names:
+        raise BadRequest(
+            "no secret is named",
+            fields={"s": "is missing or empty"},
+            hint=f"name each secret: {head.path}?s=one&s=two",
+        )
+    policy = policy_of(state.manifest)
+    policy.authorize(head.identity, Action.READ_SECRET, names)
+    definitions = policy.manifest.secrets
+    return {name: secret_json(definitions[name], state.secrets.get(name)) for name in names}

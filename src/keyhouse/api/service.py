@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 import structlog
 
 from keyhouse.api import envelope
-from keyhouse.api.bodies import LogBody
+from keyhouse.api.bodies import LogBody, LogText
 from keyhouse.api.exchange import Admission, Answer, Head, Refusal
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.routes import Caller, Route, Table
+from keyhouse.api.view_answers import ViewAnswers
 from keyhouse.coordinator import Engine, Running, View, policy_of, require
 from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated, Unavailable
 
@@ -38,8 +39,10 @@ class Service:
         self.engine: Final = engine
         self.quotes: Final = quotes
         self.log_body: Final = LogBody()
+        self.log_text: Final = LogText()
         self.simulated: Final = simulated
         self._table = table
+        self._answers = ViewAnswers()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
         self._one_manifest = asyncio.Semaphore(1)
         self._manifests = 0
@@ -51,13 +54,18 @@ class Service:
     def admit(self, head: Head) -> Answer | Admission:
         """Judge a request by its head; reads are answered at once, from one view."""
         view = self.engine.view
+        known = self._answers.get(view, head)
+        if known is not None:
+            return known
         route = self._table.by_target.get((head.method, head.path))
         if route is None:
             return self._unknown(head)
         try:
             self._judge(route, view, head.identity)
             if route.read is not None:
-                return route.read(self, view, head)
+                answer = route.read(self, view, head)
+                self._answers.keep(view, head, answer)
+                return answer
         except KeyhouseError as problem:
             return self.refused(problem, head)
         return Admission(route.body_limit, lambda body: self._written(route, head, body))

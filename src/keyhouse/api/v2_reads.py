@@ -1,17 +1,14 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
-from typing import Final
-
 import msgspec
 
 from keyhouse.api.bodies import manifest_body, status_body
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
-from keyhouse.api.secret_json import secret_json
+from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
-from keyhouse.coordinator import View, policy_of
-from keyhouse.manifest import Action
+from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
 from keyhouse.wire.errors import BadRequest, NotYet, Unavailable
 
@@ -24,13 +21,11 @@ __all__ = [
     "read_update_log",
 ]
 
-SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
-
 
 def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    return service.success(status_body(view.phase, SIMULATION if service.simulated else ""), view)
+    return service.success(status_body(view.phase, simulated=service.simulated), view)
 
 
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
@@ -43,12 +38,12 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
     """Answer the certificates and a quote over the root certificate and the caller's nonce."""
     nonce = _nonce(head.query)
     if not nonce:
-        return service.success(service.quotes.without_nonce, view)
+        return service.success(service.quotes.without_nonce(view.state.keys), view)
 
     async def fresh(body: bytes) -> Answer:
         del body
         try:
-            return service.success(await service.quotes.fresh(nonce), service.engine.view)
+            return service.success(await service.quotes.fresh(view.state.keys, nonce), view)
         except Unavailable as busy:
             return service.refused(busy, head)
 
@@ -57,19 +52,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, if the user may read every one of them."""
-    state = view.running
-    names = dict.fromkeys(values(head.query, "s"))
-    if not names or "" in names:
-        raise BadRequest(
-            "no secret is named",
-            fields={"s": "is missing or empty"},
-            hint="name each secret: /api/v2/secrets?s=one&s=two",
-        )
-    policy = policy_of(state.manifest)
-    policy.authorize(head.identity, Action.READ_SECRET, names)
-    definitions = policy.manifest.secrets
-    shown = {name: secret_json(definitions[name], state.secrets.get(name)) for name in names}
-    return service.success(msgspec.json.encode({"secrets": shown}), view)
+    return service.success(msgspec.json.encode({"secrets": read_named_secrets(view, head)}), view)
 
 
 def read_update_log(service: Service, view: View, head: Head) -> Answer:

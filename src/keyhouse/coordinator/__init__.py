@@ -1,13 +1,21 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
 from keyhouse.coordinator.clock import Clock, HostClock
-from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale, UploadSecrets
+from keyhouse.coordinator.commands import (
+    Command,
+    Context,
+    SetManifest,
+    Stale,
+    UpdatePackages,
+    UploadSecrets,
+)
 from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.opening import NewDeployment, open_engine
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
+from keyhouse.coordinator.prepare_update import prepare_update
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running, State
 from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.view import View
@@ -33,6 +41,7 @@ __all__ = [
     "Stale",
     "State",
     "UpdateLog",
+    "UpdatePackages",
     "UploadSecrets",
     "View",
     "check_fully",
@@ -40,6 +49,7 @@ __all__ = [
     "phase_of",
     "policy_of",
     "prepare_manifest",
+    "prepare_update",
     "prepare_upload",
     "require",
 ]

@@ -29,6 +29,7 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         signature=state.signature,
         recovery=state.recovery,
         instance=state.instance,
+        security_versions=dict(state.security_versions.items()),
     )
     for secrets in _pieces(state.secrets):
         yield BaseSecrets(secrets=secrets)

@@ -1,14 +1,17 @@
 """Time as the coordinator trusts it: never backwards, and not a year ahead of what it knows."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from keyhouse.wire.errors import Broken
 
-__all__ = ["Clock", "HostClock", "check_host_time", "security_time"]
+__all__ = ["Clock", "HostClock", "check_host_time", "moment", "security_time"]
 
 BUILD_TIME: Final = 1_795_219_200_000_000
 """2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 YEAR: Final = 365 * 24 * 3600 * 1_000_000
 
@@ -27,6 +30,11 @@ class HostClock:
     def now(self) -> int:
         """Return the host's time."""
         return time.time_ns() // 1000
+
+
+def moment(time: int) -> datetime:
+    """Return microseconds since 1970 as a date, UTC."""
+    return _EPOCH + timedelta(microseconds=time)
 
 
 def security_time(host: int, newest_journalled: int = 0) -> int:

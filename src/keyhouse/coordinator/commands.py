@@ -7,12 +7,12 @@ another state, and it is prepared again.
 
 import msgspec
 
-from keyhouse.authority import RecoveryMaterial, StoredSecret
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Command", "Context", "SetManifest", "Stale", "UploadSecrets"]
+__all__ = ["Command", "Context", "SetManifest", "Stale", "UpdatePackages", "UploadSecrets"]
 
 
 class Stale(Exception):
@@ -41,7 +41,18 @@ class UploadSecrets(msgspec.Struct, frozen=True):
     uploads: tuple[Uploaded, ...]
 
 
-Command = SetManifest | UploadSecrets
+class UpdatePackages(msgspec.Struct, frozen=True):
+    """Raise security versions of packages."""
+
+    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
+    manifest: bytes  # the manifest that it was checked against
+    intermediate: bytes  # certificate that it replaces: what others issued meanwhile would be lost
+    versions: dict[str, int]
+    keys: CoordinatorKeys
+    secrets: dict[str, StoredSecret]
+
+
+Command = SetManifest | UploadSecrets | UpdatePackages
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -2,8 +2,21 @@
 
 from typing import assert_never
 
-from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale, UploadSecrets
-from keyhouse.coordinator.events import Event, ManifestSet, SecretsUploaded, Started
+from keyhouse.coordinator.commands import (
+    Command,
+    Context,
+    SetManifest,
+    Stale,
+    UpdatePackages,
+    UploadSecrets,
+)
+from keyhouse.coordinator.events import (
+    Event,
+    ManifestSet,
+    PackagesUpdated,
+    SecretsUploaded,
+    Started,
+)
 from keyhouse.coordinator.phases import Operation, phase_of, require
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running, State
@@ -22,6 +35,8 @@ def decide(state: State, command: Command, context: Context) -> tuple[Event, ...
             return _set_manifest(state, command, context)
         case UploadSecrets():
             return _upload_secrets(state, command, context)
+        case UpdatePackages():
+            return _update_packages(state, command, context)
         case _ as never:
             assert_never(never)
 
@@ -60,3 +75,20 @@ def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> t
     if command.manifest is not state.manifest and command.manifest != state.manifest:
         raise Stale
     return (SecretsUploaded(time=context.now, user=user, uploads=command.uploads),)
+
+
+def _update_packages(state: State, command: UpdatePackages, context: Context) -> tuple[Event, ...]:
+    require(Operation.UPDATE, phase_of(state))
+    assert isinstance(state, Running)  # noqa: S101 the table above says so
+    policy = policy_of(state.manifest)
+    user = policy.authorize(command.identity, Action.UPDATE_SECURITY_VERSION, command.versions)
+    if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
+        raise Stale
+    updated = PackagesUpdated(
+        time=context.now,
+        user=user,
+        versions=command.versions,
+        keys=command.keys,
+        secrets=command.secrets,
+    )
+    return (updated,)

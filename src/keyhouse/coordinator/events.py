@@ -19,6 +19,7 @@ __all__ = [
     "BaseSecrets",
     "Event",
     "ManifestSet",
+    "PackagesUpdated",
     "SecretsUploaded",
     "Started",
     "Uploaded",
@@ -65,6 +66,16 @@ class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
     uploads: tuple[Uploaded, ...]
 
 
+class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
+    """A user raised security versions; what the old intermediate CA had issued is replaced."""
+
+    time: Time
+    user: str
+    versions: dict[str, int]  # by package
+    keys: CoordinatorKeys  # same root, new intermediate
+    secrets: dict[str, StoredSecret]  # the shared certificates, issued anew
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first piece of a base: everything of the state that does not grow."""
 
@@ -75,6 +86,7 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     signature: bytes
     recovery: RecoveryMaterial
     instance: bytes
+    security_versions: dict[str, int] = {}
 
 
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
@@ -98,4 +110,13 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
     log_lines: int
 
 
-Event = ManifestSet | Started | SecretsUploaded | BaseBegun | BaseSecrets | BaseLog | BaseEnded
+Event = (
+    ManifestSet
+    | Started
+    | SecretsUploaded
+    | PackagesUpdated
+    | BaseBegun
+    | BaseSecrets
+    | BaseLog
+    | BaseEnded
+)

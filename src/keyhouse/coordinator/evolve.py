@@ -13,6 +13,7 @@ from keyhouse.coordinator.events import (
     BaseSecrets,
     Event,
     ManifestSet,
+    PackagesUpdated,
     SecretsUploaded,
     Started,
 )
@@ -22,7 +23,7 @@ from keyhouse.wire.errors import Broken
 __all__ = ["evolve", "evolve_all"]
 
 
-def evolve(state: State | None, event: Event) -> State:  # noqa: PLR0911 one case for each event
+def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.
 
     ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
@@ -44,6 +45,14 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: PLR0911 one cas
                     secrets[upload.name] = upload.value
                 grown = secrets.finish()
             return replace(running, time=_later(running, event.time), secrets=grown)
+        case PackagesUpdated():
+            return replace(
+                running,
+                time=_later(running, event.time),
+                keys=event.keys,
+                security_versions=running.security_versions.update(event.versions),
+                secrets=running.secrets.update(event.secrets),
+            )
         case BaseSecrets():
             return _base_secrets(running, event)
         case BaseLog():
@@ -84,6 +93,7 @@ def _manifest_set(event: ManifestSet) -> Running:
         platform=event.platform,
         manifest=event.manifest,
         signature=event.signature,
+        security_versions=Map(),
         secrets=Map(event.secrets),
         previous=Map(event.secrets),
         recovery=event.recovery,
@@ -98,6 +108,7 @@ def _base_begun(event: BaseBegun) -> Running:
         platform=event.platform,
         manifest=event.manifest,
         signature=event.signature,
+        security_versions=Map(event.security_versions),
         secrets=Map(),
         previous=Map(),
         recovery=event.recovery,

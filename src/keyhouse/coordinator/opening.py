@@ -1,13 +1,12 @@
 """From what lies in the home directory to an engine that is ready to serve."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import structlog
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
-from keyhouse.coordinator.clock import Clock, check_host_time, security_time
+from keyhouse.coordinator.clock import Clock, check_host_time, moment, security_time
 from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.keeper import Keeper
@@ -83,7 +82,7 @@ async def _running(
 
 
 async def _new_keys(clock: Clock, process: Process, new: NewDeployment) -> CoordinatorKeys:
-    now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=security_time(clock.now()))
+    now = moment(security_time(clock.now()))
     return await asyncio.to_thread(
         make_coordinator_keys,
         dns_names=new.dns_names,

@@ -58,6 +58,11 @@ class Policy:
             Forbidden: the permission is missing on some; unknown names look the same.
         """
         user = self.identify(identity)
+        self.require(user, action, names)
+        return user
+
+    def require(self, user: str, action: Action, names: Iterable[str]) -> None:
+        """Raise ``Forbidden`` unless ``user`` may do ``action`` on every one of ``names``."""
         missing = self.permissions.refused(user, action, names)
         if missing:
             shown = ", ".join(quoted(name) for name in missing[:20])
@@ -65,7 +70,6 @@ class Policy:
                 f"user {quoted(user)} has no permission {action} on: {shown}",
                 hint="a role with this action and these resource names is needed",
             )
-        return user
 
 
 @lru_cache(maxsize=4)

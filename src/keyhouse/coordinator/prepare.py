@@ -6,7 +6,7 @@ state it read. A refusal here leaves nothing behind.
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -19,6 +19,7 @@ from keyhouse.authority import (
     make_recovery,
     sign_manifest,
 )
+from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully, initial_secret
@@ -34,8 +35,6 @@ from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["prepare_manifest", "prepare_upload"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
     """Check ``raw`` completely, and make everything that it asks for.
@@ -43,8 +42,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
     Raises:
         Invalid: every problem of the manifest.
     """
-    moment = _EPOCH + timedelta(microseconds=now)
-    checked = check_fully(raw, keys=state.keys, now=moment)
+    checked = check_fully(raw, keys=state.keys, now=moment(now))
     manifest = checked.manifest
     dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
     recovery = make_recovery(
@@ -56,7 +54,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         root_cert=state.keys.root_cert,
         manifest=raw,
         signature=sign_manifest(state.keys, raw),
-        secrets=_initial_secrets(manifest, state.keys, moment),
+        secrets=_initial_secrets(manifest, state.keys, moment(now)),
         recovery=recovery,
         dek=dek,
         store_id=store_id,

@@ -32,6 +32,7 @@ class Running(msgspec.Struct, frozen=True):
     platform: str  # kind of platform, fixed for ever by the first manifest
     manifest: bytes  # exactly as uploaded: fingerprint and signature cover these bytes
     signature: bytes  # by the root key over ``manifest``, DER
+    security_versions: Map[str, int]  # raised by package updates, over those of the manifest
     secrets: Map[str, StoredSecret]  # generated shared ones, and uploaded ones
     previous: Map[str, StoredSecret]  # values before the last update
     recovery: RecoveryMaterial

@@ -3,22 +3,25 @@
 Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
 """
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from keyhouse.coordinator.events import BaseLog, Event, ManifestSet, SecretsUploaded
+from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.events import (
+    BaseLog,
+    Event,
+    ManifestSet,
+    PackagesUpdated,
+    SecretsUploaded,
+)
 
 __all__ = ["LogView", "UpdateLog", "entries", "timestamp"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(time: int) -> str:
     """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
-    moment = _EPOCH + timedelta(microseconds=time)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return moment(time).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def entries(event: Event) -> Iterator[bytes]:
@@ -28,10 +31,14 @@ def entries(event: Event) -> Iterator[bytes]:
             yield from event.lines
         case ManifestSet():
             yield _line(event.time, "Initial manifest set")
+        case PackagesUpdated():
+            for package, version in sorted(event.versions.items()):
+                raised = {"user": event.user, "package": package, "new version": version}
+                yield _line(event.time, "SecurityVersion increased", raised)
         case SecretsUploaded():
             for upload in event.uploads:
-                further = {"user": event.user, "secret": upload.name, "type": str(upload.type)}
-                yield _line(event.time, "Secret set", further)
+                uploaded = {"user": event.user, "secret": upload.name, "type": str(upload.type)}
+                yield _line(event.time, "Secret set", uploaded)
         case _:
             return
 
@@ -75,5 +82,5 @@ class UpdateLog:
         return LogView(self._lines, len(self._lines))
 
 
-def _line(time: int, update: str, further: dict[str, str] | None = None) -> bytes:
+def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:
     return msgspec.json.encode({"time": timestamp(time), "update": update, **(further or {})})

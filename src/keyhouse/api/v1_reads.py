@@ -1,0 +1,66 @@
+"""The shapes of what version 1 of the Client API answers without waiting."""
+
+from base64 import b64encode
+
+import msgspec
+
+from keyhouse.api.bodies import status_message
+from keyhouse.api.exchange import Admission, Answer, Head
+from keyhouse.api.secret_json import read_named_secrets
+from keyhouse.api.service import Service
+from keyhouse.coordinator import Running, View
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.errors import Gone
+
+__all__ = [
+    "read_manifest",
+    "read_quote",
+    "read_secrets",
+    "read_status",
+    "read_update_log",
+    "recover",
+]
+
+
+def read_status(service: Service, view: View, head: Head) -> Answer:
+    """Answer the phase."""
+    del head
+    message = status_message(view.phase, simulated=service.simulated)
+    data = {"statusCode": int(view.phase), "statusMessage": message}
+    return service.success(msgspec.json.encode(data), view)
+
+
+def read_manifest(service: Service, view: View, head: Head) -> Answer:
+    """Answer the manifest; before there is one, 200 with nothing in it, as clients expect."""
+    del head
+    state = view.state
+    known = state if isinstance(state, Running) else None
+    data = {
+        "manifestSignatureRootECDSA": b64encode(known.signature).decode() if known else None,
+        "manifestSignature": fingerprint(known.manifest) if known else "",
+        "manifest": b64encode(known.manifest).decode() if known else None,
+    }
+    return service.success(msgspec.json.encode(data), view)
+
+
+def read_quote(service: Service, view: View, head: Head) -> Answer:
+    """Answer the certificates and the quote without a nonce, whatever the query says."""
+    del head
+    return service.success(service.quotes.without_nonce(view.state.keys), view)
+
+
+def read_secrets(service: Service, view: View, head: Head) -> Answer:
+    """Answer the named secrets, without a field around them."""
+    return service.success(msgspec.json.encode(read_named_secrets(view, head)), view)
+
+
+def read_update_log(service: Service, view: View, head: Head) -> Answer:
+    """Answer one string: the log as a JSON array of objects."""
+    del head
+    return service.success(service.log_text.of(view.log), view)
+
+
+def recover(service: Service, view: View, head: Head) -> Answer | Admission:
+    """Refuse: version 1 never had what recovery needs now."""
+    del service, view, head
+    raise Gone("recovery has moved", hint="use POST /api/v2/recover")

@@ -1,0 +1,48 @@
+"""The shapes of what version 1 of the Client API changes: raw manifests, no envelopes inside."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from keyhouse.api import changes
+from keyhouse.api.exchange import Answer, Head
+from keyhouse.api.service import Service
+from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.user_secret import UserSecret
+
+__all__ = ["set_manifest", "update_manifest", "write_secrets"]
+
+
+async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
+    """Enforce the first manifest: the body as it is. Without recovery keys the data is null."""
+    del head
+    command, view = await changes.set_manifest(service, body, _manifest)
+    secrets = {holder.name: holder.ciphertext for holder in command.recovery.holders}
+    data = {"recoveryKeys": secrets, "RecoverySecrets": secrets} if secrets else None
+    message = "; ".join(f"warning: {warning}" for warning in command.warnings)
+    return service.success(msgspec.json.encode(data), view, message)
+
+
+async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
+    """Store what a user uploads: the body maps names to secrets."""
+    view = await changes.write_secrets(service, head, body, _uploads)
+    return service.success(b"null", view)
+
+
+async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
+    """Raise security versions of packages: the body as it is."""
+    view = await changes.update_manifest(service, head, body, _manifest)
+    data = {"missingAcknowledgments": 0, "missingUsers": []}
+    return service.success(msgspec.json.encode(data), view)
+
+
+def _manifest(body: bytes) -> bytes:
+    if not body:
+        hint = "send its JSON text as the body"
+        raise Invalid("the manifest", [Problem("", "is missing or empty", hint)])
+    return body
+
+
+def _uploads(body: bytes) -> Mapping[str, UserSecret]:
+    return decode(body, dict[str, UserSecret])
