@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from keyhouse.api import ERRORS, Route, routes, v1, v2_reads, v2_writes
+from keyhouse.api import ERRORS, Route, routes, v1_reads, v2_reads, v2_writes
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.cli.settings import SETTINGS
 from keyhouse.coordinator.events import Uploaded
@@ -85,7 +85,7 @@ def _routes() -> str:
 def _answer(route: Route) -> str:
     if v2_reads.not_yet is route.read or v2_writes.not_yet is route.write:
         return "501, not yet"
-    return "410, moved" if v1.recover is route.read else "yes"
+    return "410, moved" if v1_reads.recover is route.read else "yes"
 
 
 def _errors() -> str:
