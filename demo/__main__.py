@@ -98,6 +98,7 @@ def _play(screen: Screen, folder: Path) -> None:
         see_the_log(stage)
         crash_it(stage, trusted)
         carry_it_away(stage, trusted)
+        screen.wait("Enter to stop and remove everything ... ")
 
 
 def _options() -> argparse.Namespace:

@@ -26,10 +26,7 @@ class Screen:
 
     def step(self, title: str, what: str) -> None:
         """Begin the next step: its number, its title, and in a sentence or two what it does."""
-        if self._pause:
-            self._out.write("\n" + self._styled(_DIM, "Enter for the next step ... "))
-            self._out.flush()
-            sys.stdin.readline()
+        self.wait("Enter for the next step ... ")
         self._number += 1
         rule = "-" * (WIDTH - len(title) - len(str(self._number)) - 7)
         self._out.write(
@@ -39,6 +36,13 @@ class Screen:
             + "\n"
         )
         self.say(what)
+
+    def wait(self, what: str) -> None:
+        """If it pauses: say ``what``, and wait for Enter."""
+        if self._pause:
+            self._out.write("\n" + self._styled(_DIM, what))
+            self._out.flush()
+            sys.stdin.readline()
 
     def say(self, text: str = "") -> None:
         """Write prose, wrapped; an empty line if there is none."""
