@@ -154,8 +154,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="keyhouse serve",
-        description="Run the coordinator. To try it out:"
-        " keyhouse serve --platform simulation --client-addr 127.0.0.1:4433",
+        usage="keyhouse serve [--SETTING VALUE]...\n"
+        "       keyhouse serve --platform simulation --client-addr 127.0.0.1:4433   (try it out)",
+        description="Run the coordinator.",
         allow_abbrev=False,
     )
     for setting in SETTINGS:

@@ -1,0 +1,189 @@
+"""What `keyhouse serve` can be told, and by whom."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keyhouse.cli.settings import SETTINGS, Setting, SettingRefused, Settings, read_settings
+
+_HOST = [setting for setting in SETTINGS if setting.kind == "host"]
+_MEASURED = [setting for setting in SETTINGS if setting.kind == "measured"]
+
+_EXAMPLES: Mapping[str, tuple[str, str, object]] = {
+    # flag: a value, another value, and how to read the setting back
+    "--data-dir": ("/one", "/two", lambda found: str(found.data_dir)),
+    "--client-addr": (":1", ":2", lambda found: f"{found.client_host}:{found.client_port}"),
+    "--dns-names": ("one", "two", lambda found: found.dns_names),
+    "--log-level": ("debug", "error", lambda found: found.log_level),
+    "--log-format": ("text", "json", lambda found: found.log_format),
+}
+
+
+def value(found: Settings, flag: str) -> object:
+    read = _EXAMPLES[flag][2]
+    assert callable(read)
+    return read(found)
+
+
+def test_every_setting_is_measured_or_of_the_host_and_every_host_setting_has_an_example() -> None:
+    assert {setting.kind for setting in SETTINGS} == {"measured", "host"}
+    assert {setting.flag for setting in _HOST} == set(_EXAMPLES)
+
+
+def test_no_measured_setting_has_a_variable() -> None:
+    assert [setting.variables for setting in _MEASURED] == [()] * len(_MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable"),
+    [(setting.flag, name) for setting in _HOST for name in setting.variables],
+    ids=lambda text: str(text).removeprefix("--"),
+)
+def test_each_variable_sets_its_setting_and_the_flag_wins(flag: str, variable: str) -> None:
+    one, two, _ = _EXAMPLES[flag]
+
+    assert value(read_settings([], {variable: one}), flag) == one
+    assert value(read_settings([flag, two], {variable: one}), flag) == two
+
+
+@pytest.mark.parametrize("setting", _HOST, ids=lambda setting: setting.flag)
+def test_an_earlier_variable_wins_and_an_empty_one_counts_as_unset(
+    setting: Setting,
+) -> None:
+    one, two, _ = _EXAMPLES[setting.flag]
+    first, *others = setting.variables
+    for other in others:
+        both = {first: one, other: two}
+
+        assert value(read_settings([], both), setting.flag) == one
+        assert value(read_settings([], both | {first: ""}), setting.flag) == two
+    empty = dict.fromkeys(setting.variables, "")
+    assert read_settings([], empty) == read_settings([], {})
+
+
+def test_the_defaults_ask_for_hardware_and_listen_everywhere() -> None:
+    found = read_settings([], {})
+
+    assert (found.platform, found.curve, found.confirm_clock) == ("auto", "P-256", False)
+    assert (found.client_host, found.client_port) == ("", 4433)
+    assert found.data_dir == Path("keyhouse-data")
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("setting", _MEASURED, ids=lambda setting: setting.flag)
+def test_no_guess_at_a_variable_changes_a_measured_setting(setting: Setting) -> None:
+    word = setting.flag.removeprefix("--").replace("-", "_").upper()
+    prefixes = ("KEYHOUSE", "EDG", "EDG_COORDINATOR", "COORDINATOR")
+    for guess in ("simulation", "P-384", "1"):
+        environment = {f"{prefix}_{word}": guess for prefix in prefixes}
+
+        assert read_settings([], environment) == read_settings([], {})
+
+
+_VARIABLE = st.one_of(
+    st.sampled_from(["EDG_COORDINATOR_DEV_MODE", "EDG_DEBUG_LOGGING", "KEYHOUSE_DNS_NAMES"]),
+    st.from_regex(r"(KEYHOUSE|EDG|OE|SGX)_[A-Z_]{1,12}", fullmatch=True),
+)
+
+
+@settings(max_examples=100)
+@given(st.dictionaries(_VARIABLE, st.sampled_from(["", "0", "1", "simulation", "P-384", "yes"])))
+def test_no_environment_at_all_decides_on_trust(environment: dict[str, str]) -> None:
+    environment.pop("OE_SIMULATION", None)
+    try:
+        found = read_settings([], environment)
+    except SettingRefused:  # a host setting with a value that cannot be
+        return
+    assert (found.platform, found.curve, found.confirm_clock) == ("auto", "P-256", False)
+
+
+def test_a_simulation_asked_for_by_variable_is_refused_even_beside_the_flag() -> None:
+    for arguments in ([], ["--platform", "simulation"]):
+        with pytest.raises(SettingRefused) as refused:
+            read_settings(arguments, {"OE_SIMULATION": "1"})
+        assert "--platform simulation" in refused.value.hint
+    assert read_settings([], {"OE_SIMULATION": "0"}).platform == "auto"
+
+
+def test_development_mode_only_changes_the_log() -> None:
+    plain = read_settings([], {})
+    found = read_settings([], {"EDG_COORDINATOR_DEV_MODE": "1"})
+
+    assert found.log_format == "text"
+    assert {
+        field
+        for field in Settings.__struct_fields__
+        if getattr(found, field) != getattr(plain, field)
+    } == {"log_format"}
+
+
+def test_debug_logging_yields_to_a_level_that_is_named() -> None:
+    debug = {"EDG_DEBUG_LOGGING": "1"}
+
+    assert read_settings([], debug).log_level == "debug"
+    assert read_settings([], debug | {"KEYHOUSE_LOG_LEVEL": "error"}).log_level == "error"
+    assert read_settings(["--log-level", "info"], debug).log_level == "info"
+
+
+def test_variables_that_have_no_effect_yet_are_named_in_a_note() -> None:
+    found = read_settings([], {"EDG_STARTUP_MANIFEST": "m.json", "EDG_COORDINATOR_MESH_ADDR": ""})
+
+    assert found.notes == ("EDG_STARTUP_MANIFEST is set and has no effect in this version",)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":4433", "", 4433),
+        ("127.0.0.1:0", "127.0.0.1", 0),
+        ("[::1]:65535", "::1", 65535),
+        ("coordinator.example:1", "coordinator.example", 1),
+    ],
+)
+def test_address_is_taken_apart(text: str, host: str, port: int) -> None:
+    found = read_settings(["--client-addr", text], {})
+
+    assert (found.client_host, found.client_port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["localhost", "localhost:", ":65536", ":-1", ":4433 ", ":\u0664", ":4_4", ":" + "0" * 9000],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(SettingRefused, match="--client-addr is no address"):
+        read_settings(["--client-addr", text], {})
+    with pytest.raises(SettingRefused, match="EDG_COORDINATOR_CLIENT_ADDR is no address"):
+        read_settings([], {"EDG_COORDINATOR_CLIENT_ADDR": text})
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.flag)
+def test_an_empty_flag_is_refused_by_name(setting: Setting) -> None:
+    if setting.is_switch:
+        return
+    with pytest.raises(SettingRefused, match=setting.flag):
+        read_settings([setting.flag, ""], {})
+
+
+@pytest.mark.parametrize("flag", ["--platform", "--curve", "--log-level", "--log-format"])
+def test_a_value_that_cannot_be_is_refused_with_those_that_can(flag: str) -> None:
+    with pytest.raises(SettingRefused) as refused:
+        read_settings([flag, "Simulation"], {})
+
+    assert refused.value.message == f"{flag} has a value that cannot be"
+    assert refused.value.hint.startswith("one of: ")
+    assert "Simulation" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--data"], ["--dat", "x"], ["word"], ["--data-dir"], ["--confirm-clock=1"]]
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_settings(arguments, {})
+
+    assert ended.value.code == 2
+    assert "usage: keyhouse serve" in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""Runs the `keyhouse` command as a shell would, and reads how it ended."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from keyhouse_tests_server import KEYHOUSE
+
+_LONGEST = 60.0
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RefusedStart(NamedTuple):
+    """How a coordinator refused to start, and what it had logged before."""
+
+    error: str
+    hint: str
+    log: list[dict[str, object]]
+
+
+def run(
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    stdin: bytes = b"",
+) -> Ended:
+    """Return how ``keyhouse`` ended, started with these words and variables only."""
+    done = subprocess.run(
+        [KEYHOUSE, *words],
+        env=dict(env or {}),
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        timeout=_LONGEST,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def refused_start(
+    data: Path, *words: str, env: Mapping[str, str] | None = None, platform: str = "simulation"
+) -> RefusedStart:
+    """Start a coordinator that must refuse: exit code 1, a message, a hint, and nothing else."""
+    given = ("--platform", platform, "--data-dir", str(data), "--client-addr", "127.0.0.1:0")
+    return refusal(run("serve", *given, *words, env=env))
+
+
+def refusal(ended: Ended) -> RefusedStart:
+    """Return what was told; every other line is one of the log."""
+    assert (ended.code, ended.out) == (1, ""), ended.err
+    *logged, error, hint = ended.err.splitlines()
+    assert error.startswith("error: "), ended.err
+    assert hint.startswith("hint: "), ended.err
+    log = [json.loads(line) for line in logged]
+    return RefusedStart(error.removeprefix("error: "), hint.removeprefix("hint: "), log)
