@@ -57,8 +57,6 @@ def main() -> int:
         sys.stdout.flush()
     except Unexpected as problem:
         return _failed(str(problem))
-    except KeyhouseError as error:
-        return _failed(str(error))
     except BrokenPipeError:  # whoever read the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
@@ -86,19 +84,28 @@ def _play(screen: Screen, folder: Path) -> None:
         screen.say("curl is not installed: Python makes the requests of the curl lines, unchanged.")
     with CoordinatorProcess(shell, port) as coordinator:
         stage = Stage(screen, shell, caller, coordinator)
-        start_it(stage)
-        verify_it(stage)
-        trusted = pin_it(stage)
-        holders = check_it(stage)
-        set_it(stage, holders)
-        read_it_back(stage, trusted)
-        read_as_carol(stage)
-        read_as_others(stage)
-        upload_as_bob(stage)
-        see_the_log(stage)
-        crash_it(stage, trusted)
-        carry_it_away(stage, trusted)
+        try:
+            _walk(stage)
+        except (Unexpected, KeyhouseError) as problem:
+            raise Unexpected(
+                f"{problem}\n\nThe coordinator's log ends:\n{coordinator.last_words()}"
+            ) from problem
         screen.wait("Enter to stop and remove everything ... ")
+
+
+def _walk(stage: Stage) -> None:
+    start_it(stage)
+    verify_it(stage)
+    trusted = pin_it(stage)
+    holders = check_it(stage)
+    set_it(stage, holders)
+    read_it_back(stage, trusted)
+    read_as_carol(stage)
+    read_as_others(stage)
+    upload_as_bob(stage)
+    see_the_log(stage)
+    crash_it(stage, trusted)
+    carry_it_away(stage, trusted)
 
 
 def _options() -> argparse.Namespace:

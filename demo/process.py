@@ -63,7 +63,7 @@ class CoordinatorProcess:
             )
         while _SERVING not in self._log.read_bytes():
             if child.poll() is not None:
-                raise Unexpected(f"the coordinator ended at its start:\n{self._last_words()}")
+                raise Unexpected("the coordinator ended at its start")
             if time.monotonic() - begun > _PATIENCE:
                 raise Unexpected(f"the coordinator does not serve after {_PATIENCE:.0f} s")
             time.sleep(_POLL)
@@ -96,7 +96,8 @@ class CoordinatorProcess:
                 child.wait()
         return child.returncode
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Return the end of its log."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-1000:].strip()
 
 

@@ -119,6 +119,7 @@ def test_demo_fails_when_an_answer_is_not_the_expected_one(tmp_path: Path) -> No
     done = run(tmp_path, str(lying.parent))
     assert done.returncode == 1
     assert "error: this does not hold: curl reaches it" in done.stderr
+    assert "serving the Client API" in done.stderr  # the coordinator's log
     assert_nothing_is_left(tmp_path, done.stdout)
 
 
