@@ -27,7 +27,8 @@ from keyhouse_tests_https import (
     running,
 )
 
-from keyhouse.api.tls import ReplaceableContext, Session, TlsContext
+from keyhouse.api.tls import ReplaceableContext, TlsContext
+from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Broken
 from keyhouse.wire.secret import Secret
 
@@ -339,13 +340,13 @@ def test_key_of_another_certificate_is_refused() -> None:
 
 def test_closed_session_is_freed_without_the_collector(tmp_path: Path) -> None:
     with running() as server:
-        seen: list[weakref.ref[Session]] = []
+        seen: list[weakref.ref[TlsTransport]] = []
 
         def note() -> None:
             for connection in server.listener._service.connections:
-                session = connection._session
-                assert session is not None
-                seen.append(weakref.ref(session))
+                transport = connection._transport
+                assert transport is not None
+                seen.append(weakref.ref(transport))
 
         gc.disable()
         try:

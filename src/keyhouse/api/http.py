@@ -1,8 +1,8 @@
 """HTTP/1.1 on one connection: requests in, each answered before the next is read.
 
-Theory of operation. A connection is in one of five phases:
+Theory of operation. A connection is in one of six phases:
 
-    IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
+    HANDSHAKE ─▶ IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
       every phase ─refusal, last answer, deadline─▶ CLOSING
 
 A small request that comes in one piece and is answered at once passes through all of them in one
@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Awaitable
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 import structlog
 
@@ -33,7 +33,7 @@ from keyhouse.api.request import (
     check_beginning,
     read_head,
 )
-from keyhouse.api.tls import Session
+from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Broken
 
 __all__ = ["HttpConnection", "Service"]
@@ -43,12 +43,14 @@ _log = structlog.get_logger("keyhouse.api.http")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LONGEST_KNOWN_HEAD: Final = 2048
 _MOST_KNOWN_ANSWERS: Final = 256
+_JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
 _NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
 
 
 class Phase(Enum):
     """What a connection is doing."""
 
+    HANDSHAKE = auto()
     IDLE = auto()
     HEAD = auto()
     BODY = auto()
@@ -56,7 +58,7 @@ class Phase(Enum):
     CLOSING = auto()
 
 
-_IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
+_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
 
 
 class Service:
@@ -71,7 +73,8 @@ class Service:
         self.now = 0.0
         self.body_bytes = 0
         self.stopping = False
-        self.handshaking: set[HttpConnection] = set()
+        self.oldest = 0  # connections of an older generation are closed
+        self.failed_handshakes = 0
         self.connections: set[HttpConnection] = set()
         self.none_left = asyncio.Event()
         self.none_left.set()
@@ -92,8 +95,8 @@ class Service:
         future.add_done_callback(self.waiting.discard)
         return future
 
-    def encoded(self, answer: Answer, *, close: bool, bodyless: bool) -> bytes:
-        """Return the bytes of an answer, head and body in one."""
+    def head(self, answer: Answer, *, close: bool) -> bytes:
+        """Return the bytes of an answer up to its body."""
         key = (answer.status, answer.headers, close)
         prefix = self._known_answers.get(key)
         if prefix is None:
@@ -101,8 +104,7 @@ class Service:
             if len(self._known_answers) >= _MOST_KNOWN_ANSWERS:
                 self._known_answers.clear()
             self._known_answers[key] = prefix
-        body = b"" if bodyless else answer.body
-        return b"%b%d\r\n\r\n%b" % (prefix, len(answer.body), body)
+        return b"%b%d\r\n\r\n" % (prefix, len(answer.body))
 
 
 def _answer_head(answer: Answer, *, close: bool) -> bytes:
@@ -123,20 +125,21 @@ def _answer_head(answer: Answer, *, close: bool) -> bytes:
     return b"\r\n".join(lines)
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection:
     """One client. ``generation`` numbers the TLS context under which it connected.
 
-    From its making until ``connection_made`` it is in its handshake, and counted so.
+    It counts as a connection from its making until ``connection_lost``, which comes also where the
+    handshake fails.
     """
 
     def __init__(self, service: Service, generation: int) -> None:
         self.generation = generation
         self._service = service
-        service.handshaking.add(self)
-        self._transport: asyncio.Transport | None = None
-        self._session: Session | None = None
-        self._phase = _IDLE
+        self._transport: TlsTransport | None = None
+        self._phase = _HANDSHAKE
         self._deadline = math.inf
+        service.connections.add(self)
+        service.none_left.clear()
         self._buffer = b""
         self._at = 0  # what of the buffer has been read
         self._checked = 0  # how much of an incomplete head has been checked
@@ -156,28 +159,27 @@ class HttpConnection(asyncio.Protocol):
 
     # What the transport tells.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connecting(self, transport: TlsTransport) -> None:
+        """The TCP connection is there, and the time for the handshake runs."""
+        self._transport = transport
+        self._deadline = self._after(self._service.limits.handshake_timeout)
+        if self._is_unwelcome():
+            transport.abort()
+
+    def connection_made(self) -> None:
         """Begin: the handshake is complete."""
-        session = transport.get_extra_info("ssl_object")
-        if not isinstance(session, Session):
-            raise Broken("an HTTP connection came without TLS")
-        service = self._service
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self._session = session
-        limit_reading = getattr(transport, "set_read_buffer_limits")  # noqa: B009 - missing in the type
-        limit_reading(high=service.limits.unread_bytes)
-        service.handshaking.discard(self)
-        service.connections.add(self)
-        service.none_left.clear()
-        self._deadline = service.now + service.limits.idle_timeout + service.limits.sweep_interval
-        if service.stopping:
+        self._phase = _IDLE
+        self._deadline = self._after(self._service.limits.idle_timeout)
+        if self._is_unwelcome():
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End. What still works for this client is cancelled where it waits."""
         del exc
+        if self._phase is _HANDSHAKE:
+            self._service.failed_handshakes += 1
         self._phase = _CLOSING
-        self._transport = self._session = None
+        self._transport = None
         self._buffer = b""
         if self._awaited is None:
             self._forget_body()
@@ -216,7 +218,7 @@ class HttpConnection(asyncio.Protocol):
         """End what has passed its deadline."""
         if now < self._deadline:
             return
-        if self._phase is _CLOSING:
+        if self._phase is _CLOSING or self._phase is _HANDSHAKE:
             self.abort()
         elif self._phase is _IDLE or not self._writable:
             self._close()
@@ -228,13 +230,21 @@ class HttpConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close now if idle; otherwise answer the request that has begun, then close."""
         self._last = True
-        if self._phase in {_IDLE, _HEAD}:
+        if self._phase is _HANDSHAKE:
+            self.abort()
+        elif self._phase in {_IDLE, _HEAD}:
             self._close()
 
     def abort(self) -> None:
         """Close at once. What was not sent yet is lost."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _is_unwelcome(self) -> bool:
+        return self._service.stopping or self.generation < self._service.oldest
+
+    def _after(self, seconds: float) -> float:
+        return self._service.now + seconds + self._service.limits.sweep_interval
 
     # Reading.
 
@@ -322,8 +332,7 @@ class HttpConnection(asyncio.Protocol):
     def _know(self, raw: bytes) -> None:
         """Read a head's bytes, and remember them with what they say if they are few."""
         request = read_head(raw, self._service.limits)
-        session = self._session
-        identity = session.identity if session is not None else None
+        identity = self._transport.identity if self._transport is not None else None
         self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else b"\0"
         self._known_request = request
         self._known_head = Head(request.method, request.path, request.query, identity)
@@ -441,13 +450,18 @@ class HttpConnection(asyncio.Protocol):
         if transport is None:
             return
         close = unread or self._last or not request.keep_alive
-        bodyless = request.method == "HEAD"
         try:
-            data = service.encoded(answer, close=close, bodyless=bodyless)
+            head = service.head(answer, close=close)
         except Exception as error:  # noqa: BLE001 - an answer that cannot be written is our failure
-            data = service.encoded(_internal_error(error), close=close, bodyless=bodyless)
-        transport.write(data)
-        time_to_take = len(data) // service.limits.slowest_client
+            answer = _internal_error(error)
+            head = service.head(answer, close=close)
+        body = b"" if request.method == "HEAD" else answer.body
+        if len(body) <= _JOINED:
+            transport.write(head + body)
+        else:  # its bytes may be shared by many answers
+            transport.write(head)
+            transport.write(body)
+        time_to_take = len(body) // service.limits.slowest_client
         if close:
             unread = unread or self._at < len(self._buffer)
             self._close(unread=unread, time_to_take=time_to_take)
@@ -483,10 +497,8 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()
         self._chunks = self._admission = None
         self._forget_body()
-        if self._transport is not None and self._session is not None:
-            if unread:
-                self._session.linger(limits.linger_bytes)
-            self._transport.close()
+        if self._transport is not None:
+            self._transport.close(limits.linger_bytes if unread else 0)
 
     def _forget_body(self) -> None:
         self._service.body_bytes -= self._reserved

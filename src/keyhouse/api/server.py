@@ -17,6 +17,7 @@ from keyhouse.api.exchange import Application
 from keyhouse.api.http import HttpConnection, Service
 from keyhouse.api.limits import Limits
 from keyhouse.api.tls import TlsContext
+from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Unavailable
 
 __all__ = ["Listener"]
@@ -38,8 +39,7 @@ _NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP 
 class Listener:
     """Serves an application over HTTPS. Everything happens on the running event loop.
 
-    ``turned_away`` counts connections over the limit, ``failed_handshakes`` those that never came
-    to HTTP.
+    ``turned_away`` counts connections over the limit.
     """
 
     def __init__(
@@ -48,12 +48,10 @@ class Listener:
         self.limits = limits or Limits()
         self.generation = 0
         self.turned_away = 0
-        self.failed_handshakes = 0
         self._context = context
-        self._oldest = 0
         self._service = Service(application, self.limits)
         self._socket: socket.socket | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._accepting: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
 
@@ -77,7 +75,12 @@ class Listener:
     @property
     def open_connections(self) -> int:
         """How many connections there are, those in their handshake included."""
-        return len(self._service.handshaking) + len(self._service.connections)
+        return len(self._service.connections)
+
+    @property
+    def failed_handshakes(self) -> int:
+        """How many connections never came to HTTP."""
+        return self._service.failed_handshakes
 
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``; return the number of its generation.
@@ -91,11 +94,12 @@ class Listener:
     def close_before(self, generation: int) -> None:
         """Close what connected under an older context than that of ``generation``.
 
-        A request that has begun is answered first; a handshake under way is abandoned after it.
+        A request that has begun is answered first; a handshake under way is abandoned.
         """
-        self._oldest = max(self._oldest, generation)
-        for connection in tuple(self._service.connections):
-            if connection.generation < self._oldest:
+        service = self._service
+        service.oldest = max(service.oldest, generation)
+        for connection in tuple(service.connections):
+            if connection.generation < service.oldest:
                 connection.close()
 
     async def stop(self, grace: float) -> None:
@@ -107,9 +111,9 @@ class Listener:
         service = self._service
         service.stopping = True
         await asyncio.sleep(0)  # a task that never began would not close the socket it was given
-        for task in self._handshakes:
+        for task in self._accepting:
             task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         for connection in tuple(service.connections):
             connection.close()
         with contextlib.suppress(TimeoutError):
@@ -155,8 +159,8 @@ class Listener:
             connection = HttpConnection(self._service, self.generation)
             work = self._serve(accepted, connection, self._context)
             task = asyncio.get_running_loop().create_task(work)
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
 
     def _pause_accepting(self) -> None:
         """Out of descriptors or memory: the backlog waits, so that the loop does not spin."""
@@ -170,29 +174,26 @@ class Listener:
             _PAUSE_WITHOUT_DESCRIPTORS, loop.add_reader, listening.fileno(), self._accept
         )
 
+    @staticmethod
     async def _serve(
-        self, accepted: socket.socket, connection: HttpConnection, context: TlsContext
+        accepted: socket.socket, connection: HttpConnection, context: TlsContext
     ) -> None:
-        """Do the handshake; from then on the connection lives by itself."""
+        """Hand the socket to the event loop; from then on the connection lives by itself."""
+        begun = False
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=context,
-                ssl_handshake_timeout=self.limits.handshake_timeout,
-                # Only a net below the deadlines of the connection, which know what it still owes.
-                ssl_shutdown_timeout=2 * self.limits.idle_timeout + self.limits.linger_timeout,
-            )
-        except OSError:  # ssl.SSLError and time-outs too: the client's doing, or the network's
-            self.failed_handshakes += 1
-            return
+            transport = TlsTransport(context, connection)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: transport, accepted)
+            begun = True
+        except OSError:  # the client has gone already
+            pass
         except Exception as error:  # noqa: BLE001 - nobody awaits this task; its type is logged
             _log.error("connection failed", error=type(error).__qualname__)
-            return
         finally:
-            self._service.handshaking.discard(connection)
-        if connection.generation < self._oldest:
-            connection.close()
+            if not begun:
+                accepted.close()
+                connection.abort()
+                connection.connection_lost(None)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()

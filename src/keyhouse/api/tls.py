@@ -31,12 +31,23 @@ from OpenSSL._util import ffi, lib
 from keyhouse.wire.errors import Broken
 from keyhouse.wire.secret import Secret
 
-__all__ = ["GROUPS", "TLS12_CIPHERS", "ReplaceableContext", "Session", "TlsContext"]
+__all__ = [
+    "BUFFER_BYTES",
+    "GROUPS",
+    "TLS12_CIPHERS",
+    "ReplaceableContext",
+    "Session",
+    "TlsContext",
+    "negotiated_protocol",
+    "new_memory_bio",
+    "peer_leaf",
+]
 
 TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
 _TICKET_SECONDS: Final = 3600  # the identity in a session is looked up anew for each request
-_BUFFER_BYTES: Final = 65536
+BUFFER_BYTES: Final = 65536
+_INBOX_BYTES: Final = 32768
 _RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB
 
 # Bound once: each is called for every request.
@@ -90,7 +101,8 @@ class TlsContext(ssl.SSLContext):
             that offers none is served unless ``required``.
         required: also insist on a client certificate, and on ``alpn`` having been negotiated.
 
-    All sessions of one context must live on one thread: they share a buffer.
+    All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
+    sockets are read into, ``buffer`` where OpenSSL writes to.
     """
 
     def __new__(cls, *_args: object, **_kwargs: object) -> "TlsContext":  # noqa: PYI034, D102 - as typeshed has it
@@ -105,8 +117,10 @@ class TlsContext(ssl.SSLContext):
         required: bool = False,
     ) -> None:
         self.insists_on: bytes | None = alpn if required else None
-        self.buffer = ffi.new("char[]", _BUFFER_BYTES)
+        self.buffer = ffi.new("char[]", BUFFER_BYTES)
         self.buffer_view = ffi.buffer(self.buffer)
+        self.inbox = ffi.new("char[]", _INBOX_BYTES)
+        self.inbox_view = ffi.buffer(self.inbox)
         self._thread: int | None = None
         self._server = _openssl_context(key, chain, alpn, required=required)
 
@@ -121,11 +135,18 @@ class TlsContext(ssl.SSLContext):
         """Return a new server session between two memory buffers."""
         if not server_side or server_hostname is not None or session is not None:
             raise Broken("a TLS server context was asked for a client session")
+        return Session(self, incoming, outgoing)
+
+    def new_session(self) -> Any:
+        """Return an OpenSSL session of a server, which is freed with its last reference."""
         if self._thread is None:
             self._thread = threading.get_ident()
         if self._thread != threading.get_ident():
             raise Broken("a TLS context was used by two threads")
-        return Session(self, self._server._context, incoming, outgoing)  # noqa: SLF001 - pyOpenSSL has no accessor
+        native = lib.SSL_new(self._server._context)  # noqa: SLF001 - pyOpenSSL has no accessor
+        session = ffi.gc(_made(native), lib.SSL_free)
+        lib.SSL_set_accept_state(session)
+        return session
 
 
 class ReplaceableContext(ssl.SSLContext):
@@ -215,7 +236,6 @@ class Session:
         "_bio_out",
         "_failed",
         "_incoming",
-        "_linger_bytes",
         "_outgoing",
         "_ssl",
         "context",
@@ -223,19 +243,16 @@ class Session:
     )
 
     def __init__(
-        self, context: TlsContext, native: Any, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+        self, context: TlsContext, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
     ) -> None:
         self.context = context
         self.identity: bytes | None = None
         self._incoming = incoming
         self._outgoing = outgoing
         self._failed = False
-        self._linger_bytes = 0
-        self._ssl = ffi.gc(_made(lib.SSL_new(native)), lib.SSL_free)
-        self._bio_in = _made(lib.BIO_new(lib.BIO_s_mem()))
-        self._bio_out = _made(lib.BIO_new(lib.BIO_s_mem()))
+        self._ssl = context.new_session()
+        self._bio_in, self._bio_out = new_memory_bio(), new_memory_bio()
         lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)  # the session owns both now
-        lib.SSL_set_accept_state(self._ssl)
 
     def do_handshake(self) -> None:
         """Go on with the handshake; raise ``ssl.SSLWantReadError`` until it is complete.
@@ -257,13 +274,13 @@ class Session:
             self._failed = True
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the handshake failed")
         wanted = self.context.insists_on
-        if wanted is not None and self._alpn() != wanted:
+        if wanted is not None and negotiated_protocol(self._ssl) != wanted:
             raise _failure()
-        self.identity = self._peer_leaf()
+        self.identity = peer_leaf(self._ssl)
         if wanted is not None and self.identity is None:
             raise _failure()
 
-    def read(self, size: int = _BUFFER_BYTES, buffer: Any = None) -> Any:
+    def read(self, size: int = BUFFER_BYTES, buffer: Any = None) -> Any:
         """Return decrypted bytes, at most one record; ``b""`` after the client's close_notify.
 
         With ``buffer`` the bytes go there and their number is returned.
@@ -274,11 +291,9 @@ class Session:
             result = _read(self._ssl, ffi.from_buffer(buffer), min(size, len(buffer)))
             return result if result > 0 else self._nothing_read(result, 0)
         context = self.context
-        result = _read(self._ssl, context.buffer, min(_BUFFER_BYTES, size))
+        result = _read(self._ssl, context.buffer, min(BUFFER_BYTES, size))
         if result <= 0:
             return self._nothing_read(result, b"")
-        if self._linger_bytes:
-            self._spend_linger(result)
         return context.buffer_view[:result]
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -299,22 +314,12 @@ class Session:
         """
         return int(_pending(self._ssl) or _bio_length(self._bio_in, _NULL))
 
-    def linger(self, limit: int) -> None:
-        """Make ``unwrap`` wait for the client's close_notify, discarding ``limit`` bytes at most.
-
-        Closing a socket that has unread bytes resets it, and the client loses the last answer.
-        """
-        self._linger_bytes = limit
-
     def unwrap(self) -> None:
-        """Send close_notify. While lingering, raise ``SSLWantReadError`` until one came back."""
-        self._feed()
+        """Send close_notify. The client's own is not waited for."""
         _clear_errors()
         lib.SSL_shutdown(self._ssl)
         _clear_errors()
         self._drain()
-        if self._linger_bytes and not lib.SSL_get_shutdown(self._ssl) & lib.SSL_RECEIVED_SHUTDOWN:
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "waiting for close_notify")
 
     def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in SSLObject
         """Return the identity's DER, or an empty mapping without ``binary_form``."""
@@ -324,7 +329,7 @@ class Session:
 
     def selected_alpn_protocol(self) -> str | None:
         """Return the negotiated application protocol, or None."""
-        name = self._alpn()
+        name = negotiated_protocol(self._ssl)
         return name.decode("ascii") if name else None
 
     def version(self) -> str:
@@ -355,9 +360,9 @@ class Session:
 
     def _drain(self) -> None:
         context = self.context
-        while (count := _bio_read(self._bio_out, context.buffer, _BUFFER_BYTES)) > 0:
+        while (count := _bio_read(self._bio_out, context.buffer, BUFFER_BYTES)) > 0:
             self._outgoing.write(context.buffer_view[:count])
-            if count < _BUFFER_BYTES:
+            if count < BUFFER_BYTES:
                 return
 
     def _nothing_read(self, result: int, at_end: bytes | int) -> bytes | int:
@@ -379,22 +384,25 @@ class Session:
             return ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by the client")
         return _failure()
 
-    def _spend_linger(self, count: int) -> None:
-        if count >= self._linger_bytes:
-            raise _failure()
-        self._linger_bytes -= count
 
-    def _alpn(self) -> bytes:
-        name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
-        lib.SSL_get0_alpn_selected(self._ssl, name, length)
-        return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
+def new_memory_bio() -> Any:
+    """Return a memory BIO. Who gives it to a session needs not free it."""
+    return _made(lib.BIO_new(lib.BIO_s_mem()))
 
-    def _peer_leaf(self) -> bytes | None:
-        """Return the DER of the certificate whose key signed this handshake or the resumed one."""
-        leaf = lib.SSL_get_peer_certificate(self._ssl)
-        if leaf == _NULL:
-            return None
-        return _encoded(leaf)
+
+def negotiated_protocol(session: Any) -> bytes:
+    """Return the application protocol of an OpenSSL session, empty if none was negotiated."""
+    name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
+    lib.SSL_get0_alpn_selected(session, name, length)
+    return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
+
+
+def peer_leaf(session: Any) -> bytes | None:
+    """Return the DER of the certificate whose key signed this handshake or the resumed one."""
+    leaf = lib.SSL_get_peer_certificate(session)
+    if leaf == _NULL:
+        return None
+    return _encoded(leaf)
 
 
 def _encoded(certificate: Any) -> bytes:

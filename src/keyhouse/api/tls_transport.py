@@ -24,8 +24,13 @@ from typing import Any, Final, Protocol, cast
 
 from OpenSSL._util import ffi, lib
 
-from keyhouse.api.tls import BUFFER_BYTES, TlsContext, made, negotiated_protocol, peer_leaf
-from keyhouse.wire.errors import Broken
+from keyhouse.api.tls import (
+    BUFFER_BYTES,
+    TlsContext,
+    negotiated_protocol,
+    new_memory_bio,
+    peer_leaf,
+)
 
 __all__ = ["Above", "TlsTransport"]
 
@@ -78,6 +83,27 @@ class TlsTransport(asyncio.BufferedProtocol):
     ``identity`` is the DER of the certificate whose key signed the handshake, or None.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_above",
+        "_backlog",
+        "_bio_in",
+        "_bio_out",
+        "_clogged",
+        "_context",
+        "_decrypting",
+        "_ended",
+        "_held",
+        "_linger",
+        "_phase",
+        "_raw",
+        "_reading",
+        "_ssl",
+        "_told",
+        "_unsent",
+        "identity",
+    )
+
     def __init__(self, context: TlsContext, above: Above) -> None:
         self.identity: bytes | None = None
         self._context = context
@@ -91,11 +117,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._decrypting = False
         self._backlog: deque[memoryview] = deque()
         self._linger = 0
-        self._ssl = ffi.gc(made(lib.SSL_new(context.native())), lib.SSL_free)
-        self._bio_in = made(lib.BIO_new(lib.BIO_s_mem()))
-        self._bio_out = made(lib.BIO_new(lib.BIO_s_mem()))
+        self._unsent = 0  # bytes that were encrypted and not yet given to the socket
+        self._ended = False  # the client's stream has ended
+        self._ssl = context.new_session()
+        self._bio_in, self._bio_out = new_memory_bio(), new_memory_bio()
         lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)  # the session owns both now
-        lib.SSL_set_accept_state(self._ssl)
 
     # What the TCP transport tells.
 
@@ -112,9 +138,9 @@ class TlsTransport(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take ``nbytes`` in that were read."""
         if self._phase is _Phase.LINGERING:
-            self._linger -= nbytes
-            if self._linger < 0:
-                self.abort()
+            self._discard(nbytes)
+            return
+        if self._phase is _Phase.CLOSED:
             return
         if _bio_write(self._bio_in, self._context.inbox, nbytes) != nbytes:
             raise MemoryError
@@ -125,6 +151,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The client's stream has ended, with close_notify or without. Returns whether to stay."""
+        self._ended = True
         if self._phase is _Phase.OPEN:
             self._end_of_input()
         return self._phase is _Phase.FLUSHING
@@ -184,6 +211,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once. What was not sent yet is lost."""
+        self._phase = _Phase.CLOSED
         if self._raw is not None:
             self._raw.abort()
 
@@ -206,6 +234,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._linger = BUFFER_BYTES
             self._end_output()
         return False
+
+    def _discard(self, count: int) -> None:
+        self._linger -= count
+        if self._linger < 0:
+            self.abort()
 
     def _is_as_required(self) -> bool:
         self.identity = peer_leaf(self._ssl)
@@ -235,6 +268,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._above.data_received(context.buffer_view[:count])
         finally:
             self._decrypting = False
+            if self._unsent:
+                self._drain()
 
     def _nothing_read(self, result: int) -> None:
         kind = lib.SSL_get_error(self._ssl, result)
@@ -274,14 +309,19 @@ class TlsTransport(asyncio.BufferedProtocol):
         _clear_errors()
         source = piece if isinstance(piece, bytes) else _from_buffer(piece)
         taken = _write(self._ssl, source, len(piece))
-        self._drain()
         if taken != len(piece):
             _clear_errors()
             self.abort()
+            return
+        # Answers to requests that came together leave together.
+        self._unsent += taken
+        if not self._decrypting or self._unsent >= _RECORD:
+            self._drain()
 
     def _drain(self) -> None:
         """Give the socket what TLS has for it."""
         raw, context = self._raw, self._context
+        self._unsent = 0
         while (count := _bio_read(self._bio_out, context.buffer, BUFFER_BYTES)) > 0:
             if raw is not None and not raw.is_closing():
                 raw.write(context.buffer_view[:count])
@@ -313,7 +353,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         _clear_errors()
         self._drain()
         self._phase = _Phase.LINGERING
-        if self._linger:
+        if self._linger and not self._ended:
             self._end_output()
         elif self._raw is not None:
             self._raw.close()
@@ -325,7 +365,3 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         raw.write_eof()
         self._control_reading()
-
-
-def _unused() -> None:
-    raise Broken("unused")
