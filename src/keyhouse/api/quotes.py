@@ -30,13 +30,17 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Quotes:
-    """Makes quotes, off the event loop and never too many at once."""
+    """Makes quotes, off the event loop and never too many at once.
+
+    ``counts``: requests for a fresh quote by what became of them. A client that leaves is in none.
+    """
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
         self._platform = platform
         self._root: Final = keys.root_cert
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quote")
         self._waiting = 0
+        self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce: Final = self._quote(b"")
 
     def without_nonce(self, keys: CoordinatorKeys) -> bytes:
@@ -50,13 +54,18 @@ class Quotes:
             Unavailable: too many callers wait for a quote already.
         """
         if self._waiting >= WAITING:
+            self.counts["refused"] += 1
             raise Unavailable("too many callers are waiting for a quote", hint="try again later")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
             quote = await loop.run_in_executor(self._threads, self._quote, nonce)
+        except Exception:
+            self.counts["failed"] += 1
+            raise
         finally:
             self._waiting -= 1
+        self.counts["made"] += 1
         return self._evidence(keys, quote)
 
     def close(self) -> None:

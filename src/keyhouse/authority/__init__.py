@@ -5,6 +5,7 @@ from keyhouse.authority.certificate_pem import certificate_pem
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_marble_key
+from keyhouse.authority.expiry import expiry
 from keyhouse.authority.recovery import (
     RecoveryHolder,
     RecoveryMaterial,
@@ -44,6 +45,7 @@ __all__ = [
     "combine_xor",
     "derive_marble_key",
     "effective_threshold",
+    "expiry",
     "generate",
     "import_secret",
     "index_of",

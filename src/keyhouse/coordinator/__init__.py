@@ -9,6 +9,7 @@ from keyhouse.coordinator.commands import (
     UpdatePackages,
     UploadSecrets,
 )
+from keyhouse.coordinator.counts import EngineCounts, Tally
 from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.opening import NewDeployment, open_engine
@@ -18,6 +19,7 @@ from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.coordinator.prepare_update import prepare_update
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running, State
 from keyhouse.coordinator.update_log import LogView, UpdateLog
+from keyhouse.coordinator.user_certificates import user_expiry
 from keyhouse.coordinator.view import View
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Command",
     "Context",
     "Engine",
+    "EngineCounts",
     "HostClock",
     "LogView",
     "NewDeployment",
@@ -40,6 +43,7 @@ __all__ = [
     "SetManifest",
     "Stale",
     "State",
+    "Tally",
     "UpdateLog",
     "UpdatePackages",
     "UploadSecrets",
@@ -52,4 +56,5 @@ __all__ = [
     "prepare_update",
     "prepare_upload",
     "require",
+    "user_expiry",
 ]

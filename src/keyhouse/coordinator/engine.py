@@ -10,13 +10,15 @@ Nothing here costs more than the change itself, but for a new epoch now and then
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from time import perf_counter
+from typing import Final, NamedTuple
 
 import structlog
 
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.clock import Clock, security_time
 from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale
+from keyhouse.coordinator.counts import EngineCounts
 from keyhouse.coordinator.decide import decide, start
 from keyhouse.coordinator.events import Event
 from keyhouse.coordinator.evolve import evolve_all
@@ -24,8 +26,9 @@ from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.user_certificates import warn_of_expiry
 from keyhouse.coordinator.view import View
-from keyhouse.journal import Conflict, Replay, Unencodable
+from keyhouse.journal import Conflict, Replay, Unencodable, Weight
 from keyhouse.wire.errors import Broken, Refused, Unavailable
 
 __all__ = ["Engine", "Process"]
@@ -82,12 +85,29 @@ class Engine:
         self._wake = asyncio.Event()
         self._stopping = False
         self._broken: Broken | None = None
+        self._warned_of = b""
+        self.counts: Final = EngineCounts()
         self.view = View(state, keeper.position, self._log.view())
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before what is journalled."""
         state = self.view.state
         return security_time(self._clock.now(), state.time if isinstance(state, Running) else 0)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is not known what is durable: nothing is written until a restart."""
+        return self._broken is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait for the next batch."""
+        return len(self._waiting)
+
+    @property
+    def weight(self) -> Weight | None:
+        """What the journal weighs; None while there is none."""
+        return self._keeper.weight
 
     async def submit(self, command: Command) -> View:
         """Return the view that holds the change, once it is durable.
@@ -104,6 +124,7 @@ class Engine:
         if self._stopping:
             raise Unavailable("the coordinator is stopping", hint="try again later")
         if len(self._waiting) >= WAITING:
+            self.counts.changes["unavailable"] += 1
             raise Unavailable("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(command, answer))
@@ -129,8 +150,10 @@ class Engine:
             Broken: it is not known what is durable; a restart will read it.
         """
         try:
+            await self._warn_of_expiry()
             while await self._has_work():
                 await self._serve(self._take())
+                await self._warn_of_expiry()
                 await self._keeper.tend(self.view.state, self.view.log)
         except Broken as error:
             self._broken = error
@@ -159,6 +182,13 @@ class Engine:
             await self._wake.wait()
         return True
 
+    async def _warn_of_expiry(self) -> None:
+        """Tell the log which users' certificates end soon: once for each manifest."""
+        state = self.view.state
+        if isinstance(state, Running) and state.manifest != self._warned_of:
+            self._warned_of = state.manifest
+            await asyncio.to_thread(warn_of_expiry, state.manifest, self.now())
+
     # --- one batch ---
 
     def _take(self) -> list[_Waiting]:
@@ -186,12 +216,14 @@ class Engine:
     async def _write(self, batch: list[_Waiting]) -> None:
         decided = self._decide(batch)
         while decided.events:
+            began = perf_counter()
             try:
                 await self._make_durable(decided)
             except Conflict:
                 await self._catch_up()
                 decided = self._decide(decided.accepted)
             else:
+                self.counts.committed(len(decided.accepted), perf_counter() - began)
                 self._publish(decided.state, decided.events)
                 break
         for waiting in decided.accepted:
@@ -244,8 +276,8 @@ class Engine:
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())
 
-    @staticmethod
-    def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
+    def _fail(self, batch: Iterable[_Waiting], error: Exception) -> None:
         for waiting in batch:
+            self.counts.failed(error)
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)

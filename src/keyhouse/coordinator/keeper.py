@@ -19,6 +19,7 @@ from keyhouse.journal import (
     OutcomeUnknown,
     Position,
     Replay,
+    Weight,
 )
 from keyhouse.manifest import SealMode
 from keyhouse.wire.errors import Broken, Unavailable
@@ -50,6 +51,11 @@ class Keeper:
     def position(self) -> Position | None:
         """Where the journal stands; None while there is none."""
         return self._journal.position if self._journal is not None else None
+
+    @property
+    def weight(self) -> Weight | None:
+        """What the journal weighs; None while there is none."""
+        return self._journal.weight if self._journal is not None else None
 
     async def append(self, payloads: Iterable[bytes]) -> None:
         """Return once all of ``payloads`` are durable.

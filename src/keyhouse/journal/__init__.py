@@ -1,12 +1,16 @@
 """The encrypted, chained record of events behind a small store protocol."""
 
+from keyhouse.journal.archive import NotRestorable, StoreSeen, list_stores, restore
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
+from keyhouse.journal.directory import check_state_directory
 from keyhouse.journal.disk import InsecureFile
 from keyhouse.journal.home import Fresh, Home, Locked, MixedDeployments, Opened, WrongPlatform
-from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, WrongKey
+from keyhouse.journal.inspect import JournalSeen, KeySeen, see_index, see_journal, see_key
+from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.journal.memory import MemoryStore
+from keyhouse.journal.private_copy import private_copy
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.store import (
@@ -31,10 +35,13 @@ __all__ = [
     "Home",
     "InsecureFile",
     "Journal",
+    "JournalSeen",
+    "KeySeen",
     "Locked",
     "MemoryStore",
     "MixedDeployments",
     "NotDurable",
+    "NotRestorable",
     "Opened",
     "OutcomeUnknown",
     "Position",
@@ -47,10 +54,19 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreNewer",
+    "StoreSeen",
     "StoreUnreadable",
     "Undecodable",
     "Unencodable",
+    "Weight",
     "WrongKey",
     "WrongPlatform",
+    "check_state_directory",
     "index_mac_key",
+    "list_stores",
+    "private_copy",
+    "restore",
+    "see_index",
+    "see_journal",
+    "see_key",
 ]

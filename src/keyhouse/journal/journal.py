@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from keyhouse.journal.chain import Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
@@ -20,7 +21,7 @@ from keyhouse.journal.store import (
 from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Journal", "NotDurable", "RolledBack", "StoreEmpty", "WrongKey"]
+__all__ = ["Journal", "NotDurable", "RolledBack", "StoreEmpty", "Weight", "WrongKey"]
 
 _RECORD_OVERHEAD = 100  # what a record takes beside its payload: header, nonce, tag, row
 _LIGHTEST_BASE = 1024 * 1024
@@ -48,6 +49,13 @@ class StoreEmpty(Broken):
     """There is no journal in the store."""
 
     code = "store-empty"
+
+
+class Weight(NamedTuple):
+    """Bytes of the records of an epoch: those of its base, and those since."""
+
+    base: int
+    since: int
 
 
 class Journal:
@@ -174,6 +182,11 @@ class Journal:
     def settled(self) -> bool:
         """False after a write that may or may not have happened: this journal writes no more."""
         return not self._unsettled
+
+    @property
+    def weight(self) -> Weight:
+        """What the records of the present epoch take."""
+        return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
         """Tell whether the records since the base take more room than it, and more than 1 MiB."""

@@ -1,0 +1,107 @@
+"""Counts requests as they are answered: a few list operations each, under labels that are bounded.
+
+A path that no route has, and a method that HTTP does not know, come under one label each: whatever
+strangers send, the number of series stays what the table of routes allows.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from keyhouse.coordinator import Tally
+
+__all__ = ["METHODS", "SECONDS", "SIZES", "UNKNOWN", "RequestCounts", "Series"]
+
+UNKNOWN: Final = "unknown"
+"""The label of all paths and methods that are not known. No path: those begin with a slash."""
+
+METHODS: Final = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+)
+
+SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5)
+SIZES: Final = (100, 1000, 2000, 5000, 10000)  # bytes
+
+_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
+
+
+class _Cell:
+    """What was answered to one method on one path with one status."""
+
+    __slots__ = ("answered", "duration", "request", "response")
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.duration = Tally(SECONDS)
+        self.request = Tally(SIZES)
+        self.response = Tally(SIZES)
+
+
+class Series(NamedTuple):
+    """One line of the counts. ``method`` is lower case, as the interface's metrics have it."""
+
+    path: str
+    method: str
+    code: int
+    answered: int
+    duration: Tally  # seconds from a complete head to the answer
+    request: Tally  # bytes of head and taken body
+    response: Tally  # bytes of the body
+
+
+class RequestCounts:
+    """The answers of one listener since the process began. Used on the event loop's thread."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths: Final = frozenset(paths)
+        self._cells: dict[tuple[str, str, int], _Cell] = {}
+
+    def label(self, path: str) -> str:
+        """Return the label under which ``path`` is counted."""
+        return path if path in self.paths else UNKNOWN
+
+    def answered(
+        self, path: str, method: str, status: int, seconds: float, request: int, response: int
+    ) -> None:
+        """Count one answer to a request whose head was read. Written for speed."""
+        cell = self._cells.get((path, method, status)) or self._cell(path, method, status)
+        cell.answered += 1
+        tally = cell.duration
+        tally.counts[bisect_left(SECONDS, seconds)] += 1
+        tally.total += seconds
+        tally = cell.request
+        tally.counts[bisect_left(SIZES, request)] += 1
+        tally.total += request
+        tally = cell.response
+        tally.counts[bisect_left(SIZES, response)] += 1
+        tally.total += response
+
+    def refused(self, status: int) -> None:
+        """Count the refusal of what never became a request: it has no path and no duration."""
+        self._cell("", "", status).answered += 1
+
+    def series(self) -> Iterator[Series]:
+        """Yield everything that was counted."""
+        for (path, method, code), cell in tuple(self._cells.items()):
+            yield Series(
+                path,
+                method if method == UNKNOWN else method.lower(),
+                code,
+                cell.answered,
+                cell.duration,
+                cell.request,
+                cell.response,
+            )
+
+    def _cell(self, path: str, method: str, status: int) -> _Cell:
+        """Return the cell of what the request counts as: the keys stay few."""
+        key = (
+            self.label(path),
+            method if method in METHODS else UNKNOWN,
+            status if status in _STATUSES else int(HTTPStatus.INTERNAL_SERVER_ERROR),
+        )
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = _Cell()
+        return cell
