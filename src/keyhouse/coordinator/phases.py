@@ -88,6 +88,12 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
 }
 
 
+_HOW_TO_BEGIN: Mapping[Phase, str] = {
+    Phase.RECOVERY: "recover it with POST /api/v2/recover or set one with POST /api/v2/manifest",
+    Phase.ACCEPTING_MANIFEST: "set one with POST /api/v2/manifest",
+}
+
+
 def phase_of(state: State) -> Phase:
     """Return the phase that ``state`` is in."""
     if isinstance(state, AcceptingManifest):
@@ -108,7 +114,7 @@ def require(operation: Operation, phase: Phase) -> None:
         return
     now = f"the coordinator {phase.words}"
     if outcome is Outcome.NOTHING_SET:
-        raise NotFound(f"no manifest is set: {now}", hint="set one with POST /api/v2/manifest")
+        raise NotFound(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
     if outcome is Outcome.NO_USERS:
         raise Unauthenticated(
             f"there are no users: {now}", hint="users come with the manifest; set or recover it"

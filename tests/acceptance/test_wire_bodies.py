@@ -1,0 +1,163 @@
+"""The bytes of version 2: one success and each refusal of every endpoint, in golden files."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyhouse_tests_answers import b64, with_web_certificate
+from keyhouse_tests_deployment import user
+from keyhouse_tests_golden import golden, is_writing, settled, write
+from keyhouse_tests_manifests import rsa_public_pem
+from keyhouse_tests_server import Client, Reply, Server
+
+from keyhouse.coordinator import Phase
+
+pytestmark = pytest.mark.acceptance
+
+V2 = "/api/v2"
+
+Answers = dict[str, Reply]
+Ask = Callable[..., None]
+
+# What is asked in every phase: nothing but phase, gate and caller is judged.
+EVERYWHERE: tuple[tuple[str, str], ...] = (
+    ("GET", "/status"),
+    ("GET", "/manifest"),
+    ("GET", "/quote"),
+    ("GET", "/quote?nonce=AAECAw=="),
+    ("GET", "/quote?nonce=A"),
+    ("GET", "/secrets?s=note"),
+    ("POST", "/secrets"),
+    ("GET", "/update"),
+    ("PUT", "/status"),
+    ("GET", "/nothing"),
+)
+
+
+@contextmanager
+def asking(server: Server, answers: Answers) -> Iterator[Ask]:
+    """Yield a function that makes a request and keeps the answer under the request's name."""
+    clients: dict[str, Client] = {}
+    stack = ExitStack()
+
+    def ask(method: str, path: str, body: Any = None, *, by: str = "", note: str = "") -> None:
+        encoded = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        if by not in clients:
+            clients[by] = stack.enter_context(server.client(user(by) if by else None))
+        reply = clients[by].call(method, V2 + path, encoded)
+        name = f"{method} {path}" + (f" as {by}" if by else "") + (f": {note}" if note else "")
+        assert name not in answers, name
+        answers[name] = reply
+
+    with stack:
+        yield ask
+
+
+def full_manifest(**recovery_keys: str) -> bytes:
+    """Return a manifest with every type of secret, and with recovery keys."""
+    content = json.loads(with_web_certificate())
+    generated = {
+        "rsa": {"Type": "cert-rsa", "Size": 2048, "Shared": True, "ValidFor": 30},
+        "ecdsa": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
+        "ed25519": {"Type": "cert-ed25519", "Shared": True},
+    }
+    content["Secrets"] |= generated
+    content["Roles"]["read"]["ResourceNames"] += generated
+    if recovery_keys:
+        content["RecoveryKeys"] = recovery_keys
+    return json.dumps(content).encode()
+
+
+def wrapped(raw: bytes) -> dict[str, str]:
+    """Return the body of a request that carries a manifest."""
+    return {"manifest": b64(raw)}
+
+
+def before_a_manifest(server: Server) -> Answers:
+    """Play what happens until the first manifest is accepted."""
+    answers: Answers = {}
+    with asking(server, answers) as ask:
+        for method, path in EVERYWHERE:
+            ask(method, path)
+        ask("POST", "/manifest", b"", note="empty")
+        ask("POST", "/manifest", b"{", note="no JSON")
+        ask("POST", "/manifest", {}, note="no manifest")
+        ask("POST", "/manifest", {"manifest": "e30"}, note="no base64")
+        ask("POST", "/manifest", {"manifest": "e30="}, note="not valid")
+        keys = {"alice": rsa_public_pem(2048), "bob": rsa_public_pem(3072)}
+        ask("POST", "/manifest", wrapped(full_manifest(**keys)), note="valid")
+    return answers
+
+
+def while_running(server: Server) -> Answers:
+    """Play what a running coordinator answers."""
+    answers: Answers = {}
+    with asking(server, answers) as ask:
+        for method, path in EVERYWHERE:
+            ask(method, path)
+        ask("POST", "/manifest", wrapped(b"{}"))
+        ask("GET", "/secrets", by="writer", note="no name")
+        ask("GET", "/secrets?s=note&s=shared&s=nothing", by="writer", note="no permission")
+        ask("GET", "/secrets?s=note&s=key0&s=web", by="writer", note="not uploaded yet")
+        ask("GET", "/secrets?s=shared&s=rsa&s=ecdsa&s=ed25519", by="reader", note="generated")
+        ask("POST", "/secrets", b"", by="writer", note="empty")
+        ask("POST", "/secrets", {"secrets": {}}, by="writer", note="no secret")
+        key, long = {"key": b64(b"0123456789abcdef")}, {"key": b64(bytes(17))}
+        for note, uploads, by in (
+            ("no base64", {"note": {"key": "?"}, "web": {"cert": 1}}, "writer"),
+            ("wrong sizes", {"key0": long, "key1": long}, "writer"),
+            ("a key and a certificate", {"note": {**key, "cert": ""}}, "writer"),
+            ("no permission", {"note": key, "shared": key}, "writer"),
+            ("no role", {"note": key}, "nobody"),
+            ("two keys", {"key0": key, "note": {"key": b64(b"text")}}, "writer"),
+            ("a certificate", {"web": {"cert": b64(user("web").der)}}, "writer"),
+        ):
+            ask("POST", "/secrets", {"secrets": uploads}, by=by, note=note)
+        ask("GET", "/secrets?s=note&s=key0&s=web", by="writer", note="uploaded")
+        ask("GET", "/update", note="after uploads")
+    return answers
+
+
+def in_recovery(server: Server) -> Answers:
+    """Play what a coordinator answers whose sealing key is lost."""
+    answers: Answers = {}
+    with asking(server, answers) as ask:
+        for method, path in EVERYWHERE:
+            ask(method, path)
+        ask("POST", "/manifest", {"manifest": "e30="}, note="not valid")
+    return answers
+
+
+@pytest.fixture(scope="module")
+def played(
+    servers: dict[Phase, Server], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """What the scenes of every golden file answered, with placeholders."""
+    folder: Path = tmp_path_factory.mktemp("golden")
+    with Server(folder / "data") as server:
+        answers = {
+            "before_a_manifest": before_a_manifest(server),
+            "while_running": while_running(server),
+            "in_recovery": in_recovery(servers[Phase.RECOVERY]),
+        }
+    with Server(folder / "other") as server, server.client() as client:
+        without = client.post(f"{V2}/manifest", wrapped(full_manifest()))
+        answers["before_a_manifest"]["POST /manifest: valid, without recovery keys"] = without
+    return {
+        name: {scene: settled(reply) for scene, reply in replies.items()}
+        for name, replies in answers.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["before_a_manifest", "while_running", "in_recovery"])
+def test_every_answer_is_the_golden_one(played: dict[str, dict[str, Any]], name: str) -> None:
+    if is_writing():
+        write(name, played[name])
+    expected = golden(name)
+    assert list(played[name]) == list(expected)
+    for scene, answer in played[name].items():
+        # As text: the order of keys is part of the interface.
+        assert json.dumps(answer, indent=1) == json.dumps(expected[scene], indent=1), scene
