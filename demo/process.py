@@ -97,8 +97,11 @@ class CoordinatorProcess:
         return child.returncode
 
     def last_words(self) -> str:
-        """Return the end of its log."""
-        return self._log.read_text(encoding="utf-8", errors="replace")[-1000:].strip()
+        """Return the end of its log, and how the process ended if it did so by itself."""
+        log = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+        code = self._child.poll() if self._child else None
+        ended = "" if code is None else f"\n(the process has ended with exit code {code})"
+        return log[-1000:].strip() + ended
 
 
 def free_port() -> int:
