@@ -28,6 +28,9 @@ _VERSION_2: Final = "/api/v2/"
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
+SHARED: Final = 4
+"""Public answers that are kept for all who ask: manifest and update log, in both versions."""
+
 MANIFESTS_WAITING: Final = 4
 """First manifests that may wait while one is prepared: anybody may send one."""
 
@@ -46,6 +49,7 @@ class Service:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
         self._one_manifest = asyncio.Semaphore(1)
         self._manifests = 0
+        self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -92,6 +96,19 @@ class Service:
     def success(self, data: bytes, view: View, message: str = "") -> Answer:
         """Return 200 with ``data``, JSON already, as seen from ``view``."""
         return envelope.enveloped(data, self.headers(view), message)
+
+    def shared(self, data: bytes, view: View) -> Answer:
+        """Return ``success`` for public ``data`` that may be large: one answer for all who ask.
+
+        Clients that are slow to take it, however many, then hold its bytes once.
+        """
+        headers = self.headers(view)
+        for known, answer in self._shared:
+            if known is data and answer.headers is headers:
+                return answer
+        answer = self.success(data, view)
+        self._shared = ((data, answer), *self._shared[: SHARED - 1])
+        return answer
 
     def refused(self, problem: KeyhouseError, head: Head) -> Answer:
         """Return what ``problem`` becomes for the caller of ``head``."""

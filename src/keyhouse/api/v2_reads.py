@@ -31,7 +31,7 @@ def read_status(service: Service, view: View, head: Head) -> Answer:
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
     """Answer the manifest as it was uploaded, its fingerprint, and the root key's signature."""
     del head
-    return service.success(manifest_body(view.running), view)
+    return service.shared(manifest_body(view.running), view)
 
 
 def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
@@ -58,7 +58,7 @@ def read_secrets(service: Service, view: View, head: Head) -> Answer:
 def read_update_log(service: Service, view: View, head: Head) -> Answer:
     """Answer every line of the update log, oldest first."""
     del head
-    return service.success(service.log_body.of(view.log), view)
+    return service.shared(service.log_body.of(view.log), view)
 
 
 def not_yet(service: Service, view: View, head: Head) -> Answer:
