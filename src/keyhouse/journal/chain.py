@@ -18,7 +18,7 @@ from keyhouse.journal.store import Sealed, StoreDamaged
 from keyhouse.wire.errors import TooLarge
 from keyhouse.wire.secret import Secret
 
-__all__ = ["CHAIN_SIZE", "MAX_PAYLOAD", "NONCE_SIZE", "Position", "Sealer", "first_link"]
+__all__ = ["CHAIN_SIZE", "MAX_PAYLOAD", "NONCE_SIZE", "Position", "Sealer", "first_link", "link"]
 
 CHAIN_SIZE = 32
 NONCE_SIZE = 12
@@ -36,6 +36,12 @@ class Position(msgspec.Struct, frozen=True):
 def first_link(store_id: bytes) -> bytes:
     """Return the chain value before the first record of the first epoch."""
     return hashlib.sha256(b"keyhouse journal chain v1\0" + store_id).digest()
+
+
+def link(chain: bytes, sealed: Sealed) -> bytes:
+    """Return the chain value behind ``sealed``, which follows the chain value ``chain``."""
+    digest = hashlib.sha256(chain + sealed.header + sealed.nonce + sealed.ciphertext)
+    return digest.digest()
 
 
 class Sealer:
@@ -92,5 +98,4 @@ class Sealer:
         return header.kind, payload, self._behind(after, sealed)
 
     def _behind(self, after: Position, sealed: Sealed) -> Position:
-        link = hashlib.sha256(after.chain + sealed.header + sealed.nonce + sealed.ciphertext)
-        return Position(self._epoch, sealed.sequence, link.digest())
+        return Position(self._epoch, sealed.sequence, link(after.chain, sealed))

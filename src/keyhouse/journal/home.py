@@ -11,8 +11,9 @@ import msgspec
 
 from keyhouse.journal import sealing, succession
 from keyhouse.journal.chain import Position
+from keyhouse.journal.directory import enter, survey
 from keyhouse.journal.disk import Disk
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.journal import Journal, RolledBack, StoreEmpty
 from keyhouse.journal.lock import DirectoryLock
 from keyhouse.journal.replay import Replay
@@ -31,11 +32,6 @@ from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.wire.secret import Secret
 
 __all__ = ["Fresh", "Home", "Locked", "MixedDeployments", "Opened", "WrongPlatform"]
-
-_SEALED_KEY_LIMIT = 64 * 1024
-_INDEX_LIMIT = 16 * 1024 * 1024
-_OURS = (SEALED_KEY, INDEX, NEXT_INDEX, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
-_ROLLBACK_JOURNAL = f"{JOURNAL}-journal"
 
 
 class WrongPlatform(Broken):
@@ -121,7 +117,7 @@ class Home:
         process, named), ``InsecureFile``, ``StoreDamaged``, or ``StoreUnreadable``.
         """
         disk = Disk(step)
-        lock = await asyncio.to_thread(_enter, path, disk)
+        lock = await asyncio.to_thread(enter, path, disk)
         return cls(path, disk, lock, platform_kind=platform_kind, sealing_key=sealing_key, now=now)
 
     async def load(self) -> Fresh | Locked | Opened:
@@ -254,7 +250,7 @@ class Home:
 
     async def _load(self) -> Fresh | Locked | Opened:
         await self._close_store()
-        present = await asyncio.to_thread(_survey, self._path, self._disk)
+        present = await asyncio.to_thread(survey, self._path, self._disk)
         if not present:
             return Fresh()
         if JOURNAL not in present:
@@ -320,7 +316,7 @@ class Home:
             await store.close()
 
     def _read_sealed_key(self) -> SealedKey | None:
-        raw = self._disk.read(self._path / SEALED_KEY, limit=_SEALED_KEY_LIMIT)
+        raw = self._disk.read(self._path / SEALED_KEY, limit=sealing.FILE_LIMIT)
         if raw is None:
             return None
         sealed = sealing.parse(raw)
@@ -336,7 +332,7 @@ class Home:
         """Return the index of the journal's epoch."""
         found: dict[str, IndexFile] = {}
         for name in (INDEX, NEXT_INDEX):
-            raw = self._disk.read(self._path / name, limit=_INDEX_LIMIT)
+            raw = self._disk.read(self._path / name, limit=FILE_LIMIT)
             if raw is not None:
                 found[name] = IndexFile.decode(raw, name=name)
                 if found[name].store_id != start.store_id:
@@ -354,15 +350,7 @@ class Home:
 
     def _settle_index(self, epoch: int) -> None:
         """Keep the index of ``epoch`` only. ``_read_index`` has checked both."""
-        following = self._path / NEXT_INDEX
-        raw = self._disk.read(following, limit=_INDEX_LIMIT)
-        if raw is None:
-            return
-        if IndexFile.decode(raw, name=NEXT_INDEX).epoch == epoch:
-            self._disk.rename(following, self._path / INDEX)
-        else:
-            self._disk.remove(following)
-        self._disk.sync_directory(self._path)
+        succession.settle_index(self._disk, self._path, epoch)
 
     async def _announce(
         self, journal: Journal, present: EpochKey, following: EpochKey, index: bytes
@@ -405,12 +393,7 @@ class Home:
 
     def _prepare(self, *, clear: bool) -> Path:
         succession.finish(self._disk, self._path)
-        raw = self._disk.read(self._path / SEALED_KEY, limit=_SEALED_KEY_LIMIT)
-        store_id = None
-        if raw is not None:
-            with suppress(KeyhouseError):
-                store_id = sealing.parse(raw).store_id
-        name = succession.archive_name(self._now().astimezone(UTC), store_id)
+        name = succession.archive_name(self._disk, self._path, self._now().astimezone(UTC))
         return succession.prepare(self._disk, self._path, name, clear=clear)
 
     async def _build(
@@ -465,34 +448,6 @@ class Home:
         if not key.policy:
             raise Broken("the store was recovered and has not been sealed yet")
         return journal, key
-
-
-def _enter(path: Path, disk: Disk) -> DirectoryLock:
-    if not os.path.lexists(path):
-        disk.make_directory(path)
-        disk.sync_directory(path.parent)
-    disk.check_directory(path)
-    lock = DirectoryLock(path, disk)
-    try:
-        _survey(path, disk)
-    except BaseException:
-        lock.release()
-        raise
-    return lock
-
-
-def _survey(path: Path, disk: Disk) -> list[str]:
-    """Finish what a crash interrupted; return which of our files are there, each checked."""
-    succession.finish(disk, path)
-    for name in (SEALED_KEY, INDEX, NEXT_INDEX):
-        disk.remove(path / f"{name}.tmp")
-    if os.path.lexists(path / _ROLLBACK_JOURNAL):
-        # Keyhouse never leaves one; SQLite would apply whatever it says to journal.db.
-        raise StoreDamaged(
-            f"{_ROLLBACK_JOURNAL} was not made by Keyhouse",
-            hint="restore the state directory from a backup",
-        )
-    return [name for name in _OURS if disk.check_file(path / name)]
 
 
 def _key_of(contents: Contents, epoch: int) -> EpochKey:

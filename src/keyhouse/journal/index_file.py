@@ -20,9 +20,10 @@ import msgspec
 
 from keyhouse.journal.store import StoreDamaged, StoreNewer
 
-__all__ = ["IndexFile"]
+__all__ = ["FILE_LIMIT", "IndexFile"]
 
 FORMAT_VERSION = 1
+FILE_LIMIT = 16 * 1024 * 1024  # bytes
 _LAYOUT = struct.Struct(">8sB16sQ")
 _MAGIC = b"KEYHINDX"
 _DIGEST_SIZE = 32

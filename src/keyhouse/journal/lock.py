@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.store import StoreLocked, StoreUnreadable
 
-__all__ = ["DirectoryLock"]
+__all__ = ["DirectoryLock", "unused"]
 
 _NAME = "lock"
 _LONGEST_PID = 20
@@ -24,20 +26,15 @@ class DirectoryLock:
         try:
             self._handle = os.open(path, flags, 0o600)
         except OSError:
-            raise StoreUnreadable(
-                "the file lock cannot be opened", hint="look at the state directory"
-            ) from None
+            raise _unopened() from None
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, str(os.getpid()).encode("ascii"), 0)
         except BlockingIOError:
-            holder = self._holder()
+            locked = _in_use(self._handle)
             os.close(self._handle)
-            raise StoreLocked(
-                f"the state directory is in use by {holder}",
-                hint="stop that process, or use a directory of its own for each coordinator",
-            ) from None
+            raise locked from None
         except OSError:
             os.close(self._handle)
             raise StoreUnreadable("the file lock cannot be written", hint="see its disk") from None
@@ -46,6 +43,42 @@ class DirectoryLock:
         """Let others have the directory."""
         os.close(self._handle)
 
-    def _holder(self) -> str:
-        written = os.pread(self._handle, _LONGEST_PID, 0)
-        return f"process {written.decode('ascii')}" if written.isdigit() else "another process"
+
+@contextmanager
+def unused(directory: Path) -> Iterator[None]:
+    """Keep a state directory free of coordinators meanwhile, without writing anything to it.
+
+    Raises ``StoreLocked``, which names the process, if one has it. A directory in which none ever
+    started has no lock and is not kept.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        handle = os.open(directory / _NAME, flags)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError:
+        raise _unopened() from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            raise _in_use(handle) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unopened() -> StoreUnreadable:
+    return StoreUnreadable("the file lock cannot be opened", hint="look at the state directory")
+
+
+def _in_use(handle: int) -> StoreLocked:
+    written = os.pread(handle, _LONGEST_PID, 0)
+    number = written.decode("ascii") if written.isdigit() else ""
+    # Who only keeps a directory unused has not written its number: the one there may be long gone.
+    known = number and Path("/proc", number).exists()
+    return StoreLocked(
+        f"the state directory is in use by {f'process {number}' if known else 'another process'}",
+        hint="stop that process, or use a directory of its own for each coordinator",
+    )

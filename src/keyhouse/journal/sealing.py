@@ -32,9 +32,19 @@ from keyhouse.journal.store import StoreDamaged, StoreNewer
 from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Contents", "EpochKey", "SealedElsewhere", "SealedKey", "parse", "seal", "unseal"]
+__all__ = [
+    "FILE_LIMIT",
+    "Contents",
+    "EpochKey",
+    "SealedElsewhere",
+    "SealedKey",
+    "parse",
+    "seal",
+    "unseal",
+]
 
 FORMAT_VERSION = 1
+FILE_LIMIT = 64 * 1024  # bytes; the file is much smaller
 _MAGIC = b"KEYHSEAL"
 _DIGEST_SIZE = 32
 _POLICIES = ("ProductKey", "UniqueKey")

@@ -3,29 +3,42 @@
 The new store is built whole in ``incoming.tmp/``. Renaming that to ``incoming/`` is the commit:
 whoever finds an ``incoming/`` finishes what it began, as often as needed.
 
-``incoming/plan`` names the directory under ``archive/`` for the old files. A file that is still in
-``incoming/`` has not taken its place yet, so what stands there is old; one that is gone from it
-has. The journal goes last: while it is in ``incoming/``, WAL files belong to the old one and must
-never meet the new one.
+``incoming/plan`` names the directory under ``archive/`` for the old files, and the files to come.
+One of those that is still in ``incoming/`` has not taken its place yet, so what stands there is
+old; one that is gone from it has. The journal goes last: while it is in ``incoming/``, WAL files
+belong to the old one and must never meet the new one.
+
+A store comes back from ``archive/`` in the same way: it gets a plan, and its directory is renamed
+to ``incoming/``.
 """
 
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
+from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.store import StoreDamaged
+from keyhouse.wire.errors import KeyhouseError
 
 __all__ = [
+    "ARCHIVE",
+    "INCOMING",
     "INDEX",
     "JOURNAL",
     "NEXT_INDEX",
+    "PLAN",
     "SEALED_KEY",
     "archive_name",
+    "bring_back",
     "commit",
     "finish",
     "prepare",
+    "settle_index",
 ]
 
 SEALED_KEY = "sealed_key"
@@ -33,19 +46,26 @@ INDEX = "recovery_index"
 NEXT_INDEX = "recovery_index.next"
 JOURNAL = "journal.db"
 
-_INCOMING = "incoming"
+INCOMING = "incoming"
 _PREPARED = "incoming.tmp"
-_ARCHIVE = "archive"
-_PLAN = "plan"
+ARCHIVE = "archive"
+PLAN = "plan"
 _WAL_FILES = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 _NEW_FILES = (INDEX, SEALED_KEY, JOURNAL)
-_PLAN_FORM = re.compile(rb"(replace|clear) ([0-9A-Za-z-]{1,64})\n")
-_PLAN_LIMIT = 128
+_RESTORED = rb"restore(?P<files>(?: (?:recovery_index|sealed_key|journal\.db)){1,3})"
+_PLAN_FORM = re.compile(
+    rb"(?P<what>replace|clear|" + _RESTORED + rb") (?P<archive>[0-9A-Za-z-]{1,64})\n"
+)
+_PLAN_LIMIT = 256
 
 
-def archive_name(now: datetime, store_id: bytes | None) -> str:
-    """Return the name for an old store: UTC time, then the beginning of its store id."""
-    owner = "unknown" if store_id is None else store_id.hex()[:8]
+def archive_name(disk: Disk, home: Path, now: datetime) -> str:
+    """Return the name for the present store: UTC time, then the beginning of its store id."""
+    raw = disk.read(home / SEALED_KEY, limit=sealing.FILE_LIMIT)
+    owner = "unknown"
+    if raw is not None:
+        with suppress(KeyhouseError):
+            owner = sealing.parse(raw).store_id.hex()[:8]
     return f"{now:%Y%m%dT%H%M%SZ}-{owner}"
 
 
@@ -54,38 +74,65 @@ def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Pat
     place = home / _PREPARED
     disk.remove_directory(place)
     disk.make_directory(place)
-    archive = _unused(home / _ARCHIVE, archive)
+    archive = _unused(home / ARCHIVE, archive)
     word = "clear" if clear else "replace"
-    disk.write(place / _PLAN, f"{word} {archive}\n".encode("ascii"))
+    disk.write(place / PLAN, f"{word} {archive}\n".encode("ascii"))
     return place
 
 
 def commit(disk: Disk, home: Path) -> None:
     """Make ``incoming.tmp/``, whose files are synced, the store that counts."""
     disk.sync_directory(home / _PREPARED)
-    disk.rename(home / _PREPARED, home / _INCOMING)
+    disk.rename(home / _PREPARED, home / INCOMING)
     disk.sync_directory(home)
+
+
+def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
+    """Make ``archive/<name>/`` the store that counts; ``finish`` carries it out.
+
+    Its WAL is empty and its index settled. ``archive`` is for what stands in its place.
+    """
+    place = home / ARCHIVE / name
+    archive = _unused(home / ARCHIVE, archive)
+    files = " ".join(each for each in _NEW_FILES if os.path.lexists(place / each))
+    disk.write(place / PLAN, f"restore {files} {archive}\n".encode("ascii"))
+    disk.rename(place, home / INCOMING)
+    disk.sync_directory(home)
+    disk.sync_directory(home / ARCHIVE)
 
 
 def finish(disk: Disk, home: Path) -> None:
     """Remove what was never committed; carry out what was. Does nothing if there is neither."""
     disk.remove_directory(home / _PREPARED)
-    incoming = home / _INCOMING
+    incoming = home / INCOMING
     if not os.path.lexists(incoming):
         return
     disk.check_directory(incoming)
     names = disk.names(incoming)
     if names:
-        archive, clear = _read_plan(disk, incoming)
-        _move(disk, home, home / _ARCHIVE / archive, clear=clear)
-        disk.remove(incoming / _PLAN)
+        archive, files = _read_plan(disk, incoming)
+        _move(disk, home, home / ARCHIVE / archive, files)
+        disk.remove(incoming / PLAN)
     disk.remove_directory(incoming)
     disk.sync_directory(home)
 
 
-def _move(disk: Disk, home: Path, archive: Path, *, clear: bool) -> None:
-    incoming = home / _INCOMING
-    journal_is_old = clear or os.path.lexists(incoming / JOURNAL)
+def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
+    """Keep the index of ``epoch`` only, of a present one and the next."""
+    following = folder / NEXT_INDEX
+    raw = disk.read(following, limit=FILE_LIMIT)
+    if raw is None:
+        return
+    if IndexFile.decode(raw, name=NEXT_INDEX).epoch == epoch:
+        disk.rename(following, folder / INDEX)
+    else:
+        disk.remove(following)
+    disk.sync_directory(folder)
+
+
+def _move(disk: Disk, home: Path, archive: Path, files: Sequence[str]) -> None:
+    incoming = home / INCOMING
+    journal_is_old = JOURNAL not in files or os.path.lexists(incoming / JOURNAL)
     if journal_is_old:
         for name in (*_WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
@@ -93,7 +140,7 @@ def _move(disk: Disk, home: Path, archive: Path, *, clear: bool) -> None:
         disk.sync_directory(home)
     for name in _NEW_FILES:
         arriving = os.path.lexists(incoming / name)
-        if clear or arriving:
+        if arriving or name not in files:
             _put_aside(disk, home / name, archive)
         if arriving:
             disk.rename(incoming / name, home / name)
@@ -109,15 +156,18 @@ def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
         disk.rename(path, archive / path.name)
 
 
-def _read_plan(disk: Disk, incoming: Path) -> tuple[str, bool]:
-    raw = disk.read(incoming / _PLAN, limit=_PLAN_LIMIT)
+def _read_plan(disk: Disk, incoming: Path) -> tuple[str, Sequence[str]]:
+    """Return the name of the archive, and the files that take their place."""
+    raw = disk.read(incoming / PLAN, limit=_PLAN_LIMIT)
     form = _PLAN_FORM.fullmatch(raw or b"")
     if form is None:
         raise StoreDamaged(
             "incoming/plan is missing or damaged: a new store was being put in place",
             hint="restore the state directory from a backup",
         )
-    return form[2].decode("ascii"), form[1] == b"clear"
+    named = (form["files"] or b"").decode("ascii").split()
+    files = {b"replace": _NEW_FILES, b"clear": ()}.get(form["what"], tuple(named))
+    return form["archive"].decode("ascii"), files
 
 
 def _unused(parent: Path, name: str) -> str:

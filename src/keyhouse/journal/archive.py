@@ -1,0 +1,156 @@
+"""The stores that were moved aside: what they are, and how one comes back."""
+
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from keyhouse.journal import succession
+from keyhouse.journal.directory import STORE_FILES, enter, refuse_rollback_journal
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.inspect import JournalSeen, see_index, see_journal, see_key
+from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
+from keyhouse.journal.succession import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
+from keyhouse.wire.errors import KeyhouseError, NotFound, Refused
+
+__all__ = ["NotRestorable", "StoreSeen", "archived_names", "list_stores", "restore"]
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+class NotRestorable(Refused):
+    """An archived store that cannot take its place; nothing has changed."""
+
+    code = "not-restorable"
+
+
+class StoreSeen(msgspec.Struct, frozen=True):
+    """A store as its small files describe it. Nothing of it is proven."""
+
+    name: str  # of its directory under ``archive/``; empty: the present one
+    store_id: str  # 32 hex digits, empty if unknown
+    epoch: int  # 0 if unknown
+    size: int  # bytes of all its files
+    platform_kind: str  # for which its key is sealed; empty if unknown
+    policy: str
+    problem: str  # what could not be read
+
+
+def archived_names(directory: Path) -> list[str]:
+    """Return the names of the archived stores, oldest first."""
+    archive = directory / ARCHIVE
+    if not os.path.lexists(archive):
+        return []
+    disk = Disk()
+    disk.check_directory(archive)
+    return [name for name in disk.names(archive) if _NAME.fullmatch(name)]
+
+
+def list_stores(directory: Path) -> list[StoreSeen]:
+    """Return the present store, if there is one, then the archived ones. Changes nothing."""
+    Disk().check_directory(directory)
+    names = archived_names(directory)
+    archived = [_seen(name, directory / ARCHIVE / name) for name in names]
+    if any(os.path.lexists(directory / name) for name in STORE_FILES):
+        return [_seen("", directory), *archived]
+    return archived
+
+
+def _seen(name: str, folder: Path) -> StoreSeen:
+    problems: list[str] = []
+    key = _try(lambda: see_key(folder), problems)
+    indexes = _try(lambda: see_index(folder), problems) or ()
+    present = [folder / each for each in STORE_FILES if os.path.lexists(folder / each)]
+    store_id = key.store_id if key else next((each.store_id for each in indexes), b"")
+    if not problems and key is None:
+        problems.append("sealed_key is missing")
+    return StoreSeen(
+        name=name,
+        store_id=store_id.hex(),
+        epoch=max((each.epoch for each in indexes), default=0),
+        size=sum(path.lstat().st_size for path in present),
+        platform_kind=key.platform_kind if key else "",
+        policy=key.policy if key else "",
+        problem="; ".join(problems),
+    )
+
+
+def _try(look: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return look()
+    except KeyhouseError as error:
+        problems.append(error.message)
+        return None
+
+
+async def restore(
+    directory: Path,
+    name: str,
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    step: Step = no_step,
+) -> str:
+    """Put the archived store ``name`` back in place; return the name that the present one got.
+
+    The name is empty if there was none. The present store moves to ``archive/`` as it does when a
+    manifest is set in recovery mode: nothing is deleted, and a crash at any moment leaves the one
+    or the other, whole. Raises ``StoreLocked`` while a coordinator has the directory, ``NotFound``,
+    and refusals of a store that is damaged.
+    """
+    disk = Disk(step)
+    disk.check_directory(directory)
+    lock = enter(directory, disk)
+    try:
+        place = _place(disk, directory, name)
+        seen = await see_journal(place)
+        _require_whole(disk, place, seen)
+        aside = succession.archive_name(disk, directory, now().astimezone(UTC))
+        before = set(archived_names(directory))
+        succession.bring_back(disk, directory, name, aside)
+        succession.finish(disk, directory)
+        return next(iter(set(archived_names(directory)) - before), "")
+    finally:
+        lock.release()
+
+
+def _place(disk: Disk, directory: Path, name: str) -> Path:
+    """Return the directory of an archived store, which holds files of a store only."""
+    place = directory / ARCHIVE / name
+    if not _NAME.fullmatch(name) or not os.path.lexists(place):
+        known = ", ".join(archived_names(directory)) or "none"
+        raise NotFound("there is no archived store of that name", hint=f"there are: {known}")
+    disk.check_directory(place)
+    refuse_rollback_journal(place)
+    strange = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
+    if strange:  # what is left in it in the end would be deleted
+        raise NotRestorable(
+            f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(strange)[:5])}",
+            hint="move the other files away",
+        )
+    for each in STORE_FILES:
+        disk.check_file(place / each)
+    return place
+
+
+def _require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
+    """Leave a store in ``place`` whose files belong together: one journal file, one index."""
+    if seen is None:
+        raise NotRestorable(f"{place.name} holds no journal", hint="nothing can be restored")
+    if os.path.lexists(place / f"{JOURNAL}-wal"):
+        raise StoreUnreadable(f"{JOURNAL} could not be completed", hint="see its disk")
+    key = see_key(place)
+    owners = {(each.store_id, each.epoch) for each in see_index(place)}
+    fits = (seen.store_id, seen.position.epoch) in owners
+    if not fits or (key is not None and key.store_id != seen.store_id):
+        raise StoreDamaged(
+            f"{SEALED_KEY if fits else INDEX} in {place.name} does not belong to its {JOURNAL}",
+            hint="restore both from one backup",
+        )
+    succession.settle_index(disk, place, seen.position.epoch)
+    disk.sync_file(place / JOURNAL)

@@ -1,0 +1,122 @@
+"""What can be seen of a store without its key: names, places, order, and the chain.
+
+The chain value is a hash over sealed records, so whoever holds a copy can compute where a journal
+ends and compare that with what clients saw, without being able to read a word of it. That the
+records are what Keyhouse wrote is shown by their tags alone, which needs the key.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.journal import sealing
+from keyhouse.journal.chain import NONCE_SIZE, Position, first_link, link
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
+from keyhouse.journal.record import Header, Kind
+from keyhouse.journal.sqlite import SqliteStore
+from keyhouse.journal.store import EpochStart, Sealed, StoreDamaged
+from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+
+__all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key"]
+
+_TAG_SIZE = 16
+
+
+class KeySeen(msgspec.Struct, frozen=True):
+    """What ``sealed_key`` says of itself; nothing proves it before it is unsealed."""
+
+    store_id: bytes
+    platform_kind: str
+    policy: str
+
+
+class JournalSeen(msgspec.Struct, frozen=True):
+    """What ``journal.db`` shows."""
+
+    store_id: bytes
+    position: Position  # behind the last record
+    records: int  # of the present epoch: its base, then events
+    events: int
+
+
+def see_key(folder: Path) -> KeySeen | None:
+    """Return what ``sealed_key`` shows, None if it is missing; refuse a damaged one."""
+    raw = Disk().read(folder / SEALED_KEY, limit=sealing.FILE_LIMIT)
+    if raw is None:
+        return None
+    sealed = sealing.parse(raw)
+    return KeySeen(sealed.store_id, sealed.platform_kind, sealed.policy)
+
+
+def see_index(folder: Path) -> tuple[IndexFile, ...]:
+    """Return the indexes that are there: one, two while an epoch begins; refuse damaged ones."""
+    disk, found = Disk(), []
+    for name in (INDEX, NEXT_INDEX):
+        raw = disk.read(folder / name, limit=FILE_LIMIT)
+        if raw is not None:
+            found.append(IndexFile.decode(raw, name=name))
+    return tuple(found)
+
+
+async def see_journal(folder: Path) -> JournalSeen | None:
+    """Return what ``journal.db`` shows, None if there is none; refuse one whose order is wrong.
+
+    Opens the file as a start does: its WAL is folded in.
+    """
+    if not Disk().check_file(folder / JOURNAL):
+        return None
+    store = await SqliteStore.open(folder / JOURNAL)
+    try:
+        batch = await store.read(0)
+        if batch.start is None:
+            return None
+        walk = _Walk(batch.start)
+        while batch.records:
+            for record in batch.records:
+                walk.take(record)
+            batch = await store.read(walk.position.sequence)
+        return walk.seen()
+    finally:
+        await store.close()
+
+
+class _Walk:
+    """Goes along the records of an epoch."""
+
+    def __init__(self, start: EpochStart) -> None:
+        if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):
+            raise StoreDamaged("the journal's beginning has been changed")
+        self.position = Position(start.epoch, start.first - 1, start.previous)
+        self._start = start
+        self._base_ended = False
+        self._events = 0
+
+    def take(self, sealed: Sealed) -> None:
+        """Check the place of the next record and of everything that it says in the clear."""
+        header = Header.decode(sealed.header)
+        place = (self._start.store_id, self._start.epoch, self.position.sequence + 1)
+        if (header.store_id, header.epoch, header.sequence) != place or sealed.sequence != place[2]:
+            raise StoreDamaged(
+                f"record {place[2]} of the journal is missing or belongs elsewhere",
+                hint="restore the state directory from a backup",
+            )
+        sound = len(sealed.nonce) == NONCE_SIZE and len(sealed.ciphertext) >= _TAG_SIZE
+        if not sound or (header.kind is Kind.EVENT) != self._base_ended:
+            raise StoreDamaged(
+                f"record {place[2]} of the journal is of the wrong form or kind",
+                hint="restore the state directory from a backup",
+            )
+        self._base_ended = header.kind is not Kind.BASE
+        self._events += header.kind is Kind.EVENT
+        self.position = Position(header.epoch, header.sequence, link(self.position.chain, sealed))
+
+    def seen(self) -> JournalSeen:
+        """Return what was seen; refuse a base that is not whole."""
+        if not self._base_ended:
+            raise StoreDamaged(
+                "the journal ends within the base of its epoch: its head is missing",
+                hint="restore the state directory from a backup",
+            )
+        records = self.position.sequence - self._start.first + 1
+        return JournalSeen(self._start.store_id, self.position, records, self._events)

@@ -1,0 +1,61 @@
+"""A copy of a store to look at: opening a store changes it, looking must not."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from keyhouse.journal import succession
+from keyhouse.journal.directory import STORE_FILES, refuse_rollback_journal
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.lock import unused
+from keyhouse.journal.store import StoreUnreadable
+
+__all__ = ["private_copy"]
+
+_FOLDERS = ("", succession.INCOMING)
+
+
+@contextmanager
+def private_copy(directory: Path) -> Iterator[Path]:
+    """Yield a copy (0700) of the store in ``directory``; it is removed afterwards.
+
+    ``directory`` is not written to. What a crash interrupted is finished in the copy. It holds what
+    the files hold: nothing that is not encrypted. Raises ``StoreLocked`` while a coordinator has
+    the directory, and refusals of files that others can reach.
+    """
+    disk = Disk()
+    with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:
+        copy = Path(name) / "store"
+        with unused(directory):
+            for folder in _FOLDERS:
+                if not folder or os.path.lexists(directory / folder):
+                    _copy(disk, directory / folder, copy / folder)
+        succession.finish(disk, copy)
+        yield copy
+
+
+def _copy(disk: Disk, source: Path, target: Path) -> None:
+    disk.check_directory(source)
+    refuse_rollback_journal(source)
+    target.mkdir(mode=0o700)
+    for name in (*STORE_FILES, succession.PLAN):
+        if disk.check_file(source / name):
+            _copy_file(source / name, target / name)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with (
+            os.fdopen(os.open(source, flags), "rb") as original,
+            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+        ):
+            shutil.copyfileobj(original, copy, 1024 * 1024)
+    except OSError:
+        raise StoreUnreadable(
+            f"{source.name} cannot be copied", hint="look at the disks of it and of TMPDIR"
+        ) from None
