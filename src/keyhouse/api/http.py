@@ -8,7 +8,7 @@ Theory of operation. A connection is in one of six phases:
 A small request that comes in one piece and is answered at once passes through all of them in one
 call of ``data_received``, without a task and with one write. While an answer is awaited, or the
 client does not take what was written, reading is held, so a connection never keeps more than one
-request and ``Limits.unread_bytes``. No timer is set per request: each phase has a deadline, and
+request and a buffer of bytes. No timer is set per request: each phase has a deadline, and
 the listener sweeps over all connections.
 """
 
@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Awaitable
 from enum import Enum, auto
 from http import HTTPStatus
+from time import perf_counter
 from typing import Final
 
 import structlog
@@ -25,6 +26,7 @@ import structlog
 from keyhouse.api.chunks import ChunkedBody
 from keyhouse.api.exchange import Admission, Answer, Application, Head, Refusal
 from keyhouse.api.limits import Limits
+from keyhouse.api.plain_transport import PlainTransport
 from keyhouse.api.request import (
     CHUNKED,
     HEAD_END,
@@ -33,6 +35,7 @@ from keyhouse.api.request import (
     check_beginning,
     read_head,
 )
+from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Broken
 
@@ -67,9 +70,12 @@ class Service:
     ``now`` is the loop's time at the last sweep; ``body_bytes`` what bodies in flight hold.
     """
 
-    def __init__(self, application: Application, limits: Limits) -> None:
+    def __init__(
+        self, application: Application, limits: Limits, counts: RequestCounts | None = None
+    ) -> None:
         self.application = application
         self.limits = limits
+        self.counts = counts
         self.now = 0.0
         self.body_bytes = 0
         self.stopping = False
@@ -135,7 +141,7 @@ class HttpConnection:
     def __init__(self, service: Service, generation: int) -> None:
         self.generation = generation
         self._service = service
-        self._transport: TlsTransport | None = None
+        self._transport: TlsTransport | PlainTransport | None = None
         self._phase = _HANDSHAKE
         self._deadline = math.inf
         service.connections.add(self)
@@ -156,10 +162,19 @@ class HttpConnection:
         self._body = bytearray()
         self._reserved = 0
         self._awaited: asyncio.Future[Answer] | None = None
+        self._counts = service.counts
+        self._began = 0.0  # when the head was complete
+        self._head_size = 0
+        self._chunked_size = 0
+
+    @property
+    def in_flight(self) -> str | None:
+        """The path of the request that was admitted and not answered yet, if there is one."""
+        return self._request.path if self._phase in {_BODY, _RUNNING} else None
 
     # What the transport tells.
 
-    def connecting(self, transport: TlsTransport) -> None:
+    def connecting(self, transport: TlsTransport | PlainTransport) -> None:
         """The TCP connection is there, and the time for the handshake runs."""
         self._transport = transport
         self._deadline = self._after(self._service.limits.handshake_timeout)
@@ -333,11 +348,14 @@ class HttpConnection:
         """Read a head's bytes, and remember them with what they say if they are few."""
         request = read_head(raw, self._service.limits)
         identity = self._transport.identity if self._transport is not None else None
+        self._head_size = len(raw)
         self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else b"\0"
         self._known_request = request
         self._known_head = Head(request.method, request.path, request.query, identity)
 
     def _admit(self) -> None:
+        if self._counts is not None:
+            self._began = perf_counter()
         try:
             verdict = self._service.application.admit(self._known_head)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
@@ -410,6 +428,7 @@ class HttpConnection:
         self._buffer, self._at = b"", 0
         if chunks.size > limit:
             raise _too_long(limit)
+        self._chunked_size = chunks.size
         self._reserve(chunks.size - before)
         if not chunks.complete:
             return None
@@ -468,6 +487,27 @@ class HttpConnection:
         else:
             self._phase = _IDLE
             self._deadline = service.now + service.limits.idle_timeout + time_to_take
+        if self._counts is not None:
+            self._count(self._counts, request, answer.status, len(body))
+
+    def _count(
+        self, counts: RequestCounts, request: RequestHead, status: int, response: int
+    ) -> None:
+        """Count an answer. A body counts as announced, a chunked one as far as it came."""
+        if request is _NO_REQUEST:
+            counts.refused(status)
+            return
+        length = request.length
+        if length == CHUNKED:
+            length, self._chunked_size = self._chunked_size, 0
+        counts.answered(
+            request.path,
+            request.method,
+            status,
+            perf_counter() - self._began,
+            self._head_size + length,
+            response,
+        )
 
     def _refuse(self, malformed: Malformed) -> None:
         """Answer what the protocol itself refuses, and close."""

@@ -22,10 +22,13 @@ class Tally:
 
     __slots__ = ("bounds", "counts", "total")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    def __init__(
+        self, bounds: Sequence[float], counts: Sequence[int] = (), total: float = 0.0
+    ) -> None:
+        """Begin with ``counts``, one for each bound and one for what is above all; none: zeros."""
         self.bounds: Final = tuple(bounds)
-        self.counts: Final = [0] * (len(self.bounds) + 1)  # the last: above every bound
-        self.total = 0.0
+        self.counts: Final = list(counts) or [0] * (len(self.bounds) + 1)
+        self.total = total
 
     def add(self, value: float) -> None:
         """Count one value."""

@@ -1,0 +1,123 @@
+"""HTTP without TLS, for what is public anyway: the metrics listener. Never for the Client API.
+
+The counterpart of ``tls_transport``, with the same interface to the connection above and the same
+end: what was written, the end of the stream, and a client that still sends is heard out.
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+__all__ = ["PLAINTEXT", "PlainTransport", "Plaintext"]
+
+
+class Plaintext:
+    """Stands where a listener's TLS context stands, so that nobody leaves TLS out unawares."""
+
+
+PLAINTEXT: Final = Plaintext()
+
+
+class Above(Protocol):
+    """The connection that a ``PlainTransport`` carries."""
+
+    def connecting(self, transport: "PlainTransport") -> None:
+        """The TCP connection is there."""
+
+    def connection_made(self) -> None:
+        """Bytes may come."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+
+    def eof_received(self) -> None:
+        """The client will send no more; what was written still goes out."""
+
+    def pause_writing(self) -> None:
+        """The client does not take what was written."""
+
+    def resume_writing(self) -> None:
+        """The client has taken what was written."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; comes exactly once after ``connecting``."""
+
+
+class PlainTransport(asyncio.Protocol):
+    """One TCP connection on the side of the server. Nobody is known on it: no ``identity``."""
+
+    def __init__(self, above: Above) -> None:
+        self.identity: Final[bytes | None] = None
+        self._above = above
+        self._raw: asyncio.Transport | None = None
+        self._linger: int | None = None  # bytes that are still discarded after the last answer
+
+    # What the TCP transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._above.connecting(self)
+        if not self._raw.is_closing():
+            self._above.connection_made()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in."""
+        if self._linger is None:
+            self._above.data_received(data)
+            return
+        self._linger -= len(data)
+        if self._linger < 0:
+            self.abort()
+
+    def eof_received(self) -> bool:
+        """The client's stream has ended: what was written goes out, then the socket closes."""
+        if self._linger is None:
+            self._above.eof_received()
+        return False
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket has taken what it was given."""
+        self._above.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._raw = None
+        self._above.connection_lost(exc)
+
+    # What the connection above asks for.
+
+    def pause_reading(self) -> None:
+        """Leave what comes in the socket."""
+        if self._raw is not None and not self._raw.is_closing():
+            self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on with what came and what comes."""
+        if self._raw is not None and not self._raw.is_closing():
+            self._raw.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``: now as far as the socket takes it, the rest as it does."""
+        if self._raw is not None and self._linger is None:
+            self._raw.write(data)
+
+    def close(self, linger: int = 0) -> None:
+        """Send what was written, then end. ``linger``: bytes of the client's to discard first."""
+        raw = self._raw
+        if raw is None or raw.is_closing() or self._linger is not None:
+            return
+        self._linger = linger
+        if linger:
+            raw.write_eof()
+            raw.resume_reading()
+        else:
+            raw.close()
+
+    def abort(self) -> None:
+        """Close at once. What was not sent yet is lost."""
+        if self._raw is not None:
+            self._raw.abort()
