@@ -8,7 +8,9 @@ the limit costs no handshake; and the context of new connections can change at a
 import asyncio
 import contextlib
 import errno
+import resource
 import socket
+from collections import Counter
 from typing import Final
 
 import structlog
@@ -16,6 +18,8 @@ import structlog
 from keyhouse.api.exchange import Application
 from keyhouse.api.http import HttpConnection, Service
 from keyhouse.api.limits import Limits
+from keyhouse.api.plain_transport import Plaintext, PlainTransport
+from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.tls import TlsContext
 from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Unavailable
@@ -26,6 +30,7 @@ _log = structlog.get_logger("keyhouse.api.server")
 
 _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
+_OTHER_DESCRIPTORS: Final = 64  # kept for the store and whatever else opens files
 _PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _UNUSABLE: Final = {
@@ -39,17 +44,23 @@ _NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP 
 class Listener:
     """Serves an application over HTTPS. Everything happens on the running event loop.
 
-    ``turned_away`` counts connections over the limit.
+    ``turned_away`` counts connections over the limit. ``PLAINTEXT`` in place of a context serves
+    HTTP without TLS; with ``counts`` each answer is counted there.
     """
 
     def __init__(
-        self, application: Application, context: TlsContext, limits: Limits | None = None
+        self,
+        application: Application,
+        context: TlsContext | Plaintext,
+        limits: Limits | None = None,
+        counts: RequestCounts | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.generation = 0
         self.turned_away = 0
         self._context = context
-        self._service = Service(application, self.limits)
+        self._service = Service(application, self.limits, counts)
+        self._most_connections = 0
         self._socket: socket.socket | None = None
         self._accepting: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -61,6 +72,7 @@ class Listener:
         Raises ``Unavailable`` if the address cannot be had.
         """
         self._socket = await _listening_socket(host, port)
+        self._most_connections = _possible_connections(self.limits.connections)
         loop = asyncio.get_running_loop()
         self._sweep(loop)
         loop.add_reader(self._socket.fileno(), self._accept)
@@ -81,6 +93,11 @@ class Listener:
     def failed_handshakes(self) -> int:
         """How many connections never came to HTTP."""
         return self._service.failed_handshakes
+
+    def in_flight(self) -> Counter[str]:
+        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
+        paths = (connection.in_flight for connection in self._service.connections)
+        return Counter(path for path in paths if path is not None)
 
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``; return the number of its generation.
@@ -151,7 +168,7 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     self._pause_accepting()
                 return
-            if self.open_connections >= self.limits.connections:
+            if self.open_connections >= self._most_connections:
                 self.turned_away += 1
                 accepted.close()
                 continue
@@ -176,12 +193,12 @@ class Listener:
 
     @staticmethod
     async def _serve(
-        accepted: socket.socket, connection: HttpConnection, context: TlsContext
+        accepted: socket.socket, connection: HttpConnection, context: TlsContext | Plaintext
     ) -> None:
         """Hand the socket to the event loop; from then on the connection lives by itself."""
         begun = False
         try:
-            transport = TlsTransport(context, connection)
+            transport = _transport(context, connection)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: transport, accepted)
             begun = True
@@ -201,6 +218,24 @@ class Listener:
         for connection in tuple(self._service.connections):
             connection.expire(now)
         self._sweeper = loop.call_later(self.limits.sweep_interval, self._sweep, loop)
+
+
+def _transport(
+    context: TlsContext | Plaintext, connection: HttpConnection
+) -> TlsTransport | PlainTransport:
+    if isinstance(context, Plaintext):
+        return PlainTransport(connection)
+    return TlsTransport(context, connection)
+
+
+def _possible_connections(wanted: int) -> int:
+    """Return how many connections there may be, so that no other part runs out of descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_DESCRIPTORS:
+        return wanted
+    possible = max(1, limit - _OTHER_DESCRIPTORS)
+    _log.warning("the limit of open files allows few connections", connections=possible)
+    return possible
 
 
 async def _listening_socket(host: str, port: int) -> socket.socket:

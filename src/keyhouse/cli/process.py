@@ -24,6 +24,9 @@ MCL_FUTURE: Final = 2
 MCL_ONFAULT: Final = 4
 CAP_IPC_LOCK: Final = 14
 
+MOST_DESCRIPTORS: Final = 65_536
+"""Open files that are asked for; more would only make tables larger."""
+
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what may stay of ``environment``: an allow-list, so nothing new slips in.
@@ -53,11 +56,15 @@ def isolate(module: str, arguments: Sequence[str]) -> None:
 
 
 def harden() -> list[str]:
-    """Close the process to core dumps, debuggers and swap; return what could not be had."""
+    """Close the process to core dumps, debuggers and swap; return what could not be had.
+
+    It may have as many files open as the host lets it have.
+    """
     import ctypes
 
     missing = []
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _allow_descriptors()
     os.umask(0o077)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -69,6 +76,14 @@ def harden() -> list[str]:
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
         missing.append("memory may be swapped out (mlockall failed)")
     return missing
+
+
+def _allow_descriptors() -> None:
+    """Raise the number of open files as far as this process may: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _may_lock_memory() -> bool:

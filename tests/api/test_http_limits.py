@@ -1,0 +1,25 @@
+"""Limits that are none are refused when they are made."""
+
+from typing import Any
+
+import pytest
+
+from keyhouse.api.limits import Limits
+from keyhouse.wire.errors import Broken
+
+
+@pytest.mark.parametrize("name", Limits.__struct_fields__)
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), True, None, "1"])
+def test_limit_that_is_none_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(Broken, match=name):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", [n for n in Limits.__struct_fields__ if "time" not in n][:7])
+def test_size_or_count_is_a_whole_number(name: str) -> None:
+    with pytest.raises(Broken, match=name):
+        Limits(**{name: 1.5})
+
+
+def test_time_may_be_a_whole_number() -> None:
+    assert Limits(idle_timeout=1).idle_timeout == 1
