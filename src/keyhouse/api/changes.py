@@ -55,6 +55,7 @@ async def set_manifest(
             state = service.engine.view.state
             require(Operation.SET_MANIFEST, phase_of(state))
             assert not isinstance(state, Running)  # noqa: S101 the table says so
+            service.engine.first_manifest.require(state, raw)
             return prepare_manifest(state, raw, now=service.engine.now())
 
         return await _submitted(service, prepare, off_loop=True)

@@ -11,12 +11,14 @@ from keyhouse.coordinator.commands import (
 )
 from keyhouse.coordinator.counts import EngineCounts, Tally
 from keyhouse.coordinator.engine import Engine, Process
+from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.opening import NewDeployment, open_engine
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.coordinator.prepare_update import prepare_update
+from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running, State
 from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.user_certificates import user_expiry
@@ -29,6 +31,7 @@ __all__ = [
     "Command",
     "Context",
     "Engine",
+    "FirstManifestRule",
     "EngineCounts",
     "HostClock",
     "LogView",
@@ -55,6 +58,7 @@ __all__ = [
     "prepare_manifest",
     "prepare_update",
     "prepare_upload",
+    "rebuild",
     "require",
     "user_expiry",
 ]

@@ -9,6 +9,7 @@ import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.coordinator.events import Uploaded
+from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.secret import Secret
 
@@ -63,3 +64,4 @@ class Context(msgspec.Struct, frozen=True):
     instance: bytes
     version: str
     measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()

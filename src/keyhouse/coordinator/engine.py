@@ -22,6 +22,7 @@ from keyhouse.coordinator.counts import EngineCounts
 from keyhouse.coordinator.decide import decide, start
 from keyhouse.coordinator.events import Event
 from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.state import Running, State
@@ -43,12 +44,13 @@ BATCH = 256
 
 
 class Process(NamedTuple):
-    """Who this process is, as its ``Started`` record says."""
+    """Who this process is, as its ``Started`` record says, and what it was told to admit."""
 
     platform: str
     instance: bytes  # 16 random bytes
     version: str
     measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()
 
 
 class _Waiting(NamedTuple):
@@ -108,6 +110,11 @@ class Engine:
     def weight(self) -> Weight | None:
         """What the journal weighs; None while there is none."""
         return self._keeper.weight
+
+    @property
+    def first_manifest(self) -> FirstManifestRule:
+        """Which manifest may begin a deployment here."""
+        return self._process.first_manifest
 
     async def submit(self, command: Command) -> View:
         """Return the view that holds the change, once it is durable.

@@ -8,11 +8,9 @@ import structlog
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.coordinator.clock import Clock, check_host_time, moment, security_time
 from keyhouse.coordinator.engine import Engine, Process
-from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.keeper import Keeper
-from keyhouse.coordinator.records import decode_events
-from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
-from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.rebuild import rebuild
+from keyhouse.coordinator.state import AcceptingManifest, Recovering
 from keyhouse.journal import Home, Locked, Opened
 from keyhouse.wire.errors import Broken
 
@@ -56,13 +54,7 @@ async def open_engine(
 async def _running(
     home: Home, loaded: Opened, clock: Clock, process: Process, *, confirm_clock: bool
 ) -> Engine:
-    update_log = UpdateLog()
-    state = None
-    for event in decode_events(loaded.replay.base + loaded.replay.events):
-        state = evolve_all(state, (event,))
-        update_log.extend((event,))
-    if not isinstance(state, Running):
-        raise Broken("the journal holds no manifest", hint="restore a backup")
+    state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
     if state.platform != process.platform:
         raise Broken(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
