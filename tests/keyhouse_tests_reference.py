@@ -1,10 +1,11 @@
-"""The parts of the reference that are made from code. Run it as a program to write them anew.
+"""What of the reference is made from code. Run it as a program to write it anew.
 
 A page has a pair of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``; between them stands
 what ``SECTIONS[NAME]`` gives.
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -22,10 +23,11 @@ from keyhouse.journal.chain import first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
+from keyhouse.manifest.schema import manifest_schema
 from keyhouse.wire import errors
 from keyhouse.wire.secret import Secret
 
-__all__ = ["REFERENCE", "SECTIONS", "renewed"]
+__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
 recovery_index = import_module(
     "keyhouse.authority.recovery_index"
@@ -158,7 +160,18 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "pragmas": _pragmas,
 }
 
+DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
+    "manifest.schema.json": lambda: _json(manifest_schema()),
+}
+"""Files that are made as a whole."""
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
 
 if __name__ == "__main__":
+    for name, made in DOCUMENTS.items():
+        (REFERENCE / name).write_text(made(), encoding="utf-8")
     for path in sorted(REFERENCE.glob("*.md")):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

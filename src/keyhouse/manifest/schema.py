@@ -1,0 +1,161 @@
+"""The JSON Schema of a manifest, made from the model that the coordinator reads into.
+
+What the schema refuses, the coordinator's check refuses; the check knows much more (names that must
+exist, certificates, templates). Three differences are wanted, since the schema is for editors:
+
+- fields and words are spelled as here; the check takes names of fields, actions, feature gates and
+  encodings in any case (ASCII);
+- a certificate template is held to its rules also where it has no effect (a secret that is
+  uploaded, or is no certificate): there the check only warns.
+
+Source: JSON Schema, draft 2020-12; manifest format, "Encoding and JSON rules".
+"""
+
+import types
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from keyhouse.manifest.schema_fields import DESCRIBED, Field, Rule
+from keyhouse.manifest.written import WrittenManifest
+from keyhouse.wire.secret import Secret
+
+__all__ = ["manifest_schema"]
+
+Schema = dict[str, Any]
+
+_BASE64: Final = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9+/\\r\\n]*[=\\r\\n]*$",
+    "contentEncoding": "base64",
+}
+_BYTES: Final = {
+    **_BASE64,
+    "type": ["string", "array"],
+    "items": {"type": "integer", "minimum": 0, "maximum": 255},
+}
+_PLAIN: Final[dict[Any, Schema]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    bytes: _BYTES,
+    Secret: _BYTES,
+    object: {},
+}
+
+
+def manifest_schema() -> Schema:
+    """Return the schema (draft 2020-12) as JSON values: a fresh one for each call."""
+    definitions: dict[str, Schema] = {}
+    _define(WrittenManifest, definitions)
+    whole = definitions.pop(_title(WrittenManifest))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **whole,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _title(kind: type[msgspec.Struct]) -> str:
+    return kind.__name__.removeprefix("Written")
+
+
+def _define(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
+    """Return a reference to the definition of ``kind``, which is added if it is not there."""
+    title = _title(kind)
+    if title not in definitions:
+        definitions[title] = {}  # holds the place, should a struct contain itself
+        definitions[title].update(_object(kind, definitions))
+    return {"$ref": f"#/$defs/{title}"}
+
+
+def _object(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
+    shape = DESCRIBED[kind]
+    properties, required = {}, []
+    for field in msgspec.structs.fields(kind):
+        described = shape.fields[field.encode_name]
+        if field.required or described.given:
+            required.append(field.encode_name)
+        properties[field.encode_name] = _property(field, described, definitions)
+    schema: Schema = {"title": _title(kind), "description": shape.text, "type": "object"}
+    schema |= {"properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = required
+    return {**schema, **shape.between}
+
+
+def _property(
+    field: msgspec.structs.FieldInfo, described: Field, definitions: dict[str, Schema]
+) -> Schema:
+    form = {**_form(field.type, described.each, definitions), **described.rule}
+    if described.names:
+        form["propertyNames"] = described.names
+    if not (field.required or described.given):
+        form = _or_null(form)
+    default = {"default": field.default} if isinstance(field.default, bool | str) else {}
+    return {"description": described.text, **form, **(default if field.default != "" else {})}
+
+
+def _form(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
+    """Return what JSON values other than null the reader takes for ``hint``."""
+    if hint in _PLAIN:
+        return dict(_PLAIN[hint])
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _define(hint, definitions)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return {"type": "integer", "minimum": arguments[1].ge, "maximum": arguments[1].le}
+    if origin is tuple:
+        return {"type": "array", "items": _element(arguments[0], each, definitions)}
+    if origin is dict:
+        element = _element(arguments[1], each, definitions)
+        return {"type": "object", "additionalProperties": element}
+    if origin in {Union, types.UnionType}:
+        return _one_of(arguments, each, definitions)
+    raise TypeError(f"no JSON form for {hint!r}")
+
+
+def _one_of(options: tuple[Any, ...], each: Rule, definitions: dict[str, Schema]) -> Schema:
+    given = [option for option in options if option is not type(None)]
+    if len(given) == 1:
+        return _form(given[0], each, definitions)
+    # Beside an object only a string is told apart: bytes as a list of numbers are not taken here.
+    # Neither is empty: the check refuses an empty certificate.
+    return {
+        "anyOf": [
+            {**_BASE64, "minLength": 1} if option is bytes else _form(option, each, definitions)
+            for option in given
+        ]
+    }
+
+
+def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of an item of a list, or of a value of a map.
+
+    There null is the empty value of its type. Where that breaks a rule, so does null.
+    """
+    nested = get_origin(hint) is tuple
+    form = {**_form(hint, {"minimum": 0} if nested else {}, definitions), **each}
+    refused = {"pattern", "minLength", "minItems", "enum"} & form.keys()
+    if "anyOf" in form or refused or _needs_fields(hint):
+        return form
+    return _or_null(form)
+
+
+def _needs_fields(hint: Any) -> bool:
+    if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+        return False
+    required = any(field.required for field in msgspec.structs.fields(hint))
+    return required or any(field.given for field in DESCRIBED[hint].fields.values())
+
+
+def _or_null(form: Schema) -> Schema:
+    if "$ref" in form:
+        return {"anyOf": [form, {"type": "null"}]}
+    if "anyOf" in form:
+        return {**form, "anyOf": [*form["anyOf"], {"type": "null"}]}
+    if "type" not in form:
+        return form  # anything, null as well
+    kinds = form["type"] if isinstance(form["type"], list) else [form["type"]]
+    words = {"enum": [*form["enum"], None]} if "enum" in form else {}
+    return {**form, "type": [*kinds, "null"], **words}

@@ -1,0 +1,514 @@
+"""What each field of a manifest means, and which of its rules a JSON Schema can say.
+
+A rule stands here only if the check has it too: what the schema refuses, the check refuses.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.manifest.access_rules import MOST_RECOVERY_KEYS
+from keyhouse.manifest.model import (
+    FeatureGate,
+    Incoming,
+    Infrastructure,
+    Outgoing,
+    Package,
+    ResourceType,
+    SealMode,
+    TlsTag,
+)
+from keyhouse.manifest.package_rules import TCB_STATUSES
+from keyhouse.manifest.secret_rules import (
+    CURVES,
+    LARGEST_DERIVED_KEY,
+    LARGEST_KEY,
+    LARGEST_RSA,
+    SMALLEST_RSA,
+)
+from keyhouse.manifest.written import (
+    WrittenConfig,
+    WrittenEntry,
+    WrittenManifest,
+    WrittenMarble,
+    WrittenParameters,
+    WrittenRole,
+    WrittenSecret,
+    WrittenSubject,
+    WrittenTemplate,
+    WrittenUser,
+)
+from keyhouse.wire.definitions import AddressRange, Extension, NameAttribute, SecretType, Uri
+
+__all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
+
+Rule = Mapping[str, Any]
+"""Keywords of JSON Schema."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field: its meaning, and what its values have to be beyond their JSON type."""
+
+    text: str
+    rule: Rule = {}  # of the value, unless it is null
+    each: Rule = {}  # of each item of a list, or value of a map
+    names: Rule = {}  # of each key of a map
+    given: bool = False  # whether it has to be there and not null
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """An object: its meaning, its fields, and the rules between them (manifest format)."""
+
+    text: str
+    fields: Mapping[str, Field]
+    between: Rule = {}
+
+
+# --- parts of rules ---
+
+_PORT: Final = (
+    "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
+)
+_TIME: Final = (
+    "^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,18})?"
+    "(?:Z|[+-][0-9]{2}:[0-9]{2}))?$"
+)
+_OID: Final = {"minItems": 2, "maxItems": 64, "prefixItems": [{"maximum": 2}]}
+_ARC: Final = {"minimum": 0}
+_DOTTED_OID: Final = {"pattern": "^[0-2](?:\\.(?:0|[1-9][0-9]{0,38})){1,63}$"}
+_PRINTABLE: Final = {"pattern": "^[ -~]+$"}
+_NO_ZERO_BYTE: Final = {"pattern": "^[^\\u0000]*$"}
+_HEX_64: Final = {"pattern": "^(?:[0-9a-fA-F]{64})?$"}
+_FILLED: Final = {"type": "string", "minLength": 1}
+_EMPTY: Final = {"enum": [None, ""]}
+_TRUE: Final = {"const": True}
+_NO_BYTES: Final = {
+    "type": ["null", "string", "array"],
+    "pattern": "^[\\r\\n]*$",
+    "maxItems": 0,
+}
+
+
+def _with(**fields: Rule) -> Rule:
+    """Return a rule that holds if all ``fields`` are there and each obeys its own."""
+    return {"properties": fields, "required": [*fields]}
+
+
+def _if(condition: Rule, then: Rule, otherwise: Rule | None = None) -> Rule:
+    return {"if": condition, "then": then} | ({} if otherwise is None else {"else": otherwise})
+
+
+def _properties(**fields: Rule) -> Rule:
+    return {"properties": fields}
+
+
+_USER_DEFINED: Final = _with(UserDefined=_TRUE)
+
+
+def _of_type(*kinds: SecretType) -> Rule:
+    return _with(Type={"enum": [kind.value for kind in kinds]})
+
+
+def _sizes(sizes: Rule) -> Rule:
+    """Return the rule of a certificate's size: any or none if a user uploads it."""
+    uploaded = _properties(Size={"anyOf": [{"enum": [0, None]}, sizes]})
+    return _if(_USER_DEFINED, uploaded, _with(Size=sizes))
+
+
+def _key_sizes(largest: int) -> Rule:
+    return _with(Size={"type": "integer", "multipleOf": 8, "minimum": 8, "maximum": largest})
+
+
+_SHARED_KEY: Final = {"anyOf": [_USER_DEFINED, _with(Shared=_TRUE)]}
+
+_SECRET_RULES: Final = (
+    _if(
+        _of_type(SecretType.SYMMETRIC_KEY),
+        _if(_SHARED_KEY, _key_sizes(LARGEST_KEY), _key_sizes(LARGEST_DERIVED_KEY)),
+    ),
+    _if(_of_type(SecretType.PLAIN), _USER_DEFINED),
+    _if(
+        _of_type(SecretType.CERT_RSA),
+        _sizes({"type": "integer", "minimum": SMALLEST_RSA, "maximum": LARGEST_RSA}),
+    ),
+    _if(_of_type(SecretType.CERT_ECDSA), _sizes({"enum": [*CURVES]})),
+    _if(_of_type(SecretType.CERT_ED25519), _properties(Size={"enum": [0, None]})),
+    _if({"not": _USER_DEFINED}, _properties(Private=_NO_BYTES, Public=_NO_BYTES)),
+)
+
+
+def _role_rule(kind: ResourceType, *actions: str) -> Rule:
+    """Return which actions a role on ``kind`` can have; there is one manifest, without a name."""
+    rules: dict[str, Rule] = {"Actions": {"items": {"enum": [*actions]}}}
+    if kind is ResourceType.MANIFEST:
+        rules["ResourceNames"] = {"maxItems": 0}
+    return _if(_with(ResourceType={"const": kind.value}), _properties(**rules))
+
+
+_IDENTITY: Final = {
+    "properties": {"UniqueID": _HEX_64, "SignerID": _HEX_64},
+    "anyOf": [
+        {
+            **_with(UniqueID=_FILLED),
+            "not": {
+                "anyOf": [
+                    _with(SignerID=_FILLED),
+                    _with(ProductID={"type": "integer"}),
+                    _with(SecurityVersion={"type": "integer"}),
+                ]
+            },
+        },
+        {
+            "properties": {
+                "UniqueID": _EMPTY,
+                "SignerID": _FILLED,
+                "ProductID": {"type": "integer"},
+                "SecurityVersion": {"type": "integer"},
+            },
+            "required": ["SignerID", "ProductID", "SecurityVersion"],
+        },
+    ],
+}
+
+_CERT_OF_PORT: Final = (
+    _if(_with(DisableClientAuth=_TRUE), _with(Cert=_FILLED)),
+    _if(_with(Cert=_FILLED), _with(DisableClientAuth=_TRUE)),
+)
+
+_ENTRY_TEXT: Final = "text with template actions, or an object with Data, Encoding, NoTemplates"
+_NO_EFFECT: Final = Field("Has no effect: the coordinator sets it.", {"deprecated": True})
+_NO_EFFECT_HERE: Final = {"deprecated": True}
+
+
+def _texts(text: str, each: Rule | None = None) -> Field:
+    return Field(text, each=each or {})
+
+
+# --- the objects ---
+
+DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
+    WrittenManifest: Shape(
+        "What may run in a cluster, and who may do what.",
+        {
+            "Packages": Field(
+                "Enclave programs that are allowed, by names of your choice.",
+                {"minProperties": 1},
+                given=True,
+            ),
+            "Infrastructures": Field("Restrictions of platforms. Kept, not enforced yet."),
+            "Marbles": Field(
+                "Workload types, by name.",
+                {"minProperties": 1},
+                names={"minLength": 1},
+                given=True,
+            ),
+            "Secrets": Field(
+                "Keys, certificates and data: generated, or uploaded by users. By name.",
+                names={"minLength": 1},
+            ),
+            "Users": Field("Client identities, by name."),
+            "Roles": Field("Permissions, by name; users refer to them."),
+            "RecoveryKeys": Field(
+                "RSA public keys, PEM (PUBLIC KEY), by the name of the holder: who can recover "
+                "the coordinator's state on another machine.",
+                {"maxProperties": MOST_RECOVERY_KEYS},
+                each={"pattern": "-----BEGIN PUBLIC KEY-----"},
+            ),
+            "TLS": Field("Transparent TLS of workloads, by tag; marbles refer to tags."),
+            "Config": Field("Options."),
+        },
+    ),
+    Package: Shape(
+        "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion.",
+        {
+            "Debug": Field(
+                "Equal to the enclave's debug attribute. Quotes of debug enclaves are refused."
+            ),
+            "UniqueID": Field("MRENCLAVE, 64 hex digits. Excludes the other identity."),
+            "SignerID": Field("MRSIGNER, 64 hex digits."),
+            "ProductID": Field("ISVPRODID, equal."),
+            "SecurityVersion": Field("ISVSVN, at least."),
+            "AcceptedTCBStatuses": _texts(
+                "TCB statuses of platforms that are accepted beside UpToDate. "
+                "Not given: SWHardeningNeeded.",
+                {"enum": [*TCB_STATUSES]},
+            ),
+            "AcceptedAdvisories": _texts(
+                "With the status SWHardeningNeeded, the only advisories that are accepted, such "
+                "as INTEL-SA-00615. Empty: all."
+            ),
+        },
+        _if(_with(Debug=_TRUE), {}, _IDENTITY),
+    ),
+    Infrastructure: Shape(
+        "A restriction of platforms. Kept, not enforced yet.",
+        {
+            "CPUSVN": Field("Security version of the processor, 16 bytes in base64."),
+            "QESVN": Field("Version of the quoting enclave."),
+            "PCESVN": Field("Version of the provisioning certification enclave."),
+            "RootCA": Field("Root certificate of the provisioning CA, in base64."),
+        },
+    ),
+    WrittenMarble: Shape(
+        "A workload type.",
+        {
+            "Package": Field("Name of one of Packages.", {"minLength": 1}, given=True),
+            "MaxActivations": Field("Most successful activations, restarts included. 0: no limit."),
+            "Parameters": Field("What the workload is started with."),
+            "TLS": _texts("Tags of TLS."),
+            "DisableSecretBinding": Field("Derive per-marble keys without this type's name."),
+        },
+    ),
+    WrittenParameters: Shape(
+        "Files, environment and arguments of a workload.",
+        {
+            "Files": Field(
+                f"Path to content: {_ENTRY_TEXT}.",
+                names={"minLength": 1, "pattern": "^[^\\u0000]+$"},
+            ),
+            "Env": Field(
+                f"Name of a variable to content: {_ENTRY_TEXT}.",
+                names={"pattern": "^[^=\\u0000]+$"},
+            ),
+            "Argv": Field(
+                "The complete argument vector; never a template.",
+                each={"pattern": _NO_ZERO_BYTE["pattern"]},
+            ),
+        },
+    ),
+    WrittenEntry: Shape(
+        "Content of a file or variable.",
+        {
+            "Data": Field("The content, in the given encoding."),
+            "Encoding": Field("How Data is written.", {"enum": ["string", "base64", "hex"]}),
+            "NoTemplates": Field("Deliver the content as it is."),
+        },
+    ),
+    WrittenSecret: Shape(
+        "A key, a certificate with its key, or data.",
+        {
+            "Type": Field("What it is.", {"enum": [kind.value for kind in SecretType]}, given=True),
+            "Size": Field(
+                "Bits. symmetric-key: a multiple of 8; cert-rsa: 1024 to 8192; cert-ecdsa: 224, "
+                "256, 384 or 521; others: none."
+            ),
+            "Shared": Field("One value for all workloads; otherwise one for each."),
+            "UserDefined": Field("Uploaded by a user, never generated."),
+            "Cert": Field(
+                "Certificate template: an object, or a DER certificate in base64 whose fields "
+                "serve as one."
+            ),
+            "ValidFor": Field("Validity in days; excludes Cert.NotAfter. Neither: 365."),
+            "Private": Field(
+                "First value of a UserDefined secret, in base64. Whoever reads the manifest can "
+                "read it."
+            ),
+            "Public": Field("Equal to Private, or left out."),
+        },
+        {"allOf": [*_SECRET_RULES]},
+    ),
+    WrittenTemplate: Shape(
+        "A certificate template. What is left out has its default.",
+        {
+            "Subject": Field("Distinguished name."),
+            "DNSNames": _texts("Not given: localhost. []: none.", _PRINTABLE),
+            "IPAddresses": _texts("Not given: 127.0.0.1 and ::1. []: none."),
+            "EmailAddresses": _texts("Addresses as subject alternative names.", _PRINTABLE),
+            "URIs": Field("URIs in parts, as subject alternative names."),
+            "KeyUsage": Field(
+                "Sum of 1 digitalSignature, 2 contentCommitment, 4 keyEncipherment, 8 "
+                "dataEncipherment, 16 keyAgreement, 32 keyCertSign, 64 cRLSign, 128 encipherOnly, "
+                "256 decipherOnly. 0: 1, or 33 with IsCA.",
+                {"minimum": 0, "maximum": 511},
+            ),
+            "ExtKeyUsage": Field(
+                "0 any, 1 serverAuth, 2 clientAuth, 3 codeSigning, 4 emailProtection, 5 "
+                "ipsecEndSystem, 6 ipsecTunnel, 7 ipsecUser, 8 timeStamping, 9 OCSPSigning, 10 "
+                "msSGC, 11 nsSGC, 12 msCodeCom, 13 msKernelCode. Not given: 1 and 2.",
+                each={"minimum": 0, "maximum": 13},
+            ),
+            "UnknownExtKeyUsage": Field("Further usages as OIDs, lists of arcs.", each=_OID),
+            "NotAfter": Field(
+                "End of validity, RFC 3339 with a zone, such as 2035-01-01T00:00:00Z.",
+                {"pattern": _TIME},
+            ),
+            "IsCA": Field("Whether the certificate may sign others."),
+            "MaxPathLen": Field(
+                "Most CA certificates below this one; 0 and -1: no limit.", {"minimum": -1}
+            ),
+            "MaxPathLenZero": Field("Whether a MaxPathLen of 0 means none below."),
+            "SubjectKeyId": Field("Subject key identifier, in base64."),
+            "OCSPServer": _texts("URLs of OCSP responders.", _PRINTABLE),
+            "IssuingCertificateURL": _texts("URLs of the issuer's certificate.", _PRINTABLE),
+            "CRLDistributionPoints": _texts("URLs of revocation lists.", _PRINTABLE),
+            "PermittedDNSDomainsCritical": Field("Whether the name constraints are critical."),
+            "PermittedDNSDomains": _texts("Name constraints: only these DNS domains."),
+            "ExcludedDNSDomains": _texts("Name constraints: not these DNS domains."),
+            "PermittedEmailAddresses": _texts("Name constraints: only these addresses."),
+            "ExcludedEmailAddresses": _texts("Name constraints: not these addresses."),
+            "PermittedURIDomains": _texts("Name constraints: only URIs of these domains."),
+            "ExcludedURIDomains": _texts("Name constraints: no URIs of these domains."),
+            "PermittedIPRanges": Field("Name constraints: only these IP ranges."),
+            "ExcludedIPRanges": Field("Name constraints: not these IP ranges."),
+            "Policies": _texts("Certificate policies, dotted OIDs.", _DOTTED_OID),
+            "ExtraExtensions": Field("Further extensions, each OID once."),
+            "SignatureAlgorithm": Field(
+                "10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512. 0: what fits the key.",
+                {"enum": [0, 10, 11, 12]},
+            ),
+            "PolicyIdentifiers": Field("Further policies as lists of arcs.", each=_OID),
+            **dict.fromkeys(
+                (
+                    "AuthorityKeyId",
+                    "BasicConstraintsValid",
+                    "Extensions",
+                    "Issuer",
+                    "NotBefore",
+                    "PublicKey",
+                    "PublicKeyAlgorithm",
+                    "Raw",
+                    "RawIssuer",
+                    "RawSubject",
+                    "RawSubjectPublicKeyInfo",
+                    "RawTBSCertificate",
+                    "SerialNumber",
+                    "Signature",
+                    "UnhandledCriticalExtensions",
+                    "Version",
+                ),
+                _NO_EFFECT,
+            ),
+        },
+    ),
+    WrittenSubject: Shape(
+        "A distinguished name.",
+        {
+            "Country": _texts("Two letters each.", {"pattern": "^[A-Za-z]{2}$"}),
+            "Organization": _texts("O."),
+            "OrganizationalUnit": _texts("OU."),
+            "Locality": _texts("L."),
+            "Province": _texts("ST."),
+            "StreetAddress": _texts("street."),
+            "PostalCode": _texts("postalCode."),
+            "CommonName": Field("CN, at most 64 characters.", {"maxLength": 64}),
+            "SerialNumber": Field("serialNumber."),
+            "ExtraNames": Field("Further attributes; one of them replaces the field of its type."),
+            "Names": Field("Has no effect: use ExtraNames.", _NO_EFFECT_HERE),
+        },
+    ),
+    NameAttribute: Shape(
+        "An attribute of a distinguished name.",
+        {
+            "Type": Field("OID as a list of arcs, such as [2, 5, 4, 12].", _OID, _ARC),
+            "Value": Field("The text."),
+        },
+    ),
+    Uri: Shape(
+        "A URI in parts.",
+        {
+            "Scheme": Field("Such as spiffe.", {"minLength": 1}, given=True),
+            "Host": Field("The host, or empty."),
+            "Path": Field("The path, or empty."),
+        },
+    ),
+    AddressRange: Shape(
+        "A range of IP addresses.",
+        {
+            "IP": Field("The first address."),
+            "Mask": Field("As many mask bytes as the address has, in base64."),
+        },
+    ),
+    Extension: Shape(
+        "An extension as it stands in the certificate.",
+        {
+            "Id": Field("OID as a list of arcs.", _OID, _ARC),
+            "Value": Field("DER, in base64."),
+            "Critical": Field("Whether who does not know it must refuse."),
+        },
+    ),
+    WrittenUser: Shape(
+        "A client identity.",
+        {
+            "Certificate": Field(
+                "PEM; compared byte by byte, whoever signed it.",
+                {"pattern": "-----BEGIN CERTIFICATE-----"},
+                given=True,
+            ),
+            "Roles": _texts("Names of Roles; permissions add up."),
+        },
+    ),
+    WrittenRole: Shape(
+        "Actions on resources, by exact name.",
+        {
+            "ResourceType": Field(
+                "What the names are names of.",
+                {"enum": [kind.value for kind in ResourceType]},
+                given=True,
+            ),
+            "ResourceNames": _texts("The resources. Manifest: none."),
+            "Actions": _texts(
+                "Packages: UpdateSecurityVersion. Secrets: ReadSecret, WriteSecret. Manifest: "
+                "UpdateManifest."
+            ),
+        },
+        {
+            "allOf": [
+                _role_rule(ResourceType.PACKAGES, "UpdateSecurityVersion"),
+                _role_rule(ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
+                _role_rule(ResourceType.MANIFEST, "UpdateManifest"),
+            ]
+        },
+    ),
+    TlsTag: Shape(
+        "Connections that transparent TLS covers.",
+        {
+            "Incoming": Field("Ports on which the workload listens."),
+            "Outgoing": Field("Peers to which it connects."),
+        },
+    ),
+    Incoming: Shape(
+        "A port on which a workload listens.",
+        {
+            "Port": Field("Decimal, as text.", {"pattern": _PORT}, given=True),
+            "Cert": Field("A cert-* secret to be shown; then DisableClientAuth is true."),
+            "DisableClientAuth": Field("Ask for no client certificate; only with Cert."),
+            "Addr": Field("Has no effect here.", _NO_EFFECT_HERE),
+        },
+        {"allOf": [*_CERT_OF_PORT]},
+    ),
+    Outgoing: Shape(
+        "A peer to which a workload connects.",
+        {
+            "Port": Field("Decimal, as text.", {"pattern": _PORT}, given=True),
+            "Addr": Field("Host name or IP address.", {"minLength": 1}, given=True),
+            "Cert": Field("Has no effect here.", _NO_EFFECT_HERE),
+            "DisableClientAuth": Field("Has no effect here.", _NO_EFFECT_HERE),
+        },
+    ),
+    WrittenConfig: Shape(
+        "Options.",
+        {
+            "SealMode": Field(
+                "Which enclaves can read the stored state: ProductKey (the default) those of the "
+                "same signer and product, UniqueKey the same program alone, Disabled: nothing is "
+                "stored.",
+                {"enum": ["", *(mode.value for mode in SealMode)]},
+            ),
+            "FeatureGates": _texts(
+                "What is switched on.",
+                {
+                    "enum": [
+                        FeatureGate.SIGN_QUOTE_ENDPOINT.value,
+                        FeatureGate.MONOTONIC_COUNTER.value,
+                    ]
+                },
+            ),
+            "UpdateThreshold": Field("How many users must agree to a full update. 0: all."),
+            "RecoveryThreshold": Field(
+                "How many recovery keys are needed. 0: all; never 1.", {"not": {"const": 1}}
+            ),
+            "RotateRootSecret": Field("Replace root secret and symmetric keys with an update."),
+        },
+    ),
+}
