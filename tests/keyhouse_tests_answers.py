@@ -79,9 +79,17 @@ def b64(content: bytes) -> str:
 def with_web_certificate() -> bytes:
     """Return the manifest of ``manifest()`` with more for uploads to go wrong on.
 
-    ``web`` is a P-256 certificate to be uploaded; a marble reads ``note`` as text.
+    ``web`` is a P-256 certificate to be uploaded; a marble reads ``note`` as text. The writer may
+    raise the security version of the packages ``lib`` (now 3) and ``app`` (which has none).
     """
     content = json.loads(manifest())
+    content["Packages"]["lib"] = {"SignerID": "ab" * 32, "ProductID": 1, "SecurityVersion": 3}
+    content["Roles"]["raise"] = {
+        "ResourceType": "Packages",
+        "ResourceNames": ["lib", "app"],
+        "Actions": ["UpdateSecurityVersion"],
+    }
+    content["Users"]["writer"]["Roles"].append("raise")
     content["Secrets"]["web"] = {"Type": "cert-ecdsa", "Size": 256, "UserDefined": True}
     content["Roles"]["write"]["ResourceNames"].append("web")
     content["Marbles"]["app"]["Parameters"] = {"Env": {"NOTE": "{{ string .Secrets.note }}"}}

@@ -106,6 +106,7 @@ _UPLOAD: Final = {
         "web": {"cert": b64(user("web").der), "private": b64(user("web").key_pem)},
     }
 }
+_UPDATE: Final = {"Packages": {"lib": {"SecurityVersion": 5}}}
 _OTHER: Final = {
     "sgxQuote": b64(bytes(500)),
     "recoverySecret": b64(bytes(33)),
@@ -128,7 +129,10 @@ def _cut(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
 def bodies(path: str) -> st.SearchStrategy[bytes]:
     """Return bodies for the route at ``path``: of bytes, of JSON, nearly right ones, cut ones."""
     second = path.startswith("/api/v2/")
-    if "secrets" in path:
+    if path.endswith("/update"):
+        near = damaged(_UPDATE).map(_written)
+        near = near.map(lambda raw: _written({"manifest": b64(raw)})) if second else near
+    elif "secrets" in path:
         near = damaged(_UPLOAD if second else _UPLOAD["secrets"]).map(_written)
     elif "manifest" in path or "update" in path:
         near = bad_manifests().map(lambda raw: _written({"manifest": b64(raw)}) if second else raw)

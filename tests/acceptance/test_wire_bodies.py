@@ -1,4 +1,4 @@
-"""The bytes of version 2: one success and each refusal of every endpoint, in golden files."""
+"""The bytes of the interface: one success and each refusal of every endpoint, in golden files."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ EVERYWHERE: tuple[tuple[str, str], ...] = (
 
 
 @contextmanager
-def asking(server: Server, answers: Answers) -> Iterator[Ask]:
+def asking(server: Server, answers: Answers, *, prefix: str = V2) -> Iterator[Ask]:
     """Yield a function that makes a request and keeps the answer under the request's name."""
     clients: dict[str, Client] = {}
     stack = ExitStack()
@@ -47,7 +47,7 @@ def asking(server: Server, answers: Answers) -> Iterator[Ask]:
         encoded = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if by not in clients:
             clients[by] = stack.enter_context(server.client(user(by) if by else None))
-        reply = clients[by].call(method, V2 + path, encoded)
+        reply = clients[by].call(method, prefix + path, encoded)
         name = f"{method} {path}" + (f" as {by}" if by else "") + (f": {note}" if note else "")
         assert name not in answers, name
         answers[name] = reply
@@ -117,7 +117,36 @@ def while_running(server: Server) -> Answers:
         ):
             ask("POST", "/secrets", {"secrets": uploads}, by=by, note=note)
         ask("GET", "/secrets?s=note&s=key0&s=web", by="writer", note="uploaded")
-        ask("GET", "/update", note="after uploads")
+        packages = wrapped(b'{"Packages":{"lib":{"SecurityVersion":4}}}')
+        ask("POST", "/update", packages, note="no user")
+        ask("POST", "/update", packages, by="reader", note="no permission")
+        ask("POST", "/update", wrapped(b'{"Packages":{}}'), by="writer", note="no package")
+        ask("POST", "/update", {"manifest": "?"}, by="writer", note="no base64")
+        ask("POST", "/update", packages, by="writer", note="a higher version")
+        ask("GET", "/update", note="after uploads and an update")
+    return answers
+
+
+def version_1(server: Server) -> Answers:
+    """Play what version 1 answers, on a coordinator that runs."""
+    answers: Answers = {}
+    with asking(server, answers, prefix="") as ask:
+        for path in ("/status", "/manifest", "/quote", "/secrets?s=note", "/update"):
+            ask("GET", path)
+        ask("POST", "/manifest", b"{}")
+        ask("POST", "/recover", b"{}")
+        ask("GET", "/recover")
+        ask("GET", "/secrets", by="writer", note="no name")
+        ask("GET", "/secrets?s=nothing", by="writer", note="no permission")
+        ask("GET", "/secrets?s=note&s=web", by="writer")
+        ask("POST", "/secrets", b"{", by="writer", note="no JSON")
+        ask("POST", "/secrets", {}, by="writer", note="no secret")
+        ask("POST", "/secrets", {"note": {"key": b64(b"text 1")}}, by="writer")
+        ask("POST", "/update", b"{}", by="writer", note="no package")
+        raised = {"packages": {"lib": {"SecurityVersion": 5}}}
+        ask("POST", "/update", raised, by="reader", note="no permission")
+        ask("POST", "/update", raised, by="writer")
+        ask("GET", "/update", note="after an upload and an update")
     return answers
 
 
@@ -141,6 +170,7 @@ def played(
         answers = {
             "before_a_manifest": before_a_manifest(server),
             "while_running": while_running(server),
+            "version_1": version_1(server),
             "in_recovery": in_recovery(servers[Phase.RECOVERY]),
         }
     with Server(folder / "other") as server, server.client() as client:
@@ -152,7 +182,7 @@ def played(
     }
 
 
-@pytest.mark.parametrize("name", ["before_a_manifest", "while_running", "in_recovery"])
+@pytest.mark.parametrize("name", ["before_a_manifest", "while_running", "version_1", "in_recovery"])
 def test_every_answer_is_the_golden_one(played: dict[str, dict[str, Any]], name: str) -> None:
     if is_writing():
         write(name, played[name])
