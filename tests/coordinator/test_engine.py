@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from keyhouse_tests_deployment import (
     NOW,
@@ -87,7 +88,7 @@ async def test_a_refused_command_fails_alone_in_its_batch(tmp_path: Path) -> Non
 
         def command(identity: bytes, name: str) -> UploadSecrets:
             value = prepare_upload(before, user("writer").der, {name: UserSecret(key=Secret(A))})
-            return UploadSecrets(identity=identity, manifest=value.manifest, uploads=value.uploads)
+            return msgspec.structs.replace(value, identity=identity)
 
         answers = await asyncio.gather(
             engine.submit(command(user("writer").der, "key0")),
@@ -122,9 +123,7 @@ async def test_what_was_prepared_against_another_manifest_is_stale(tmp_path: Pat
         prepared = prepare_upload(
             engine.view.running, user("writer").der, {"key0": UserSecret(key=Secret(A))}
         )
-        other = UploadSecrets(
-            identity=prepared.identity, manifest=manifest(4), uploads=prepared.uploads
-        )
+        other = msgspec.structs.replace(prepared, manifest=manifest(4))
         with pytest.raises(Stale):
             await engine.submit(other)
         assert "key0" not in stored(engine.view)
@@ -179,11 +178,8 @@ async def test_a_command_that_cannot_be_encoded_fails_alone(tmp_path: Path) -> N
             engine.view.running, user("writer").der, {"key0": UserSecret(key=Secret(A))}
         )
         value = good.uploads[0].value
-        bad = UploadSecrets(
-            identity=good.identity,
-            manifest=good.manifest,
-            uploads=(Uploaded("key1", SecretType.PLAIN, [value]),),  # type: ignore[arg-type]
-        )
+        broken = Uploaded("key1", SecretType.PLAIN, [value])  # type: ignore[arg-type]
+        bad = msgspec.structs.replace(good, uploads=(broken,))
         answers = await asyncio.gather(
             engine.submit(bad), engine.submit(good), return_exceptions=True
         )

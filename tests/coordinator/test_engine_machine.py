@@ -16,7 +16,7 @@ from keyhouse_tests_deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.commands import Context, UploadSecrets
+from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import decide, start
 from keyhouse.coordinator.events import Event
 from keyhouse.coordinator.evolve import evolve_all
@@ -99,9 +99,7 @@ class Deployment(RuleBasedStateMachine):
         good = prepare_upload(
             self.state, user("writer").der, {"note": UserSecret(key=Secret(value))}
         )
-        stolen = UploadSecrets(
-            identity=user(by).der, manifest=good.manifest, uploads=tuple(good.uploads)
-        )
+        stolen = msgspec.structs.replace(good, identity=user(by).der)
         try:
             decide(self.state, stolen, self._context())
         except Refused:

@@ -1,14 +1,22 @@
 """What the Client API changes, whatever the version of its shapes: prepare, submit, wait."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
+import msgspec
 import structlog
 
 from keyhouse.api.exchange import Head
 from keyhouse.api.request_body import require_size
 from keyhouse.api.service import INLINE, Service
+from keyhouse.authority import RecoveryMaterial
 from keyhouse.coordinator import (
+    AcknowledgeUpdate,
+    CancelUpdate,
+    CannotBeApplied,
+    Command,
+    InitiateUpdate,
     Operation,
     Running,
     SetManifest,
@@ -17,25 +25,67 @@ from keyhouse.coordinator import (
     UploadSecrets,
     View,
     phase_of,
+    prepare_acknowledgement,
     prepare_manifest,
     prepare_update,
     prepare_upload,
     require,
 )
-from keyhouse.wire.errors import Invalid, Problem, Unavailable
+from keyhouse.wire.errors import Invalid, Problem, Refused, Unavailable
 from keyhouse.wire.user_secret import UserSecret
 
-__all__ = ["ReadManifest", "ReadUploads", "set_manifest", "update_manifest", "write_secrets"]
+__all__ = [
+    "Agreement",
+    "ReadManifest",
+    "ReadUploads",
+    "acknowledge_update",
+    "cancel_update",
+    "ciphertexts",
+    "set_manifest",
+    "update_manifest",
+    "write_secrets",
+]
 
 log = structlog.get_logger(__name__)
 
-Prepared = TypeVar("Prepared", SetManifest, UploadSecrets, UpdatePackages)
+Prepared = TypeVar("Prepared", bound=Command)
 
 ReadManifest = Callable[[bytes], bytes]
 """Takes the manifest out of a request's body; raises ``BadRequest``."""
 
 ReadUploads = Callable[[bytes], Mapping[str, UserSecret]]
 """Takes the uploads out of a request's body; raises ``BadRequest``."""
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """How far an update has come. Nothing missing: it is applied."""
+
+    view: View
+    missing: int = 0
+    missing_users: tuple[str, ...] = ()
+    recovery_secrets: dict[str, bytes] = {}  # by key name, if the update renewed them
+    notes: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> dict[str, object]:
+        """Return the data of ``POST /update`` and, with a message, of an acknowledgement."""
+        data: dict[str, object] = {
+            "missingAcknowledgments": self.missing,
+            "missingUsers": self.missing_users,
+        }
+        if self.recovery_secrets:
+            data["recoverySecrets"] = self.recovery_secrets
+        return data
+
+    @property
+    def message(self) -> str:
+        """Return it in words; clients read the first: ``All``, or a number."""
+        if self.missing:
+            return f"{self.missing} more acknowledgements are needed"
+        return "; ".join(("All necessary users have agreed: the update is applied", *self.notes))
+
+
+CANCELLED: Final = "the pending update is cancelled"
 
 ATTEMPTS: Final = 3
 """Preparations of one request before it is told that others change the state too fast."""
@@ -82,17 +132,68 @@ async def write_secrets(service: Service, head: Head, body: bytes, read: ReadUpl
     return view
 
 
-async def update_manifest(service: Service, head: Head, body: bytes, read: ReadManifest) -> View:
-    """Raise security versions of packages; return the view that holds them."""
+async def update_manifest(
+    service: Service, head: Head, body: bytes, read: ReadManifest
+) -> Agreement:
+    """Raise security versions, or initiate a full update; return how far it has come."""
     raw = await service.off_loop(lambda: _sized(read(body)))
 
-    def prepare() -> UpdatePackages:
+    def prepare() -> UpdatePackages | InitiateUpdate:
         view = service.engine.view
         require(Operation.UPDATE, view.phase)
         return prepare_update(view.running, head.identity, raw, now=service.engine.now())
 
-    _, view = await _submitted(service, prepare, off_loop=True)
-    return view
+    command, view = await _submitted(service, prepare, off_loop=True)
+    if isinstance(command, UpdatePackages):
+        return Agreement(view)
+    return _agreement(view, command, (*command.notes, *map(str, command.warnings)))
+
+
+async def acknowledge_update(
+    service: Service, head: Head, body: bytes, read: ReadManifest
+) -> Agreement:
+    """Agree to the pending manifest; the last agreement that is needed applies it."""
+    raw = await service.off_loop(lambda: _sized(read(body)))
+
+    def prepare() -> AcknowledgeUpdate:
+        view = service.engine.view
+        require(Operation.ACKNOWLEDGE, view.phase)
+        return prepare_acknowledgement(view.running, head.identity, raw, now=service.engine.now())
+
+    try:
+        command, view = await _submitted(service, prepare, off_loop=True)
+    except CannotBeApplied:
+        await _give_up(service, raw)
+        raise
+    return _agreement(view, command, command.application.notes if command.application else ())
+
+
+async def cancel_update(service: Service, head: Head) -> View:
+    """Give the pending manifest up; return the view without it."""
+    assert head.identity is not None  # noqa: S101 the route asks for a user
+    return await service.engine.submit(CancelUpdate(identity=head.identity, manifest=None))
+
+
+async def _give_up(service: Service, raw: bytes) -> None:
+    """Cancel an update that has all agreement and cannot take effect."""
+    with suppress(Refused):  # another may have cancelled it, or replaced it, meanwhile
+        await service.engine.submit(CancelUpdate(identity=None, manifest=raw))
+
+
+def _agreement(
+    view: View, command: InitiateUpdate | AcknowledgeUpdate, notes: tuple[str, ...]
+) -> Agreement:
+    pending = view.running.pending
+    if pending is not None and pending.manifest == command.manifest:
+        return Agreement(view, pending.missing, pending.missing_users, notes=notes)
+    renewed = command.application is not None and command.application.dek is not None
+    secrets = ciphertexts(command.application.recovery) if renewed and command.application else {}
+    return Agreement(view, recovery_secrets=secrets, notes=notes)
+
+
+def ciphertexts(recovery: RecoveryMaterial) -> dict[str, bytes]:
+    """Return the encrypted recovery shares by key name."""
+    return {holder.name: holder.ciphertext for holder in recovery.holders}
 
 
 def _sized(raw: bytes) -> bytes:

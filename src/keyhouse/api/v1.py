@@ -4,7 +4,7 @@ from typing import Final
 
 from keyhouse.api import v1_reads as reads
 from keyhouse.api import v1_writes as writes
-from keyhouse.api import v2_reads, v2_writes
+from keyhouse.api import v2_reads
 from keyhouse.api.request_body import DECODED_BYTES, ENCODED_BYTES
 from keyhouse.api.routes import Caller, Route, get, post
 from keyhouse.coordinator import Operation
@@ -24,9 +24,9 @@ ROUTES: Final = (
     post("/secrets", Operation.WRITE_SECRETS, writes.write_secrets, _USER, limit=ENCODED_BYTES),
     get("/update", Operation.READ_LOG, reads.read_update_log),
     post("/update", Operation.UPDATE, writes.update_manifest, _USER, limit=_RAW),
-    get("/update-manifest", Operation.READ_PENDING, v2_reads.not_yet),
-    post("/update-manifest", Operation.ACKNOWLEDGE, v2_writes.not_yet, _USER, limit=_RAW),
-    post("/update-cancel", Operation.CANCEL, v2_writes.not_yet, _USER),
+    get("/update-manifest", Operation.READ_PENDING, v2_reads.read_pending),
+    post("/update-manifest", Operation.ACKNOWLEDGE, writes.acknowledge_update, _USER, limit=_RAW),
+    post("/update-cancel", Operation.CANCEL, writes.cancel_update, _USER),
     # Being told that recovery has moved needs no phase.
     Route(method="POST", path="/recover", operation=Operation.READ_STATUS, read=reads.recover),
 )

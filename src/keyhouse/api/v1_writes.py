@@ -11,7 +11,13 @@ from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.jsonreader import decode
 from keyhouse.wire.user_secret import UserSecret
 
-__all__ = ["set_manifest", "update_manifest", "write_secrets"]
+__all__ = [
+    "acknowledge_update",
+    "cancel_update",
+    "set_manifest",
+    "update_manifest",
+    "write_secrets",
+]
 
 
 async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
@@ -31,10 +37,27 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
 
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
-    """Raise security versions of packages: the body as it is."""
-    view = await changes.update_manifest(service, head, body, _manifest)
-    data = {"missingAcknowledgments": 0, "missingUsers": []}
-    return service.success(msgspec.json.encode(data), view)
+    """Raise security versions of packages, or initiate a full update."""
+    agreement = await changes.update_manifest(service, head, body, _manifest)
+    return service.success(
+        msgspec.json.encode(agreement.data),
+        agreement.view,
+        "; ".join(agreement.notes),
+    )
+
+
+async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
+    """Agree to the pending manifest."""
+    agreement = await changes.acknowledge_update(service, head, body, _manifest)
+    data = {"message": agreement.message, **agreement.data}
+    return service.success(msgspec.json.encode(data), agreement.view)
+
+
+async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
+    """Give the pending manifest up."""
+    del body
+    view = await changes.cancel_update(service, head)
+    return service.success(msgspec.json.encode(changes.CANCELLED), view)
 
 
 def _manifest(body: bytes) -> bytes:

@@ -25,11 +25,15 @@ ROUTES: Final = (
     ),
     get("/api/v2/update", Operation.READ_LOG, reads.read_update_log),
     post("/api/v2/update", Operation.UPDATE, writes.update_manifest, _USER, limit=ENCODED_BYTES),
-    get("/api/v2/update-manifest", Operation.READ_PENDING, reads.not_yet),
+    get("/api/v2/update-manifest", Operation.READ_PENDING, reads.read_pending),
     post(
-        "/api/v2/update-manifest", Operation.ACKNOWLEDGE, writes.not_yet, _USER, limit=ENCODED_BYTES
+        "/api/v2/update-manifest",
+        Operation.ACKNOWLEDGE,
+        writes.acknowledge_update,
+        _USER,
+        limit=ENCODED_BYTES,
     ),
-    post("/api/v2/update-cancel", Operation.CANCEL, writes.not_yet, _USER),
+    post("/api/v2/update-cancel", Operation.CANCEL, writes.cancel_update, _USER),
     get("/api/v2/recover/public-key", Operation.READ_RECOVERY_KEY, reads.not_yet),
     post("/api/v2/recover", Operation.RECOVER, writes.not_yet, limit=20_480),
     post(

@@ -10,11 +10,12 @@ from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
 from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
-from keyhouse.wire.errors import BadRequest, NotYet, Unavailable
+from keyhouse.wire.errors import BadRequest, NotFound, NotYet, Unavailable
 
 __all__ = [
     "not_yet",
     "read_manifest",
+    "read_pending",
     "read_quote",
     "read_secrets",
     "read_status",
@@ -59,6 +60,20 @@ def read_update_log(service: Service, view: View, head: Head) -> Answer:
     """Answer every line of the update log, oldest first."""
     del head
     return service.shared(service.log_body.of(view.log), view)
+
+
+def read_pending(service: Service, view: View, head: Head) -> Answer:
+    """Answer the manifest that waits for acknowledgements. The same in both versions."""
+    del head
+    pending = view.running.pending
+    if pending is None:
+        raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
+    data = {
+        "manifest": pending.manifest,
+        "message": f"{pending.missing} more acknowledgements are needed",
+        "missingUsers": pending.missing_users,
+    }
+    return service.success(msgspec.json.encode(data), view)
 
 
 def not_yet(service: Service, view: View, head: Head) -> Answer:

@@ -13,7 +13,14 @@ from keyhouse.wire.client_api import ManifestBody, SecretsBody
 from keyhouse.wire.errors import Invalid, NotYet, Problem
 from keyhouse.wire.user_secret import UserSecret
 
-__all__ = ["not_yet", "set_manifest", "update_manifest", "write_secrets"]
+__all__ = [
+    "acknowledge_update",
+    "cancel_update",
+    "not_yet",
+    "set_manifest",
+    "update_manifest",
+    "write_secrets",
+]
 
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
@@ -35,10 +42,27 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
 
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
-    """Raise security versions of packages; complete new manifests come later."""
-    view = await changes.update_manifest(service, head, body, _manifest)
-    data = {"missingAcknowledgments": 0, "missingUsers": []}
-    return service.success(msgspec.json.encode(data), view)
+    """Raise security versions of packages, or initiate a full update."""
+    agreement = await changes.update_manifest(service, head, body, _manifest)
+    return service.success(
+        msgspec.json.encode(agreement.data),
+        agreement.view,
+        "; ".join(agreement.notes),
+    )
+
+
+async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
+    """Agree to the pending manifest."""
+    agreement = await changes.acknowledge_update(service, head, body, _manifest)
+    data = {"message": agreement.message, **agreement.data}
+    return service.success(msgspec.json.encode(data), agreement.view)
+
+
+async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
+    """Give the pending manifest up."""
+    del body
+    view = await changes.cancel_update(service, head)
+    return service.success(msgspec.json.encode({"message": changes.CANCELLED}), view)
 
 
 async def not_yet(service: Service, head: Head, body: bytes) -> Answer:

@@ -2,8 +2,11 @@
 
 from keyhouse.coordinator.clock import Clock, HostClock
 from keyhouse.coordinator.commands import (
+    AcknowledgeUpdate,
+    CancelUpdate,
     Command,
     Context,
+    InitiateUpdate,
     SetManifest,
     Stale,
     UpdatePackages,
@@ -17,9 +20,13 @@ from keyhouse.coordinator.opening import NewDeployment, open_engine
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.prepare_update import prepare_update
+from keyhouse.coordinator.prepare_update import (
+    CannotBeApplied,
+    prepare_acknowledgement,
+    prepare_update,
+)
 from keyhouse.coordinator.rebuild import rebuild
-from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running, State
+from keyhouse.coordinator.state import AcceptingManifest, Pending, Recovering, Running, State
 from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.user_certificates import user_expiry
 from keyhouse.coordinator.view import View
@@ -27,6 +34,9 @@ from keyhouse.coordinator.view import View
 __all__ = [
     "TABLE",
     "AcceptingManifest",
+    "AcknowledgeUpdate",
+    "CancelUpdate",
+    "CannotBeApplied",
     "Clock",
     "Command",
     "Context",
@@ -34,10 +44,12 @@ __all__ = [
     "EngineCounts",
     "FirstManifestRule",
     "HostClock",
+    "InitiateUpdate",
     "LogView",
     "NewDeployment",
     "Operation",
     "Outcome",
+    "Pending",
     "Phase",
     "Policy",
     "Process",
@@ -55,6 +67,7 @@ __all__ = [
     "open_engine",
     "phase_of",
     "policy_of",
+    "prepare_acknowledgement",
     "prepare_manifest",
     "prepare_update",
     "prepare_upload",

@@ -30,6 +30,9 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         recovery=state.recovery,
         instance=state.instance,
         security_versions=dict(state.security_versions.items()),
+        previous_root_secret=state.previous_root_secret,
+        previous_sizes=dict(state.previous_sizes.items()),
+        pending=state.pending,
     )
     for secrets in _pieces(state.secrets):
         yield BaseSecrets(secrets=secrets)

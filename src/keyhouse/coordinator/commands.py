@@ -13,7 +13,18 @@ from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Command", "Context", "SetManifest", "Stale", "UpdatePackages", "UploadSecrets"]
+__all__ = [
+    "AcknowledgeUpdate",
+    "Application",
+    "CancelUpdate",
+    "Command",
+    "Context",
+    "InitiateUpdate",
+    "SetManifest",
+    "Stale",
+    "UpdatePackages",
+    "UploadSecrets",
+]
 
 
 class Stale(Exception):
@@ -39,6 +50,7 @@ class UploadSecrets(msgspec.Struct, frozen=True):
 
     identity: bytes  # DER of the caller's leaf: looked up again when it is decided
     manifest: bytes  # the manifest that the values were checked against
+    pending: bytes | None  # and the one that waits for acknowledgements
     uploads: tuple[Uploaded, ...]
 
 
@@ -53,7 +65,54 @@ class UpdatePackages(msgspec.Struct, frozen=True):
     secrets: dict[str, StoredSecret]
 
 
-Command = SetManifest | UploadSecrets | UpdatePackages
+class Application(msgspec.Struct, frozen=True):
+    """A full update, ready to take effect: what its event will hold, and what goes beside it."""
+
+    based_on: bytes  # the manifest that it replaces
+    intermediate: bytes  # certificate of the CA that it replaces
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    kept: tuple[str, ...]
+    secrets: dict[str, StoredSecret]
+    previous: dict[str, StoredSecret]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    recovery: RecoveryMaterial
+    notes: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+    dek: Secret | None  # new with changed recovery keys; beside the event, never inside it
+
+
+class InitiateUpdate(msgspec.Struct, frozen=True):
+    """Propose a new manifest."""
+
+    identity: bytes
+    based_on: bytes  # the manifest that it was checked against
+    manifest: bytes
+    application: Application | None  # if this acknowledgement is enough
+    notes: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+
+
+class AcknowledgeUpdate(msgspec.Struct, frozen=True):
+    """Agree to the pending manifest."""
+
+    identity: bytes
+    manifest: bytes
+    application: Application | None  # if this acknowledgement completes it
+
+
+class CancelUpdate(msgspec.Struct, frozen=True):
+    """Give the pending manifest up."""
+
+    identity: bytes | None  # None: not a user's wish, it cannot be applied
+    manifest: bytes | None  # only if this one is pending; None: whichever is
+
+
+Command = (
+    SetManifest | UploadSecrets | UpdatePackages | InitiateUpdate | AcknowledgeUpdate | CancelUpdate
+)
 
 
 class Context(msgspec.Struct, frozen=True):

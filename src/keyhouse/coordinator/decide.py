@@ -3,12 +3,21 @@
 from typing import assert_never
 
 from keyhouse.coordinator.commands import (
+    AcknowledgeUpdate,
+    CancelUpdate,
     Command,
     Context,
+    InitiateUpdate,
     SetManifest,
     Stale,
     UpdatePackages,
     UploadSecrets,
+)
+from keyhouse.coordinator.decide_update import (
+    acknowledge_update,
+    cancel_update,
+    initiate_update,
+    require_nothing_pending,
 )
 from keyhouse.coordinator.events import (
     Event,
@@ -37,6 +46,12 @@ def decide(state: State, command: Command, context: Context) -> tuple[Event, ...
             return _upload_secrets(state, command, context)
         case UpdatePackages():
             return _update_packages(state, command, context)
+        case InitiateUpdate():
+            return initiate_update(_running(Operation.UPDATE, state), command, context)
+        case AcknowledgeUpdate():
+            return acknowledge_update(_running(Operation.ACKNOWLEDGE, state), command, context)
+        case CancelUpdate():
+            return cancel_update(_running(Operation.CANCEL, state), command, context)
         case _ as never:
             assert_never(never)
 
@@ -69,20 +84,20 @@ def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple
 
 
 def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> tuple[Event, ...]:
-    require(Operation.WRITE_SECRETS, phase_of(state))
-    assert isinstance(state, Running)  # noqa: S101 the table above says so
+    state = _running(Operation.WRITE_SECRETS, state)
     names = tuple(upload.name for upload in command.uploads)
     user = policy_of(state.manifest).authorize(command.identity, Action.WRITE_SECRET, names)
-    if command.manifest is not state.manifest and command.manifest != state.manifest:
+    pending = state.pending.manifest if state.pending else None
+    if (command.manifest, command.pending) != (state.manifest, pending):
         raise Stale
     return (SecretsUploaded(time=context.now, user=user, uploads=command.uploads),)
 
 
 def _update_packages(state: State, command: UpdatePackages, context: Context) -> tuple[Event, ...]:
-    require(Operation.UPDATE, phase_of(state))
-    assert isinstance(state, Running)  # noqa: S101 the table above says so
+    state = _running(Operation.UPDATE, state)
     policy = policy_of(state.manifest)
     user = policy.authorize(command.identity, Action.UPDATE_SECURITY_VERSION, command.versions)
+    require_nothing_pending(state)
     if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
         raise Stale
     updated = PackagesUpdated(
@@ -93,3 +108,10 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
         secrets=command.secrets,
     )
     return (updated,)
+
+
+def _running(operation: Operation, state: State) -> Running:
+    """Return ``state`` if ``operation`` is possible in it, which takes a running one."""
+    require(operation, phase_of(state))
+    assert isinstance(state, Running)  # noqa: S101 the table says so
+    return state

@@ -17,7 +17,14 @@ import structlog
 
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.clock import Clock, security_time
-from keyhouse.coordinator.commands import Command, Context, SetManifest, Stale
+from keyhouse.coordinator.commands import (
+    AcknowledgeUpdate,
+    Command,
+    Context,
+    InitiateUpdate,
+    SetManifest,
+    Stale,
+)
 from keyhouse.coordinator.counts import EngineCounts
 from keyhouse.coordinator.decide import decide, start
 from keyhouse.coordinator.events import Event
@@ -31,6 +38,7 @@ from keyhouse.coordinator.user_certificates import warn_of_expiry
 from keyhouse.coordinator.view import View
 from keyhouse.journal import Conflict, Replay, Unencodable, Weight
 from keyhouse.wire.errors import Broken, Refused, Unavailable
+from keyhouse.wire.secret import Secret
 
 __all__ = ["Engine", "Process"]
 
@@ -65,6 +73,23 @@ class _Decided(NamedTuple):
     events: list[Event]
     payloads: list[bytes]  # the events, encoded
     state: State
+
+
+def _goes_alone(command: Command) -> bool:
+    """Tell whether ``command`` begins a journal, or an epoch of it, so that nothing goes with it.
+
+    A full update does: what it removes is then really gone from the disk, and only the shares that
+    it leaves can open what is there.
+    """
+    if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
+        return command.application is not None
+    return isinstance(command, SetManifest)
+
+
+def _new_dek(command: Command) -> Secret | None:
+    if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
+        return command.application.dek
+    return None
 
 
 class Engine:
@@ -202,8 +227,7 @@ class Engine:
         """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
         batch = [self._waiting.popleft()]
         while self._waiting and len(batch) < BATCH:
-            alone = (batch[0].command, self._waiting[0].command)
-            if any(isinstance(command, SetManifest) for command in alone):
+            if _goes_alone(batch[0].command) or _goes_alone(self._waiting[0].command):
                 break
             batch.append(self._waiting.popleft())
         return batch
@@ -246,7 +270,8 @@ class Engine:
         for waiting in batch:
             try:
                 happened = decide(state, waiting.command, context)
-                payloads += encode_events(happened)
+                if not _goes_alone(waiting.command):
+                    payloads += encode_events(happened)
             except (Refused, Stale, Unencodable) as refusal:
                 self._fail([waiting], refusal)
             else:
@@ -256,14 +281,17 @@ class Engine:
         return _Decided(accepted, events, payloads, state)
 
     async def _make_durable(self, decided: _Decided) -> None:
-        command = decided.accepted[0].command
-        if not isinstance(command, SetManifest):
+        command, state = decided.accepted[0].command, decided.state
+        if not _goes_alone(command):
             await self._keeper.append(decided.payloads)
             return
-        after = UpdateLog(decided.events)
-        assert isinstance(decided.state, Running)  # noqa: S101 a manifest was just set
-        base = encode_events(base_events(decided.state, after.view()))
-        await self._keeper.establish(command, base)
+        assert isinstance(state, Running)  # noqa: S101 a manifest was just set
+        after = UpdateLog(decided.events, before=self._log.view())
+        if isinstance(command, SetManifest):
+            base = encode_events(base_events(state, after.view()))
+            await self._keeper.establish(command, base)
+        else:
+            await self._keeper.begin_epoch(state, after.view(), dek=_new_dek(command))
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
         self._log.extend(events)

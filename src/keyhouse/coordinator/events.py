@@ -10,7 +10,9 @@ An epoch's base is a run of the ``Base...`` events: the state piece by piece, ea
 import msgspec
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.coordinator.state import Pending
 from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret import Secret
 
 __all__ = [
     "BaseBegun",
@@ -19,9 +21,13 @@ __all__ = [
     "BaseSecrets",
     "Event",
     "ManifestSet",
+    "ManifestUpdated",
     "PackagesUpdated",
     "SecretsUploaded",
     "Started",
+    "UpdateAcknowledged",
+    "UpdateCancelled",
+    "UpdateInitiated",
     "Uploaded",
 ]
 
@@ -76,6 +82,46 @@ class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
     secrets: dict[str, StoredSecret]  # the shared certificates, issued anew
 
 
+class UpdateInitiated(msgspec.Struct, frozen=True, tag="update-initiated"):
+    """A user proposed a new manifest, which is the first acknowledgement of it."""
+
+    time: Time
+    user: str
+    pending: Pending
+
+
+class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged"):
+    """A user acknowledged the pending manifest."""
+
+    time: Time
+    user: str
+    pending: Pending  # with this acknowledgement
+
+
+class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
+    """The pending manifest was given up: by a user, or (empty) because it could not be applied."""
+
+    time: Time
+    user: str
+    fingerprint: str
+
+
+class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
+    """A new manifest took the place of the old one. Begins an epoch, so it is never a record."""
+
+    time: Time
+    keys: CoordinatorKeys  # same root, new intermediate, perhaps a new root secret
+    manifest: bytes
+    signature: bytes
+    kept: tuple[str, ...]  # secrets that stay as they are, with their previous values
+    secrets: dict[str, StoredSecret]  # all others that have a value
+    previous: dict[str, StoredSecret]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    recovery: RecoveryMaterial
+    notes: tuple[str, ...]  # what users of the update should know, in words
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first piece of a base: everything of the state that does not grow."""
 
@@ -86,7 +132,10 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     signature: bytes
     recovery: RecoveryMaterial
     instance: bytes
-    security_versions: dict[str, int] = {}
+    security_versions: dict[str, int]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    pending: Pending | None
 
 
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
@@ -115,6 +164,10 @@ Event = (
     | Started
     | SecretsUploaded
     | PackagesUpdated
+    | UpdateInitiated
+    | UpdateAcknowledged
+    | UpdateCancelled
+    | ManifestUpdated
     | BaseBegun
     | BaseSecrets
     | BaseLog

@@ -6,6 +6,7 @@ from typing import assert_never
 from immutables import Map
 from msgspec.structs import replace
 
+from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.events import (
     BaseBegun,
     BaseEnded,
@@ -13,9 +14,13 @@ from keyhouse.coordinator.events import (
     BaseSecrets,
     Event,
     ManifestSet,
+    ManifestUpdated,
     PackagesUpdated,
     SecretsUploaded,
     Started,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
 )
 from keyhouse.coordinator.state import Running, State
 from keyhouse.wire.errors import Broken
@@ -23,7 +28,7 @@ from keyhouse.wire.errors import Broken
 __all__ = ["evolve", "evolve_all"]
 
 
-def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
+def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
     """Return the state after ``event``.
 
     ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
@@ -53,6 +58,12 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a
                 security_versions=running.security_versions.update(event.versions),
                 secrets=running.secrets.update(event.secrets),
             )
+        case UpdateInitiated() | UpdateAcknowledged():
+            return replace(running, time=_later(running, event.time), pending=event.pending)
+        case UpdateCancelled():
+            return replace(running, time=_later(running, event.time), pending=None)
+        case ManifestUpdated():
+            return _manifest_updated(running, event)
         case BaseSecrets():
             return _base_secrets(running, event)
         case BaseLog():
@@ -98,8 +109,32 @@ def _manifest_set(event: ManifestSet) -> Running:
         previous=Map(event.secrets),
         recovery=event.recovery,
         time=event.time,
+        previous_root_secret=event.keys.root_secret,
+        previous_sizes=Map(),
+        pending=None,
         instance=b"",
     )
+
+
+def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
+    return replace(
+        running,
+        time=_later(running, event.time),
+        keys=event.keys,
+        manifest=event.manifest,
+        signature=event.signature,
+        security_versions=Map(),
+        secrets=_kept(running.secrets, event.kept).update(event.secrets),
+        previous=_kept(running.previous, event.kept).update(event.previous),
+        previous_root_secret=event.previous_root_secret,
+        previous_sizes=Map(event.previous_sizes),
+        recovery=event.recovery,
+        pending=None,
+    )
+
+
+def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, StoredSecret]:
+    return Map({name: values[name] for name in names if name in values})
 
 
 def _base_begun(event: BaseBegun) -> Running:
@@ -113,6 +148,9 @@ def _base_begun(event: BaseBegun) -> Running:
         previous=Map(),
         recovery=event.recovery,
         time=event.time,
+        previous_root_secret=event.previous_root_secret,
+        previous_sizes=Map(event.previous_sizes),
+        pending=event.pending,
         instance=event.instance,
     )
 

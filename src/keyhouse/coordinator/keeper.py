@@ -20,9 +20,11 @@ from keyhouse.journal import (
     Position,
     Replay,
     Weight,
+    index_mac_key,
 )
 from keyhouse.manifest import SealMode
 from keyhouse.wire.errors import Broken, Unavailable
+from keyhouse.wire.secret import Secret
 
 __all__ = ["Keeper"]
 
@@ -96,6 +98,29 @@ class Keeper:
             raise _unknown() from error
         self._head_at = self._journal.position.sequence
 
+    async def begin_epoch(
+        self, state: Running, log: LogView, *, dek: Secret | None = None
+    ) -> Position:
+        """Replace everything by ``state`` and ``log``, under ``dek`` if one is given.
+
+        The seal policy and the recovery index are those of ``state``. Errors as for ``append``.
+        """
+        journal = self._present()
+        base = encode_events(base_events(state, log))
+        try:
+            if not self._on_disk:
+                return await journal.begin_epoch(base, dek=dek)
+            position = await self._home.begin_epoch(
+                base,
+                dek=dek,
+                policy=policy_of(state.manifest).seal_mode,
+                recovery_index=_next_index(journal, state, dek),
+            )
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        self._head_at = position.sequence
+        return position
+
     async def tend(self, state: State, log: LogView) -> None:
         """Write the head now and then; begin an epoch when the records outweigh the base.
 
@@ -105,7 +130,7 @@ class Keeper:
             return
         try:
             if self._journal.outweighs_base():
-                await self._compact(self._journal, state, log)
+                await self._compact(state, log)
             elif self._journal.position.sequence - self._head_at >= HEAD_EVERY:
                 self._head_at = self._journal.position.sequence
                 await self._home.write_head()
@@ -128,30 +153,33 @@ class Keeper:
         finally:
             await self._home.close()
 
-    async def _compact(self, journal: Journal, state: State, log: LogView) -> None:
+    async def _compact(self, state: State, log: LogView) -> None:
         if self._patience:
             self._patience -= 1
             return
         if not isinstance(state, Running):
             raise Broken("a journal without a manifest cannot be compacted")
-        epoch = journal.position.epoch + 1
-        index = index_beside(
-            state.keys,
-            state.manifest,
-            state.recovery,
-            store_id=journal.store_id,
-            epoch=epoch,
-            mac_key=journal.index_mac_key(epoch),
-        )
-        base = encode_events(base_events(state, log))
-        position = await self._home.begin_epoch(base, recovery_index=index)
-        self._head_at = position.sequence
+        position = await self.begin_epoch(state, log)
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def _present(self) -> Journal:
         if self._journal is None:
             raise Broken("there is no journal to write to")
         return self._journal
+
+
+def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
+    """Return the recovery index of the epoch that follows."""
+    epoch, store_id = journal.position.epoch + 1, journal.store_id
+    mac_key = journal.index_mac_key(epoch) if dek is None else index_mac_key(dek, store_id, epoch)
+    return index_beside(
+        state.keys,
+        state.manifest,
+        state.recovery,
+        store_id=store_id,
+        epoch=epoch,
+        mac_key=mac_key,
+    )
 
 
 def _unknown() -> Broken:

@@ -61,6 +61,20 @@ class Policy:
         self.require(user, action, names)
         return user
 
+    def authorize_update(self, identity: bytes | None) -> str:
+        """Return the name of the user if it may update the manifest as a whole.
+
+        Raises:
+            Unauthenticated, Forbidden: as for ``authorize``.
+        """
+        user = self.identify(identity)
+        if not self.permissions.allows(user, Action.UPDATE_MANIFEST):
+            raise Forbidden(
+                f"user {quoted(user)} has no permission UpdateManifest",
+                hint="a role of ResourceType Manifest with this action is needed",
+            )
+        return user
+
     def require(self, user: str, action: Action, names: Iterable[str]) -> None:
         """Raise ``Forbidden`` unless ``user`` may do ``action`` on every one of ``names``."""
         missing = self.permissions.refused(user, action, names)

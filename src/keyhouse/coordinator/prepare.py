@@ -5,7 +5,7 @@ state it read. A refusal here leaves nothing behind.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -25,6 +25,7 @@ from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.index_beside import index_beside
 from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.prepare_application import equal_definitions
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
@@ -82,6 +83,7 @@ def prepare_upload(
     """
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.WRITE_SECRET, uploads)
+    waiting = _waiting_templates(state)
     problems: list[Problem] = []
     ready: list[Uploaded] = []
     for name, upload in sorted(uploads.items()):
@@ -94,11 +96,42 @@ def prepare_upload(
         except BadRequest as mixed:
             raise _placed(name, mixed) from None
         problems += policy.templates.check_upload(name, value)
+        problems += (_in_pending(found) for found in waiting(name, value))
         ready.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
         raise Invalid("the upload", problems)
     assert identity is not None  # noqa: S101 it was authorized
-    return UploadSecrets(identity=identity, manifest=state.manifest, uploads=tuple(ready))
+    return UploadSecrets(
+        identity=identity,
+        manifest=state.manifest,
+        pending=state.pending.manifest if state.pending else None,
+        uploads=tuple(ready),
+    )
+
+
+def _waiting_templates(
+    state: Running,
+) -> Callable[[str, StoredSecret], tuple[Problem, ...]]:
+    """Return the check of a value against the manifest that waits for acknowledgements.
+
+    So the last acknowledgement cannot discover that an upload does not fit.
+    """
+    if state.pending is None:
+        return lambda _name, _value: ()
+    policy = policy_of(state.pending.manifest)
+    now = policy_of(state.manifest).manifest.secrets
+
+    def check(name: str, value: StoredSecret) -> tuple[Problem, ...]:
+        definition = policy.manifest.secrets.get(name)
+        if definition is None or not equal_definitions(now.get(name), definition):
+            return ()  # the update would drop the value
+        return policy.templates.check_upload(name, value)
+
+    return check
+
+
+def _in_pending(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, problem=f"{problem.problem} (in the pending update)")
 
 
 def _below(name: str, problem: Problem) -> Problem:

@@ -13,31 +13,97 @@ from keyhouse.authority import (
     renew_intermediate,
 )
 from keyhouse.coordinator.clock import moment
-from keyhouse.coordinator.commands import UpdatePackages
+from keyhouse.coordinator.commands import AcknowledgeUpdate, InitiateUpdate, UpdatePackages
+from keyhouse.coordinator.decide_update import (
+    proposed,
+    require_acknowledger,
+    require_nothing_pending,
+)
 from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.prepare_application import prepare_application
 from keyhouse.coordinator.state import Running
-from keyhouse.manifest import Action, Manifest, check_package_update, read_package_update
-from keyhouse.wire.errors import Invalid, NotYet
+from keyhouse.coordinator.versions import versions_in_force
+from keyhouse.manifest import (
+    Action,
+    Manifest,
+    PackageUpdate,
+    check_package_update,
+    read_package_update,
+)
+from keyhouse.wire.errors import Invalid
 
-__all__ = ["prepare_update", "versions_in_force"]
+__all__ = ["CannotBeApplied", "prepare_acknowledgement", "prepare_update"]
+
+
+class CannotBeApplied(Invalid):
+    """An update with all its acknowledgements that cannot take effect: it is cancelled."""
+
+    code = "cannot-be-applied"
 
 
 def prepare_update(
     state: Running, identity: bytes | None, raw: bytes, *, now: int
-) -> UpdatePackages:
+) -> UpdatePackages | InitiateUpdate:
     """Check an uploaded update and make what it needs. The permission is judged first.
 
     Raises:
-        Unauthenticated, Forbidden: the caller may not update all of these packages.
+        Unauthenticated, Forbidden: the caller may not make this update.
+        Conflicting: another update is pending.
         Invalid: every problem of the update.
-        NotYet: it is a complete new manifest.
     """
-    policy = policy_of(state.manifest)
-    user = policy.identify(identity)
+    policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
     if update is None:
-        raise NotYet("full manifest updates are not implemented in this version of Keyhouse")
-    policy.require(user, Action.UPDATE_SECURITY_VERSION, update.packages)
+        return _prepare_full(state, identity, raw, now=now)
+    return _prepare_packages(state, identity, update, now=now)
+
+
+def prepare_acknowledgement(
+    state: Running, identity: bytes | None, raw: bytes, *, now: int
+) -> AcknowledgeUpdate:
+    """Check an acknowledgement; if it is the last that is needed, make what the update needs.
+
+    Raises:
+        Unauthenticated, Forbidden, NotFound, Conflicting: it cannot be acknowledged so.
+        CannotBeApplied: it is complete, and its manifest cannot take effect any more.
+    """
+    user = policy_of(state.manifest).identify(identity)
+    pending = require_acknowledger(state, user, raw).acknowledged_by(user)
+    application = None
+    if not pending.missing:
+        try:
+            application = prepare_application(state, raw, now=now)
+        except Invalid as invalid:
+            raise CannotBeApplied("the update cannot be applied", invalid.problems) from None
+    assert identity is not None  # noqa: S101 it was identified
+    return AcknowledgeUpdate(identity=identity, manifest=raw, application=application)
+
+
+def _prepare_full(
+    state: Running, identity: bytes | None, raw: bytes, *, now: int
+) -> InitiateUpdate:
+    user = policy_of(state.manifest).authorize_update(identity)
+    require_nothing_pending(state)
+    # Made also if others have to agree first: then only to find every problem now.
+    application = prepare_application(state, raw, now=now)
+    waits = proposed(state, user, raw).missing
+    assert identity is not None  # noqa: S101 it was authorized
+    return InitiateUpdate(
+        identity=identity,
+        based_on=state.manifest,
+        manifest=raw,
+        application=None if waits else application,
+        notes=application.notes,
+        warnings=application.warnings,
+    )
+
+
+def _prepare_packages(
+    state: Running, identity: bytes | None, update: PackageUpdate, *, now: int
+) -> UpdatePackages:
+    policy = policy_of(state.manifest)
+    policy.authorize(identity, Action.UPDATE_SECURITY_VERSION, update.packages)
+    require_nothing_pending(state)
     versions = check_package_update(update, versions_in_force(state))
     keys = renew_intermediate(state.keys, moment(now))
     assert identity is not None  # noqa: S101 it was identified
@@ -49,15 +115,6 @@ def prepare_update(
         keys=keys,
         secrets=_issued_anew(policy.manifest, keys, moment(now)),
     )
-
-
-def versions_in_force(state: Running) -> dict[str, int | None]:
-    """Return the SecurityVersion that each package has now; None for those without one."""
-    packages = policy_of(state.manifest).manifest.packages
-    return {
-        name: state.security_versions.get(name, package.security_version)
-        for name, package in packages.items()
-    }
 
 
 def _issued_anew(

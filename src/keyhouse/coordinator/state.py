@@ -8,8 +8,9 @@ import msgspec
 from immutables import Map
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.wire.secret import Secret
 
-__all__ = ["AcceptingManifest", "Recovering", "Running", "State"]
+__all__ = ["AcceptingManifest", "Pending", "Recovering", "Running", "State"]
 
 
 class AcceptingManifest(msgspec.Struct, frozen=True):
@@ -25,6 +26,30 @@ class Recovering(msgspec.Struct, frozen=True):
     reason: str  # why the key could not be unsealed, for people
 
 
+class Pending(msgspec.Struct, frozen=True):
+    """A full update that waits for acknowledgements."""
+
+    manifest: bytes  # exactly as uploaded
+    users: tuple[str, ...]  # who may acknowledge, frozen when it was initiated; sorted
+    needed: int  # how many of them have to
+    acknowledged: tuple[str, ...]  # who has, sorted
+
+    @property
+    def missing_users(self) -> tuple[str, ...]:
+        """Who may acknowledge and has not; may be more than ``missing``."""
+        return tuple(user for user in self.users if user not in self.acknowledged)
+
+    @property
+    def missing(self) -> int:
+        """How many acknowledgements are still needed."""
+        return max(0, self.needed - len(self.acknowledged))
+
+    def acknowledged_by(self, user: str) -> "Pending":
+        """Return this with the acknowledgement of ``user``, given once or again."""
+        given = tuple(sorted({*self.acknowledged, user}))
+        return msgspec.structs.replace(self, acknowledged=given)
+
+
 class Running(msgspec.Struct, frozen=True):
     """A manifest is enforced (state 3)."""
 
@@ -37,6 +62,9 @@ class Running(msgspec.Struct, frozen=True):
     previous: Map[str, StoredSecret]  # values before the last update
     recovery: RecoveryMaterial
     time: int  # newest journalled time: microseconds since 1970, UTC
+    previous_root_secret: Secret  # before the last rotation
+    previous_sizes: Map[str, int]  # bits of per-marble keys, as ``.Previous`` derives them
+    pending: Pending | None
     instance: bytes  # random id of the process that serves this journal, so that forks diverge
 
 

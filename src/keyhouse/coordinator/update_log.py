@@ -12,9 +12,14 @@ from keyhouse.coordinator.events import (
     BaseLog,
     Event,
     ManifestSet,
+    ManifestUpdated,
     PackagesUpdated,
     SecretsUploaded,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
 )
+from keyhouse.manifest import fingerprint
 
 __all__ = ["LogView", "UpdateLog", "entries", "timestamp"]
 
@@ -24,13 +29,24 @@ def timestamp(time: int) -> str:
     return moment(time).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def entries(event: Event) -> Iterator[bytes]:
+def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
     """Yield the log lines of ``event`` (JSON, no newline)."""
     match event:
         case BaseLog():
             yield from event.lines
         case ManifestSet():
             yield _line(event.time, "Initial manifest set")
+        case UpdateInitiated() | UpdateAcknowledged():
+            yield _line(event.time, *_agreement(event))
+        case UpdateCancelled():
+            by = {"user": event.user} if event.user else {}
+            text = "Manifest update cancelled"
+            if not event.user:
+                text += " because it could not be applied"
+            yield _line(event.time, text, {**by, "manifestFingerprint": event.fingerprint})
+        case ManifestUpdated():
+            text = "; ".join(("Manifest updated", *event.notes))
+            yield _line(event.time, text, {"manifestFingerprint": fingerprint(event.manifest)})
         case PackagesUpdated():
             for package, version in sorted(event.versions.items()):
                 raised = {"user": event.user, "package": package, "new version": version}
@@ -41,6 +57,22 @@ def entries(event: Event) -> Iterator[bytes]:
                 yield _line(event.time, "Secret set", uploaded)
         case _:
             return
+
+
+def _agreement(
+    event: UpdateInitiated | UpdateAcknowledged,
+) -> tuple[str, dict[str, object]]:
+    """Return text and further keys of a step towards an update."""
+    pending = event.pending
+    missing: dict[str, object] = {}
+    if isinstance(event, UpdateAcknowledged) or pending.missing:
+        missing = {
+            "missingAcknowledgments": pending.missing,
+            "missingUsers": list(pending.missing_users),
+        }
+    done = "initiated" if isinstance(event, UpdateInitiated) else "acknowledged"
+    prints = {"manifestFingerprint": fingerprint(pending.manifest)}
+    return f"Manifest update {done}", {"user": event.user, **missing, **prints}
 
 
 class LogView:
@@ -68,8 +100,8 @@ class LogView:
 class UpdateLog:
     """All lines, oldest first. Owned by the engine, which alone appends."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._lines: list[bytes] = []
+    def __init__(self, events: Iterable[Event] = (), before: LogView | None = None) -> None:
+        self._lines: list[bytes] = before.lines() if before is not None else []
         self.extend(events)
 
     def extend(self, events: Iterable[Event]) -> None:

@@ -1,0 +1,186 @@
+"""What a full update keeps, renews and drops. Called off the event loop, like ``prepare``.
+
+Source: manifest format, "What is kept, what is renewed".
+"""
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from keyhouse.authority import (
+    CoordinatorKeys,
+    RecoveryMaterial,
+    StoredSecret,
+    effective_threshold,
+    generate,
+    is_generated_with_manifest,
+    make_recovery,
+    renew_intermediate,
+    sign_manifest,
+)
+from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.commands import Application
+from keyhouse.coordinator.full_check import check_fully, initial_secret
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.state import Running
+from keyhouse.coordinator.versions import versions_in_force
+from keyhouse.journal import DEK_SIZE
+from keyhouse.manifest import Action, Manifest, SealMode
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.errors import Invalid, NotYet, Problem
+from keyhouse.wire.secret import Secret
+
+__all__ = ["equal_definitions", "prepare_application"]
+
+ROOT_SECRET: Final = 32  # bytes
+
+
+def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
+    """Check ``raw`` completely, also against the values it would keep, and make what it needs.
+
+    Raises:
+        Invalid: every problem. NotYet: it would begin or end keeping nothing on disk.
+    """
+    checked = check_fully(raw, keys=state.keys, now=moment(now))
+    old, new = policy_of(state.manifest).manifest, checked.manifest
+    _require_same_kind_of_store(old, new)
+    _require_kept_values_fit(state, raw)
+    keys = renew_intermediate(state.keys, moment(now))
+    if new.config.rotate_root_secret:
+        keys = replace(keys, root_secret=Secret(os.urandom(ROOT_SECRET)))
+    dek, recovery = _recovery(state, old, new)
+    values = _Values(state, old, new, keys, moment(now))
+    rotates = new.config.rotate_root_secret
+    return Application(
+        based_on=state.manifest,
+        intermediate=state.keys.intermediate_cert,
+        keys=keys,
+        manifest=raw,
+        signature=sign_manifest(keys, raw),
+        kept=values.kept,
+        secrets=values.secrets,
+        previous=values.previous,
+        previous_root_secret=state.keys.root_secret if rotates else state.previous_root_secret,
+        previous_sizes=_previous_sizes(state, old, new),
+        recovery=recovery,
+        notes=tuple(_notes(state, old, new)),
+        warnings=checked.warnings,
+        dek=dek,
+    )
+
+
+def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
+    """Tell whether a secret is still the same; the template of its certificate does not count."""
+    return old is not None and (
+        (old.type, old.size, old.shared, old.user_defined, old.valid_for)
+        == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
+    )
+
+
+class _Values:
+    """Sorts the secrets of the new manifest into kept, new and previous values."""
+
+    def __init__(
+        self, state: Running, old: Manifest, new: Manifest, keys: CoordinatorKeys, now: datetime
+    ) -> None:
+        kept: list[str] = []
+        self.secrets: dict[str, StoredSecret] = {}
+        self.previous: dict[str, StoredSecret] = {}
+        for name, definition in sorted(new.secrets.items()):
+            equal = equal_definitions(old.secrets.get(name), definition)
+            if equal and _stays(definition, rotates=new.config.rotate_root_secret):
+                kept.append(name)
+                continue
+            value = _made(name, definition, keys, now)
+            if value is not None:
+                self.secrets[name] = value
+                former = state.secrets.get(name) if equal else None
+                self.previous[name] = value if former is None else former
+        self.kept = tuple(kept)
+
+
+def _stays(definition: SecretDefinition, *, rotates: bool) -> bool:
+    if definition.user_defined:
+        return True
+    return definition.type is SecretType.SYMMETRIC_KEY and not rotates
+
+
+def _made(
+    name: str, definition: SecretDefinition, keys: CoordinatorKeys, now: datetime
+) -> StoredSecret | None:
+    if definition.user_defined:
+        return initial_secret(name, definition)
+    if is_generated_with_manifest(definition):
+        return generate(definition, name=name, keys=keys, now=now)
+    return None
+
+
+def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, int]:
+    """Return the sizes under which the previous values of per-marble keys are derived."""
+    sizes = {}
+    for name, definition in new.secrets.items():
+        if definition.type is not SecretType.SYMMETRIC_KEY or definition.shared:
+            continue
+        former = state.previous_sizes.get(name, definition.size)
+        equal = equal_definitions(old.secrets.get(name), definition)
+        keeps = equal and not new.config.rotate_root_secret
+        sizes[name] = former if keeps else definition.size
+    return sizes
+
+
+def _recovery(
+    state: Running, old: Manifest, new: Manifest
+) -> tuple[Secret | None, RecoveryMaterial]:
+    """Return the shares in force: the present ones unless keys or threshold changed."""
+    if _recovery_terms(old) == _recovery_terms(new):
+        return None, state.recovery
+    dek = Secret(os.urandom(DEK_SIZE))
+    public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}
+    return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
+
+
+def _recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
+    keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
+    return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
+
+
+def _require_same_kind_of_store(old: Manifest, new: Manifest) -> None:
+    modes = (old.config.seal_mode, new.config.seal_mode)
+    if modes[0] != modes[1] and SealMode.DISABLED in modes:
+        raise NotYet(
+            "an update that changes SealMode to or from Disabled is not implemented",
+            hint="begin a new deployment with that manifest",
+        )
+
+
+def _require_kept_values_fit(state: Running, raw: bytes) -> None:
+    """Run the dry run of the new templates with what users uploaded so far."""
+    policy = policy_of(raw)
+    old = policy_of(state.manifest).manifest.secrets
+    problems: list[Problem] = []
+    for name in policy.templates.readers:
+        definition = policy.manifest.secrets.get(name)
+        if definition is None or not definition.user_defined or name not in state.secrets:
+            continue
+        if equal_definitions(old.get(name), definition):
+            problems += policy.templates.check_upload(name, state.secrets[name])
+    if problems:
+        raise Invalid("the manifest does not fit what was uploaded", problems)
+
+
+def _notes(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield what an update does that its users should be told in words."""
+    for name, version in sorted(versions_in_force(state).items()):
+        package = new.packages.get(name)
+        if package is None or version is None or package.security_version is None:
+            continue
+        if package.security_version < version:
+            lowered = f"{version} to {package.security_version}"
+            yield f"it lowers SecurityVersion of {name} from {lowered}"
+    if old.recovery_keys and not new.recovery_keys:
+        yield "it removes all recovery keys: a lost state cannot be recovered"
+    if not policy_of(new.raw).permissions.holders(Action.UPDATE_MANIFEST):
+        yield "it leaves no user who may update the manifest: it is final"

@@ -1,0 +1,129 @@
+"""From enough shares to the running state again: opened, checked, sealed, announced.
+
+The order matters. Nothing is written before everything recovered has been checked and all that
+serving needs is ready. Then the ``Started`` record, then the seal: a crash between them leaves
+recovery mode, with a record more. Whatever fails before leaves the store locked as it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.coordinator.clock import check_host_time, security_time
+from keyhouse.coordinator.commands import Context
+from keyhouse.coordinator.decide import start
+from keyhouse.coordinator.events import Event
+from keyhouse.coordinator.evolve import evolve
+from keyhouse.coordinator.keeper import Keeper
+from keyhouse.coordinator.phases import Operation, phase_of, require
+from keyhouse.coordinator.recovered import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.records import encode_events
+from keyhouse.coordinator.replayed import Replayed, replayed
+from keyhouse.coordinator.state import Recovering, State
+from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.journal import Opened
+from keyhouse.wire.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.wire.secret import Secret
+
+__all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
+
+log = structlog.get_logger(__name__)
+
+MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
+"""Makes everything that serving under recovered keys needs; what it returns begins to serve it."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """Enough admitted shares, and the data key that they gave. None of it is proven yet."""
+
+    dek: Secret
+    deposits: tuple[Deposit, ...]
+    make_ready: MakeReady
+
+
+class Recovered(NamedTuple):
+    """What holds from now on. ``serve`` is called when it is published."""
+
+    state: State
+    log: UpdateLog
+    serve: Callable[[], None]
+
+
+async def recover(
+    keeper: Keeper, state: State, recovery: Recovery, context: Context, *, confirm_clock: bool
+) -> Recovered:
+    """Bring the journalled state back; it is durable and sealed for this platform on return.
+
+    Raises:
+        Refused: what the shares open may not be recovered here. The store is locked as before.
+        Unavailable: it could not be read or written now. The store is locked as before.
+        Broken: it is not known what is durable.
+    """
+    require(Operation.RECOVER, phase_of(state))
+    assert isinstance(state, Recovering)  # noqa: S101 the table says so
+    try:
+        found, serve = await _opened(keeper, state, recovery, context, confirm_clock)
+        started = start(_later(context, found))
+        await keeper.take_over(encode_events((started,)), found.state)
+    except BaseException:
+        await keeper.relock()
+        raise
+    log.warning("the state was recovered", shares_of=[each.name for each in recovery.deposits])
+    return Recovered(evolve(found.state, started), _extended(found.log, started), serve)
+
+
+async def _opened(
+    keeper: Keeper, state: Recovering, recovery: Recovery, context: Context, confirm_clock: bool
+) -> tuple[Replayed, Callable[[], None]]:
+    """Open and check the journal, and make everything ready. Writes nothing."""
+    try:
+        opened = await keeper.unlock(recovery.dek)
+        found = await asyncio.to_thread(_checked, opened, state, recovery, context)
+        if not confirm_clock:
+            check_host_time(context.now, found.state.time)
+        return found, await recovery.make_ready(found.state.keys)
+    except (Refused, Unavailable):
+        raise
+    except KeyhouseError as error:  # a wrong key, a damaged record: nothing of ours is broken
+        raise RecoveryRefused(
+            f"the state cannot be recovered: {error.message}", hint=error.hint
+        ) from error
+    except Exception as error:
+        # A crafted state may fail anywhere, also where no journal of ours can.
+        log.warning("a state could not be recovered", error=type(error).__qualname__)
+        raise RecoveryRefused(
+            "the state cannot be recovered: it is not one that Keyhouse wrote",
+            hint="restore the state directory from a backup",
+        ) from None
+
+
+def _checked(
+    opened: Opened, state: Recovering, recovery: Recovery, context: Context
+) -> Replayed:
+    journal = opened.journal
+    found = replayed(opened.replay)
+    proofs = OpenedWith(
+        index=state.recovery_index,
+        index_on_disk=opened.recovery_index,
+        store_id=journal.store_id,
+        epoch=journal.position.epoch,
+        mac_key=journal.index_mac_key(journal.position.epoch),
+        deposits=recovery.deposits,
+        platform=context.platform,
+    )
+    check_recovered(found.state, proofs)
+    return found
+
+
+def _later(context: Context, found: Replayed) -> Context:
+    now = security_time(context.now, found.state.time)
+    return msgspec.structs.replace(context, now=now)
+
+
+def _extended(update_log: UpdateLog, event: Event) -> UpdateLog:
+    update_log.extend((event,))
+    return update_log
