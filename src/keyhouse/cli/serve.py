@@ -106,6 +106,7 @@ async def _serve_home(
 
     from keyhouse import __version__
     from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
+    from keyhouse.cli.serve_metrics import counts_for, metrics_served
     from keyhouse.coordinator import HostClock, Process, open_engine
 
     engine = await open_engine(
@@ -124,17 +125,20 @@ async def _serve_home(
     simulated = platform.kind == "simulation"
     service = Service(engine, Quotes(platform, keys), routes(), simulated=simulated)
     try:
-        listener = Listener(service, TlsContext(keys.root_key, [keys.root_cert]))
-        _settle_memory()
-        await listener.start(settings.client_host, settings.client_port)
-        structlog.get_logger(__name__).info(
-            "serving the Client API",
-            phase=engine.view.phase.words,
-            address=f"{settings.client_host or '*'}:{listener.port}",
-            platform=platform.kind,
-            version=__version__,
-        )
-        await _until_stopped(engine, listener, stop)
+        counts = counts_for(settings.metrics)
+        context = TlsContext(keys.root_key, [keys.root_cert])
+        listener = Listener(service, context, counts=counts)
+        async with metrics_served(settings.metrics, service, listener, counts):
+            _settle_memory()
+            await listener.start(settings.client_host, settings.client_port)
+            structlog.get_logger(__name__).info(
+                "serving the Client API",
+                phase=engine.view.phase.words,
+                address=f"{settings.client_host or '*'}:{listener.port}",
+                platform=platform.kind,
+                version=__version__,
+            )
+            await _until_stopped(engine, listener, stop)
     finally:
         service.close()
 

@@ -6,6 +6,7 @@ they come from the command line, which the platform measures, and never from the
 """
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -44,6 +45,19 @@ SETTINGS: Final = (
         is_switch=True,
     ),
     Setting(
+        "--claim-fingerprint",
+        "measured",
+        "",
+        "the only manifest that is taken as the first, by its SHA-256: 64 hex digits",
+    ),
+    Setting(
+        "--no-new-manifest-in-recovery",
+        "measured",
+        "",
+        "in recovery mode take no new manifest in place of the state",
+        is_switch=True,
+    ),
+    Setting(
         "--data-dir",
         "host",
         "keyhouse-data",
@@ -58,11 +72,32 @@ SETTINGS: Final = (
         ("KEYHOUSE_CLIENT_ADDR", "EDG_COORDINATOR_CLIENT_ADDR"),
     ),
     Setting(
+        "--metrics-addr",
+        "host",
+        "",
+        "address for /metrics and /events, HOST:PORT, plain HTTP for everybody",
+        ("KEYHOUSE_METRICS_ADDR", "EDG_COORDINATOR_PROMETHEUS_ADDR"),
+    ),
+    Setting(
         "--dns-names",
         "host",
         "localhost",
         "names and IP addresses for the certificates of a new deployment, comma-separated",
         ("KEYHOUSE_DNS_NAMES", "EDG_COORDINATOR_DNS_NAMES"),
+    ),
+    Setting(
+        "--startup-manifest",
+        "host",
+        "",
+        "manifest file to set at the start if none is set; one that is set has to be equal",
+        ("KEYHOUSE_STARTUP_MANIFEST", "EDG_STARTUP_MANIFEST"),
+    ),
+    Setting(
+        "--startup-recovery-file",
+        "host",
+        "",
+        "file for the recovery secrets of the startup manifest, as setting it would answer them",
+        ("KEYHOUSE_STARTUP_RECOVERY_FILE",),
     ),
     Setting(
         "--log-level",
@@ -78,6 +113,14 @@ SETTINGS: Final = (
         "text, json, or auto: text on a terminal, JSON otherwise",
         ("KEYHOUSE_LOG_FORMAT",),
     ),
+    Setting(
+        "--check-config",
+        "host",
+        "",
+        "start nothing: check the settings and what they point to, say what is wrong, and end",
+        is_switch=True,
+    ),
+    Setting("--json", "host", "", "print what --check-config finds as JSON", is_switch=True),
 )
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -87,6 +130,8 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "--log-format": ("auto", "text", "json"),
 }
 
+_ADDRESSES: Final = frozenset({"--client-addr", "--metrics-addr"})
+
 # Switches of the environment: variable, the flag that it sets when it is "1", to what.
 _SWITCHES: Final = (
     ("EDG_DEBUG_LOGGING", "--log-level", "debug"),
@@ -95,9 +140,10 @@ _SWITCHES: Final = (
 
 _LONGEST_PORT: Final = 5
 
+_FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
+
 _NO_EFFECT_YET: Final = (
     "EDG_COORDINATOR_MESH_ADDR",
-    "EDG_COORDINATOR_PROMETHEUS_ADDR",
     "EDG_STARTUP_MANIFEST",
 )
 
@@ -114,12 +160,19 @@ class Settings(msgspec.Struct, frozen=True):
     platform: str
     curve: Literal["P-256", "P-384"]
     confirm_clock: bool
+    claim_fingerprint: str  # lower case; empty: any manifest
+    no_new_manifest_in_recovery: bool
     data_dir: Path
     client_host: str  # empty: every address of the machine
     client_port: int
+    metrics: tuple[str, int] | None  # host and port; None: off
     dns_names: str
+    startup_manifest: Path | None
+    startup_recovery_file: Path | None
     log_level: str
     log_format: str
+    check_config: bool
+    as_json: bool
     notes: tuple[str, ...]  # for the log
 
 
@@ -134,19 +187,26 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     values: dict[str, str] = {}
     for setting in SETTINGS:
         value, source = _value(setting, given, environment)
-        _check(setting, value, source)
+        _check(setting, value, source, given=isinstance(given[_field(setting)], str))
         values[setting.flag] = value
     host, port = _address(values["--client-addr"])
     return Settings(
         platform=values["--platform"],
         curve="P-384" if values["--curve"] == "P-384" else "P-256",
         confirm_clock=bool(given["confirm_clock"]),
+        claim_fingerprint=values["--claim-fingerprint"].lower(),
+        no_new_manifest_in_recovery=bool(given["no_new_manifest_in_recovery"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,
         client_port=port,
+        metrics=_address(values["--metrics-addr"]) if values["--metrics-addr"] else None,
         dns_names=values["--dns-names"],
+        startup_manifest=_path(values["--startup-manifest"]),
+        startup_recovery_file=_path(values["--startup-recovery-file"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
+        check_config=bool(given["check_config"]),
+        as_json=bool(given["json"]),
         notes=_notes(environment),
     )
 
@@ -170,11 +230,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _field(setting: Setting) -> str:
+    return setting.flag.removeprefix("--").replace("-", "_")
+
+
 def _value(
     setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]
 ) -> tuple[str, str]:
     """Return the value of ``setting`` and the name of what it comes from."""
-    flag = given[setting.flag.removeprefix("--").replace("-", "_")]
+    flag = given[_field(setting)]
     if isinstance(flag, str):
         return flag, setting.flag
     for name in setting.variables:
@@ -186,18 +250,26 @@ def _value(
     return setting.default, setting.flag
 
 
-def _check(setting: Setting, value: str, source: str) -> None:
+def _check(setting: Setting, value: str, source: str, *, given: bool) -> None:
     choices = _CHOICES.get(setting.flag)
     if choices and value not in choices:
         raise SettingRefused(
             f"{source} has a value that cannot be", hint=f"one of: {', '.join(choices)}"
         )
-    if setting.default and not value:
+    if not value and (setting.default or given):
+        default = f" for the default, {setting.default}" if setting.default else ""
+        raise SettingRefused(f"{source} is empty", hint=f"leave it out{default}")
+    if setting.flag == "--claim-fingerprint" and value and not _FINGERPRINT.fullmatch(value):
         raise SettingRefused(
-            f"{source} is empty", hint=f"leave it out for the default, {setting.default}"
+            f"{source} is no fingerprint",
+            hint="64 hex digits, as keyhouse manifest check prints them",
         )
-    if setting.flag == "--client-addr" and not _is_address(value):
+    if setting.flag in _ADDRESSES and value and not _is_address(value):
         raise SettingRefused(f"{source} is no address", hint="HOST:PORT, or :PORT for all")
+
+
+def _path(value: str) -> Path | None:
+    return Path(value) if value else None
 
 
 def _is_address(text: str) -> bool:

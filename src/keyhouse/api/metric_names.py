@@ -1,0 +1,78 @@
+"""Every metric of Keyhouse's own: what it is called, counts, and is split by.
+
+The names without ``keyhouse_`` are those of the interface (wire reference, "Observability").
+Labels take few values, whatever strangers send: paths of the table of routes, methods of HTTP,
+names of the manifest.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["METRICS", "Described"]
+
+
+class Described(NamedTuple):
+    """One metric. The name of a counter ends with ``_total``."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+_HTTP: Final = "server_client_api_http"
+
+_ALL: Final = (
+    Described("coordinator_state", "gauge", (), "phase as in GET /api/v2/status; 0: broken"),
+    Described("coordinator_version_info", "gauge", ("version", "commit"), "always 0"),
+    Described("keyhouse_simulation", "gauge", (), "1: simulation, proves and protects nothing"),
+    Described(
+        f"{_HTTP}_request_total", "counter", ("path", "code", "method"), "answers of the Client API"
+    ),
+    Described(
+        f"{_HTTP}_request_duration_histogram_seconds",
+        "histogram",
+        ("path", "method"),
+        "from a complete head to the answer",
+    ),
+    Described(
+        f"{_HTTP}_request_size_histogram_bytes", "histogram", ("path",), "head and body of requests"
+    ),
+    Described(
+        f"{_HTTP}_response_size_histogram_bytes", "histogram", ("path",), "bodies of answers"
+    ),
+    Described(
+        f"{_HTTP}_in_flight_requests", "gauge", ("path",), "requests admitted and not answered"
+    ),
+    Described("keyhouse_connections", "gauge", (), "open connections of the Client API"),
+    Described(
+        "keyhouse_connections_turned_away_total", "counter", (), "connections over the limit"
+    ),
+    Described(
+        "keyhouse_handshake_failures_total", "counter", (), "connections that never came to HTTP"
+    ),
+    Described("keyhouse_changes_total", "counter", ("outcome",), "changes that were submitted"),
+    Described("keyhouse_changes_waiting", "gauge", (), "changes that wait for the next commit"),
+    Described("keyhouse_commit_changes", "histogram", (), "changes that one commit made durable"),
+    Described("keyhouse_commit_duration_seconds", "histogram", (), "time to make a batch durable"),
+    Described("keyhouse_journal_epoch", "gauge", (), "epoch of the journal"),
+    Described("keyhouse_journal_sequence", "gauge", (), "records since the journal began"),
+    Described("keyhouse_journal_base_bytes", "gauge", (), "records of the base of the epoch"),
+    Described("keyhouse_journal_since_base_bytes", "gauge", (), "records since that base"),
+    Described("keyhouse_quotes_total", "counter", ("outcome",), "requests for a fresh quote"),
+    Described(
+        "keyhouse_secret_certificate_expiry_seconds",
+        "gauge",
+        ("secret",),
+        "end of a shared or uploaded certificate, seconds since 1970",
+    ),
+    Described(
+        "keyhouse_user_certificate_expiry_seconds",
+        "gauge",
+        ("user",),
+        "end of a user's certificate, seconds since 1970; it identifies the user also after that",
+    ),
+)
+
+METRICS: Final[Mapping[str, Described]] = MappingProxyType({metric.name: metric for metric in _ALL})

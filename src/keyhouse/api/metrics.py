@@ -1,0 +1,146 @@
+"""What is measured, as families of the Prometheus client: read from counts kept elsewhere.
+
+Nothing here is registered globally, and nothing happens before somebody asks.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from keyhouse.api.metric_names import METRICS
+from keyhouse.api.quotes import Quotes
+from keyhouse.api.request_counts import RequestCounts
+from keyhouse.api.server import Listener
+from keyhouse.coordinator import Engine, Tally
+
+__all__ = ["Sources", "families", "labelled"]
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of the labels, in their order, and the value."""
+
+_HTTP: Final = "server_client_api_http"
+
+
+class Sources(NamedTuple):
+    """Where the numbers are kept."""
+
+    engine: Engine
+    quotes: Quotes
+    listener: Listener
+    requests: RequestCounts
+    version: str
+    simulated: bool
+
+
+def families(sources: Sources) -> Iterator[Metric]:
+    """Yield every metric but those of certificates, as they are now."""
+    yield from _coordinator(sources)
+    yield from _requests(sources.requests)
+    yield from _connections(sources)
+    yield from _changes(sources.engine)
+    yield from _journal(sources.engine)
+    yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
+
+
+def labelled(name: str, samples: Iterable[Sample]) -> Metric:
+    """Return the gauge or counter ``name`` with ``samples``."""
+    described = METRICS[name]
+    kind = GaugeMetricFamily if described.kind == "gauge" else CounterMetricFamily
+    family = kind(name, described.help, labels=described.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _plain(name: str, value: float) -> Metric:
+    return labelled(name, [((), value)])
+
+
+def _histogram(name: str, tallies: Iterable[tuple[tuple[str, ...], Tally]]) -> Metric:
+    described = METRICS[name]
+    family = HistogramMetricFamily(name, described.help, labels=described.labels)
+    for labels, tally in tallies:
+        buckets = [(_bound(bound), float(count)) for bound, count in tally.cumulative()]
+        family.add_metric(labels, buckets, tally.total)
+    return family
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else f"{bound:g}"
+
+
+def _by_outcome(counts: dict[str, int]) -> list[Sample]:
+    return [((outcome,), count) for outcome, count in counts.items()]
+
+
+def _coordinator(sources: Sources) -> Iterator[Metric]:
+    engine = sources.engine
+    yield _plain("coordinator_state", 0 if engine.is_broken else engine.view.phase)
+    # The commit is not known to a built distribution; the interface has the label.
+    yield labelled("coordinator_version_info", [((sources.version, "unknown"), 0)])
+    yield _plain("keyhouse_simulation", sources.simulated)
+
+
+def _requests(counts: RequestCounts) -> Iterator[Metric]:
+    series = list(counts.series())
+    yield labelled(
+        f"{_HTTP}_request_total",
+        [((one.path, str(one.code), one.method), one.answered) for one in series],
+    )
+    measured = [one for one in series if any(one.duration.counts)]
+    durations: dict[tuple[str, ...], Tally] = {}
+    sizes_in: dict[tuple[str, ...], Tally] = {}
+    sizes_out: dict[tuple[str, ...], Tally] = {}
+    for one in measured:
+        _include(durations, (one.path, one.method), one.duration)
+        _include(sizes_in, (one.path,), one.request)
+        _include(sizes_out, (one.path,), one.response)
+    yield _histogram(f"{_HTTP}_request_duration_histogram_seconds", durations.items())
+    yield _histogram(f"{_HTTP}_request_size_histogram_bytes", sizes_in.items())
+    yield _histogram(f"{_HTTP}_response_size_histogram_bytes", sizes_out.items())
+
+
+def _include(tallies: dict[tuple[str, ...], Tally], labels: tuple[str, ...], more: Tally) -> None:
+    if labels not in tallies:
+        tallies[labels] = Tally(more.bounds)
+    tallies[labels].include(more)
+
+
+def _connections(sources: Sources) -> Iterator[Metric]:
+    listener, label = sources.listener, sources.requests.label
+    in_flight: dict[str, int] = {}
+    for path, count in listener.in_flight().items():
+        in_flight[label(path)] = in_flight.get(label(path), 0) + count
+    yield labelled(
+        f"{_HTTP}_in_flight_requests", [((path,), count) for path, count in in_flight.items()]
+    )
+    yield _plain("keyhouse_connections", listener.open_connections)
+    yield _plain("keyhouse_connections_turned_away_total", listener.turned_away)
+    yield _plain("keyhouse_handshake_failures_total", listener.failed_handshakes)
+
+
+def _changes(engine: Engine) -> Iterator[Metric]:
+    counts = engine.counts
+    yield labelled("keyhouse_changes_total", _by_outcome(counts.changes))
+    yield _plain("keyhouse_changes_waiting", engine.waiting)
+    yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
+    yield _histogram("keyhouse_commit_duration_seconds", [((), counts.commit)])
+
+
+def _journal(engine: Engine) -> Iterator[Metric]:
+    """Without a journal there are no samples: a zero would be a number."""
+    position, weight = engine.view.position, engine.weight
+    numbers = {
+        "keyhouse_journal_epoch": position.epoch if position else None,
+        "keyhouse_journal_sequence": position.sequence if position else None,
+        "keyhouse_journal_base_bytes": weight.base if weight else None,
+        "keyhouse_journal_since_base_bytes": weight.since if weight else None,
+    }
+    for name, number in numbers.items():
+        yield labelled(name, [] if number is None else [((), number)])

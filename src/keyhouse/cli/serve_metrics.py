@@ -1,0 +1,63 @@
+"""Where the metrics are put together, for a coordinator that was given an address for them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from keyhouse.api import Listener, Service
+    from keyhouse.api.request_counts import RequestCounts
+
+__all__ = ["counts_for", "metrics_served"]
+
+GRACE: Final = 1.0
+"""Seconds that a scrape has to end after the Client API has closed."""
+
+
+def counts_for(address: tuple[str, int] | None) -> "RequestCounts | None":
+    """Return what to count requests in; None where nobody can ask for it."""
+    if address is None:
+        return None
+    from keyhouse.api import routes
+    from keyhouse.api.request_counts import RequestCounts
+
+    return RequestCounts(route.path for route in routes().routes)
+
+
+@asynccontextmanager
+async def metrics_served(
+    address: tuple[str, int] | None,
+    service: "Service",
+    listener: "Listener",
+    requests: "RequestCounts | None",
+) -> AsyncIterator[None]:
+    """Serve ``/metrics`` and ``/events`` on ``address`` for as long as the context lasts.
+
+    The Prometheus client is imported only where there is an address: it takes a third of a start.
+    """
+    if address is None or requests is None:
+        yield
+        return
+    import structlog
+
+    from keyhouse import __version__
+    from keyhouse.api.events import Events
+    from keyhouse.api.metrics import Sources
+    from keyhouse.api.metrics_listener import metrics_listener
+
+    sources = Sources(
+        engine=service.engine,
+        quotes=service.quotes,
+        listener=listener,
+        requests=requests,
+        version=__version__,
+        simulated=service.simulated,
+    )
+    watched = metrics_listener(sources, Events())
+    host, port = address
+    await watched.start(host, port)
+    structlog.get_logger(__name__).info("serving metrics", address=f"{host or '*'}:{watched.port}")
+    try:
+        yield
+    finally:
+        await watched.stop(GRACE)
