@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file, show_json, speaks
 from keyhouse.wire.errors import Invalid
 
@@ -54,5 +55,5 @@ def check(
         show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": checked.warnings})
         return
     for warning in checked.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        typer.echo(f"warning: {printable(str(warning))}", err=True)
     typer.echo(f"valid  {fingerprint(raw)}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.talk import show_json, speaks
+from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
     CollateralFile,
@@ -56,5 +56,4 @@ def status(
     }
     if simulation_root is not None:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
-    for name, value in rows.items():
-        typer.echo(f"{typer.style(f'{name:<9}', bold=True)} {value}")
+    show_rows(rows)

@@ -7,16 +7,18 @@ Data go to standard output, talk to standard error. Exit codes: 0 done, 1 refuse
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec
 
 import msgspec
+import typer
 
 from keyhouse.cli.error_text import error_text
+from keyhouse.cli.printable import printable
 from keyhouse.client import TrustFailed
 from keyhouse.wire.errors import KeyhouseError, Unavailable
 
-__all__ = ["exit_code", "read_file", "show_json", "speaks"]
+__all__ = ["exit_code", "read_file", "show_json", "show_rows", "speaks"]
 
 P = ParamSpec("P")
 
@@ -72,6 +74,15 @@ def read_file(path: str) -> bytes:
     if len(content) > _LARGEST_FILE:
         raise FileUnreadable(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
     return content
+
+
+def show_rows(rows: Mapping[str, str]) -> None:
+    """Print names and values in two columns; the names are bold where colours are wanted."""
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = max(map(len, rows)) + 1
+    for name, value in rows.items():
+        shown = typer.style(name.ljust(width), bold=True) if bold else name.ljust(width)
+        sys.stdout.write(f"{shown} {printable(value)}\n")
 
 
 def show_json(value: Any) -> None:

@@ -9,7 +9,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import INTEL_SGX_ROOT, read_collateral, read_expected_identity
 from keyhouse.cli.talk import read_file
-from keyhouse.client import TrustedCoordinator, verify_coordinator
+from keyhouse.client import (
+    AnswerUnreadable,
+    CallRefused,
+    TrustedCoordinator,
+    TrustFailed,
+    verify_coordinator,
+)
 from keyhouse.wire.errors import Refused
 
 __all__ = ["AttestationFile", "CollateralFile", "HostArgument", "SimulationRoot", "trusted"]
@@ -58,12 +64,17 @@ def trusted(
                 "without collateral no quote can be verified", hint="name a bundle: --collateral"
             )
         collateral = simulation_root.with_name("collateral.json")
-    return verify_coordinator(
-        host,
-        expected=read_expected_identity(read_file(str(attestation))),
-        root_ca_der=INTEL_SGX_ROOT if simulation_root is None else _certificate(simulation_root),
-        collateral=read_collateral(read_file(str(collateral))),
-    )
+    expected = read_expected_identity(read_file(str(attestation)))
+    root = INTEL_SGX_ROOT if simulation_root is None else _certificate(simulation_root)
+    bundle = read_collateral(read_file(str(collateral)))
+    try:
+        return verify_coordinator(host, expected=expected, root_ca_der=root, collateral=bundle)
+    except (AnswerUnreadable, CallRefused) as error:
+        # Whoever answers at this address has not proven to be the coordinator.
+        raise TrustFailed(
+            f"the coordinator is not trusted: it gave no quote: {error.message}",
+            hint="do not use it: it may be another machine that answers at this address",
+        ) from error
 
 
 def _certificate(path: Path) -> bytes:
