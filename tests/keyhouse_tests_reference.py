@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from keyhouse.api import ERRORS, Route, routes, v1_reads, v2_reads, v2_writes
+from keyhouse.api.metric_names import METRICS
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.cli.settings import SETTINGS
 from keyhouse.coordinator.events import Uploaded
@@ -90,6 +91,19 @@ def _answer(route: Route) -> str:
     return "410, moved" if v1_reads.recover is route.read else "yes"
 
 
+def _metrics() -> str:
+    rows = (
+        (
+            f"`{metric.name}`",
+            metric.kind,
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.help,
+        )
+        for metric in METRICS.values()
+    )
+    return _table(("Name", "Kind", "Labels", "Meaning"), rows)
+
+
 def _errors() -> str:
     rows = (
         (
@@ -148,6 +162,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "phases": as_markdown,
     "routes": _routes,
     "errors": _errors,
+    "metrics": _metrics,
     "error tree": lambda: _layout(errors),
     "record layout": lambda: _layout(record),
     "sealed key layout": lambda: _layout(sealing),

@@ -16,6 +16,11 @@ _EXAMPLES: Mapping[str, tuple[str, str, object]] = {
     # flag: a value, another value, and how to read the setting back
     "--data-dir": ("/one", "/two", lambda found: str(found.data_dir)),
     "--client-addr": (":1", ":2", lambda found: f"{found.client_host}:{found.client_port}"),
+    "--metrics-addr": (
+        ":1",
+        ":2",
+        lambda found: found.metrics and f"{found.metrics[0]}:{found.metrics[1]}",
+    ),
     "--dns-names": ("one", "two", lambda found: found.dns_names),
     "--log-level": ("debug", "error", lambda found: found.log_level),
     "--log-format": ("text", "json", lambda found: found.log_format),
