@@ -11,6 +11,7 @@ exist, certificates, templates). Three differences are wanted, since the schema 
 Source: JSON Schema, draft 2020-12; manifest format, "Encoding and JSON rules".
 """
 
+import re
 import types
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
@@ -136,10 +137,15 @@ def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
     """
     nested = get_origin(hint) is tuple
     form = {**_form(hint, {"minimum": 0} if nested else {}, definitions), **each}
-    refused = {"pattern", "minLength", "minItems", "enum"} & form.keys()
-    if "anyOf" in form or refused or _needs_fields(hint):
+    if "anyOf" in form or _refuses_empty(form) or _needs_fields(hint):
         return form
     return _or_null(form)
+
+
+def _refuses_empty(form: Rule) -> bool:
+    """Tell whether a text or list must hold something."""
+    pattern = form.get("pattern", "")
+    return bool({"minLength", "minItems", "enum"} & form.keys()) or not re.search(pattern, "")
 
 
 def _needs_fields(hint: Any) -> bool:
