@@ -4,7 +4,17 @@ from keyhouse.authority.ca import make_coordinator_keys, parse_names, renew_inte
 from keyhouse.authority.certificate_pem import certificate_pem
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
+from keyhouse.authority.deposits import (
+    PLAIN_SIZES,
+    Deposit,
+    ShareRefused,
+    data_key,
+    judge,
+    require_signed,
+    require_signer,
+)
 from keyhouse.authority.derivation import derive_marble_key
+from keyhouse.authority.ephemeral_key import EphemeralKey
 from keyhouse.authority.expiry import expiry
 from keyhouse.authority.recovery import (
     RecoveryHolder,
@@ -25,24 +35,34 @@ from keyhouse.authority.recovery_index import (
 )
 from keyhouse.authority.secrets import generate, is_generated_with_manifest, trial
 from keyhouse.authority.shares import combine_shamir, combine_xor
-from keyhouse.authority.signing import sign_ephemeral_key, sign_manifest, sign_quote_text
+from keyhouse.authority.signing import (
+    is_signed_by_root,
+    sign_ephemeral_key,
+    sign_manifest,
+    sign_quote_text,
+)
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.uploads import import_secret
 
 __all__ = [
+    "PLAIN_SIZES",
     "CoordinatorKeys",
     "Curve",
+    "Deposit",
+    "EphemeralKey",
     "IndexDamaged",
     "IndexHolder",
     "RecoveryHolder",
     "RecoveryIndex",
     "RecoveryMaterial",
     "SealedIndex",
+    "ShareRefused",
     "StoredSecret",
     "certificate_pem",
     "check_index_mac",
     "combine_shamir",
     "combine_xor",
+    "data_key",
     "derive_marble_key",
     "effective_threshold",
     "expiry",
@@ -50,6 +70,8 @@ __all__ = [
     "import_secret",
     "index_of",
     "is_generated_with_manifest",
+    "is_signed_by_root",
+    "judge",
     "make_coordinator_keys",
     "make_recovery",
     "parse_names",
@@ -57,6 +79,8 @@ __all__ = [
     "recovery_index",
     "recovery_key_problems",
     "renew_intermediate",
+    "require_signed",
+    "require_signer",
     "sign_ephemeral_key",
     "sign_manifest",
     "sign_quote_text",

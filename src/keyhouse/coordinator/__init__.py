@@ -26,6 +26,8 @@ from keyhouse.coordinator.prepare_update import (
     prepare_update,
 )
 from keyhouse.coordinator.rebuild import rebuild
+from keyhouse.coordinator.recover import MakeReady, Recovery
+from keyhouse.coordinator.recovered import RecoveryRefused
 from keyhouse.coordinator.state import AcceptingManifest, Pending, Recovering, Running, State
 from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.user_certificates import user_expiry
@@ -46,6 +48,7 @@ __all__ = [
     "HostClock",
     "InitiateUpdate",
     "LogView",
+    "MakeReady",
     "NewDeployment",
     "Operation",
     "Outcome",
@@ -54,6 +57,8 @@ __all__ = [
     "Policy",
     "Process",
     "Recovering",
+    "Recovery",
+    "RecoveryRefused",
     "Running",
     "SetManifest",
     "Stale",

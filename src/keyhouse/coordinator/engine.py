@@ -32,6 +32,7 @@ from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events, encode_events
+from keyhouse.coordinator.recover import Recovery, recover
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.user_certificates import warn_of_expiry
@@ -66,6 +67,11 @@ class _Waiting(NamedTuple):
     answer: "asyncio.Future[View]"
 
 
+class _WaitingRecovery(NamedTuple):
+    recovery: Recovery
+    answer: "asyncio.Future[View]"
+
+
 class _Decided(NamedTuple):
     """A batch after its decisions: who will be answered, what happened, and what then holds."""
 
@@ -86,6 +92,12 @@ def _goes_alone(command: Command) -> bool:
     return isinstance(command, SetManifest)
 
 
+def _fail_recoveries(waiting: Iterable[_WaitingRecovery], error: Exception) -> None:
+    for each in waiting:
+        if not each.answer.done():
+            each.answer.set_exception(error)
+
+
 def _new_dek(command: Command) -> Secret | None:
     if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
         return command.application.dek
@@ -103,12 +115,15 @@ class Engine:
         process: Process,
         state: State,
         update_log: UpdateLog | None = None,
+        confirm_clock: bool = False,
     ) -> None:
         self._keeper = keeper
         self._clock = clock
         self._process = process
         self._log = update_log or UpdateLog()
+        self._confirm_clock = confirm_clock
         self._waiting: deque[_Waiting] = deque()
+        self._recoveries: deque[_WaitingRecovery] = deque()
         self._wake = asyncio.Event()
         self._stopping = False
         self._broken: Broken | None = None
@@ -163,6 +178,22 @@ class Engine:
         self._wake.set()
         return await answer
 
+    async def recover(self, recovery: Recovery) -> View:
+        """Return the view of the recovered state, once it is durable and sealed.
+
+        Raises:
+            Refused, Unavailable: recovery mode goes on, with nothing changed.
+            Broken: what is durable is not known until a restart.
+        """
+        if self._broken:
+            raise self._broken
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._recoveries.append(_WaitingRecovery(recovery, answer))
+        self._wake.set()
+        return await answer
+
     async def announce(self) -> None:
         """Commit the ``Started`` record of this process: before anything is served."""
         started = [start(self._context())]
@@ -184,7 +215,10 @@ class Engine:
         try:
             await self._warn_of_expiry()
             while await self._has_work():
-                await self._serve(self._take())
+                if self._recoveries:
+                    await self._recover(self._recoveries.popleft())
+                else:
+                    await self._serve(self._take())
                 await self._warn_of_expiry()
                 await self._keeper.tend(self.view.state, self.view.log)
         except Broken as error:
@@ -195,6 +229,8 @@ class Engine:
             stopped = Unavailable("the coordinator is stopping", hint="try again later")
             self._fail(self._waiting, self._broken or stopped)
             self._waiting.clear()
+            _fail_recoveries(self._recoveries, self._broken or stopped)
+            self._recoveries.clear()
 
     def stop(self) -> None:
         """Take no more commands; let ``run`` end when the waiting ones are answered."""
@@ -207,7 +243,7 @@ class Engine:
 
     async def _has_work(self) -> bool:
         """Wait for a command; return False when there is none and none will come."""
-        while not self._waiting:
+        while not self._waiting and not self._recoveries:
             if self._stopping:
                 return False
             self._wake.clear()
@@ -220,6 +256,29 @@ class Engine:
         if isinstance(state, Running) and state.manifest != self._warned_of:
             self._warned_of = state.manifest
             await asyncio.to_thread(warn_of_expiry, state.manifest, self.now())
+
+    async def _recover(self, waiting: _WaitingRecovery) -> None:
+        """Answer ``waiting``, one way or another: alone, for it takes a journal over."""
+        try:
+            found = await recover(
+                self._keeper,
+                self.view.state,
+                waiting.recovery,
+                self._context(),
+                confirm_clock=self._confirm_clock,
+            )
+        except (Refused, Unavailable) as error:
+            _fail_recoveries([waiting], error)
+        except BaseException as error:
+            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            _fail_recoveries([waiting], broken)
+            raise
+        else:
+            self._log = found.log
+            found.serve()
+            self._publish(found.state, ())
+            if not waiting.answer.done():
+                waiting.answer.set_result(self.view)
 
     # --- one batch ---
 

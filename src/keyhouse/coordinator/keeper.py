@@ -16,6 +16,7 @@ from keyhouse.journal import (
     Home,
     Journal,
     MemoryStore,
+    Opened,
     OutcomeUnknown,
     Position,
     Replay,
@@ -97,6 +98,28 @@ class Keeper:
         except OutcomeUnknown as error:
             raise _unknown() from error
         self._head_at = self._journal.position.sequence
+
+    async def unlock(self, dek: Secret) -> Opened:
+        """Open the locked journal with a recovered data key. Nothing is written or sealed."""
+        return await self._home.recover(dek)
+
+    async def take_over(self, opened: Opened, started: Iterable[bytes], state: Running) -> None:
+        """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
+
+        Errors as for ``append``; the journal is not kept then: ``relock``.
+        """
+        policy = policy_of(state.manifest).seal_mode
+        try:
+            await opened.journal.append(list(started))
+            await self._home.reseal(policy)
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        self._journal, self._on_disk = opened.journal, True
+        self._head_at = opened.journal.position.sequence
+
+    async def relock(self) -> None:
+        """Close what ``unlock`` opened, if anything."""
+        await self._home.relock()
 
     async def begin_epoch(
         self, state: Running, log: LogView, *, dek: Secret | None = None

@@ -47,8 +47,14 @@ async def open_engine(
     state: AcceptingManifest | Recovering = AcceptingManifest(keys)
     if isinstance(loaded, Locked):
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
-        state = Recovering(keys, loaded.reason)
-    return Engine(keeper=Keeper(home), clock=clock, process=process, state=state)
+        state = Recovering(keys, loaded.reason, loaded.recovery_index)
+    return Engine(
+        keeper=Keeper(home),
+        clock=clock,
+        process=process,
+        state=state,
+        confirm_clock=confirm_clock,
+    )
 
 
 async def _running(

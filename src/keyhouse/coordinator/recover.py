@@ -6,7 +6,8 @@ recovery mode, with a record more. Whatever fails before leaves the store locked
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -16,14 +17,13 @@ from keyhouse.authority import CoordinatorKeys, Deposit
 from keyhouse.coordinator.clock import check_host_time, security_time
 from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import start
-from keyhouse.coordinator.events import Event
-from keyhouse.coordinator.evolve import evolve
+from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.phases import Operation, phase_of, require
-from keyhouse.coordinator.recovered import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.records import encode_events
-from keyhouse.coordinator.replayed import Replayed, replayed
-from keyhouse.coordinator.state import Recovering, State
+from keyhouse.coordinator.recovered import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.state import Recovering, Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Opened
 from keyhouse.wire.errors import KeyhouseError, Refused, Unavailable
@@ -66,34 +66,37 @@ async def recover(
     require(Operation.RECOVER, phase_of(state))
     assert isinstance(state, Recovering)  # noqa: S101 the table says so
     try:
-        found, serve = await _opened(keeper, state, recovery, context, confirm_clock)
-        started = start(_later(context, found))
-        await keeper.take_over(encode_events((started,)), found.state)
+        with _faults_of_the_journal():
+            opened = await keeper.unlock(recovery.dek)
+            running, update_log = await asyncio.to_thread(
+                _checked, opened, state, recovery, context.platform
+            )
+            if not confirm_clock:
+                check_host_time(context.now, running.time)
+            serve = await recovery.make_ready(running.keys)
+        now = security_time(context.now, running.time)
+        started = start(msgspec.structs.replace(context, now=now))
+        await keeper.take_over(opened, encode_events((started,)), running)
     except BaseException:
         await keeper.relock()
         raise
     log.warning("the state was recovered", shares_of=[each.name for each in recovery.deposits])
-    return Recovered(evolve(found.state, started), _extended(found.log, started), serve)
+    update_log.extend((started,))
+    return Recovered(evolve_all(running, (started,)), update_log, serve)
 
 
-async def _opened(
-    keeper: Keeper, state: Recovering, recovery: Recovery, context: Context, confirm_clock: bool
-) -> tuple[Replayed, Callable[[], None]]:
-    """Open and check the journal, and make everything ready. Writes nothing."""
+@contextmanager
+def _faults_of_the_journal() -> Iterator[None]:
+    """Tell what goes wrong as a refusal: a journal that a host made up breaks nothing of ours."""
     try:
-        opened = await keeper.unlock(recovery.dek)
-        found = await asyncio.to_thread(_checked, opened, state, recovery, context)
-        if not confirm_clock:
-            check_host_time(context.now, found.state.time)
-        return found, await recovery.make_ready(found.state.keys)
+        yield
     except (Refused, Unavailable):
         raise
-    except KeyhouseError as error:  # a wrong key, a damaged record: nothing of ours is broken
+    except KeyhouseError as error:  # a wrong key, a damaged record, a clock too far ahead
         raise RecoveryRefused(
             f"the state cannot be recovered: {error.message}", hint=error.hint
         ) from error
-    except Exception as error:
-        # A crafted state may fail anywhere, also where no journal of ours can.
+    except Exception as error:  # noqa: BLE001 what a host made up may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefused(
             "the state cannot be recovered: it is not one that Keyhouse wrote",
@@ -102,10 +105,11 @@ async def _opened(
 
 
 def _checked(
-    opened: Opened, state: Recovering, recovery: Recovery, context: Context
-) -> Replayed:
+    opened: Opened, state: Recovering, recovery: Recovery, platform: str
+) -> tuple[Running, UpdateLog]:
+    """Return what the journal holds, if it may be recovered with these shares. Writes nothing."""
     journal = opened.journal
-    found = replayed(opened.replay)
+    running, update_log = rebuild(opened.replay.base + opened.replay.events)
     proofs = OpenedWith(
         index=state.recovery_index,
         index_on_disk=opened.recovery_index,
@@ -113,17 +117,7 @@ def _checked(
         epoch=journal.position.epoch,
         mac_key=journal.index_mac_key(journal.position.epoch),
         deposits=recovery.deposits,
-        platform=context.platform,
+        platform=platform,
     )
-    check_recovered(found.state, proofs)
-    return found
-
-
-def _later(context: Context, found: Replayed) -> Context:
-    now = security_time(context.now, found.state.time)
-    return msgspec.structs.replace(context, now=now)
-
-
-def _extended(update_log: UpdateLog, event: Event) -> UpdateLog:
-    update_log.extend((event,))
-    return update_log
+    check_recovered(running, proofs)
+    return running, update_log

@@ -24,6 +24,7 @@ class Recovering(msgspec.Struct, frozen=True):
 
     keys: CoordinatorKeys  # temporary, replaced by the recovered ones
     reason: str  # why the key could not be unsealed, for people
+    recovery_index: bytes = b""  # what lies beside the journal; not proven, it may only refuse
 
 
 class Pending(msgspec.Struct, frozen=True):

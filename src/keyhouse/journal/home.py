@@ -196,7 +196,15 @@ class Home:
             key = msgspec.structs.replace(key, policy=policy)
             await self._write_key((key,), journal.position)
             self._key = key
-            await asyncio.to_thread(self._settle_index, key.epoch)
+            # The key is sealed, which must not be told as a failure; ``write_head`` settles it too.
+            with suppress(Unavailable):
+                await asyncio.to_thread(self._settle_index, key.epoch)
+
+    async def relock(self) -> None:
+        """Close what ``recover`` opened and nothing sealed; the files stay as they are."""
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
 
     async def begin_epoch(
         self,

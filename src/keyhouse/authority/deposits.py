@@ -1,0 +1,168 @@
+"""Judging uploaded shares, and making the data key of enough of them.
+
+A deposit is a share with its holder's signature: RSA PKCS #1 v1.5 over SHA-256 of the plain share,
+by the recovery key to which the share was encrypted. Before the journal is open the recovery index
+says which shares and keys there are, and may only refuse by that; afterwards the recovered
+manifest does. Source: wire reference of the interface, "Recovery".
+"""
+
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.recovery_index import IndexHolder, RecoveryIndex
+from keyhouse.authority.shares import combine_shamir, combine_xor
+from keyhouse.wire.errors import Broken, Refused
+from keyhouse.wire.place import quoted
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "PLAIN_SIZES",
+    "Deposit",
+    "ShareRefused",
+    "data_key",
+    "judge",
+    "require_signed",
+    "require_signer",
+]
+
+PLAIN_SIZES: Final = frozenset({16, 32, 33})
+"""Bytes of an upload that is a plain share; any other is encrypted. (16: of long ago, no more.)"""
+
+_DATA_KEY_BYTES: Final = 32
+_MOST_KEYS: Final = 512
+
+
+class ShareRefused(Refused):
+    """An uploaded share is not one that is missing. What was admitted before it stays."""
+
+    code = "share-refused"
+
+
+class Deposit(msgspec.Struct, frozen=True):
+    """An admitted share of the holder ``name``, with the signature over it."""
+
+    name: str
+    share: Secret
+    signature: bytes
+
+
+def require_signer(index: RecoveryIndex, signature: bytes, taken: Collection[str]) -> IndexHolder:
+    """Return the holder of ``index`` whose key made ``signature`` over the share of that holder.
+
+    Public operations only, on hashes that the index has: whoever holds no share never makes the
+    coordinator use its own private key. Raises ``ShareRefused``.
+    """
+    for holder in index.holders:
+        if signed_by(holder.public_key, signature, holder.share_hash):
+            return _missing(holder, taken)
+    raise ShareRefused(
+        "the signature is by none of the recovery keys over its own share",
+        hint="sign the decrypted share with the private key that decrypted it"
+        " (RSA PKCS #1 v1.5, SHA-256); is it a share of this deployment, and a present one?",
+    )
+
+
+def judge(index: RecoveryIndex, share: Secret, signature: bytes, taken: Collection[str]) -> Deposit:
+    """Return the plain ``share`` as a deposit if ``index`` has it and its holder signed it.
+
+    ``taken``: the holders whose shares were admitted already. Raises ``ShareRefused``.
+    """
+    digest = hashlib.sha256(share.reveal()).digest()
+    known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
+    holder = next(known, None)
+    if holder is None:
+        raise ShareRefused(
+            "the share does not belong to this state",
+            hint="it may be of another deployment, or from before the recovery keys changed",
+        )
+    if not signed_by(holder.public_key, signature, digest):
+        raise ShareRefused(
+            f"the signature is not by the recovery key {quoted(holder.name)}, whose share this is",
+            hint="sign the decrypted share with the private key that decrypted it"
+            " (RSA PKCS #1 v1.5, SHA-256)",
+        )
+    _missing(holder, taken)
+    return Deposit(holder.name, share, signature)
+
+
+def data_key(index: RecoveryIndex, deposits: Sequence[Deposit]) -> Secret:
+    """Return the data key of as many ``deposits`` as the threshold of ``index`` asks for.
+
+    Whether it is the right one, the journal has to show. Raises ``ShareRefused`` if shares do not
+    fit together.
+    """
+    shares = [deposit.share for deposit in deposits]
+    if len(shares) != index.threshold or not shares:
+        raise ShareRefused("too few shares to recover")
+    try:
+        every_one = len(index.holders) == index.threshold
+        found = combine_xor(shares) if every_one else combine_shamir(shares)
+    except Broken:
+        found = Secret(b"")
+    if len(found) != _DATA_KEY_BYTES:
+        raise ShareRefused(
+            "the shares do not fit together", hint="is recovery_index of this journal?"
+        )
+    return found
+
+
+def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
+    """Tell whether ``signature`` is by ``public_key`` (RSA, DER) over what has this SHA-256."""
+    key = _public_key(public_key)
+    if key is None or len(signature) != (key.key_size + 7) // 8:
+        return False
+    try:
+        key.verify(signature, digest, padding.PKCS1v15(), Prehashed(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def require_signed(
+    deposits: Sequence[Deposit], keys: Mapping[str, bytes], hashes_of: Mapping[str, bytes]
+) -> None:
+    """Return if each deposit is the share of another one of ``keys``, and signed by that key.
+
+    Both map names, to SubjectPublicKeyInfo DER and to the SHA-256 of the share. Raises
+    ``ShareRefused``.
+    """
+    if len({deposit.name for deposit in deposits}) != len(deposits):
+        raise ShareRefused("two shares are of the same recovery key")
+    for deposit in deposits:
+        digest = hashlib.sha256(deposit.share.reveal()).digest()
+        key = keys.get(deposit.name, b"")
+        own = hmac.compare_digest(hashes_of.get(deposit.name, b""), digest)
+        if not own or not signed_by(key, deposit.signature, digest):
+            raise ShareRefused(
+                f"the recovered manifest has no recovery key {quoted(deposit.name)}"
+                " that signed its share"
+            )
+
+
+def _missing(holder: IndexHolder, taken: Collection[str]) -> IndexHolder:
+    if holder.name in taken:
+        raise ShareRefused(
+            f"the share of {quoted(holder.name)} is in already", hint="another one is needed"
+        )
+    return holder
+
+
+@lru_cache(maxsize=_MOST_KEYS)
+def _public_key(der: bytes) -> rsa.RSAPublicKey | None:
+    """Return a recovery key; None for anything else, which the index of a stranger may hold."""
+    try:
+        key = load_der_public_key(der)
+    except LIBRARY_REFUSALS:
+        return None
+    return key if isinstance(key, rsa.RSAPublicKey) else None
