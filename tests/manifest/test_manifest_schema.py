@@ -2,8 +2,11 @@
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -281,10 +284,10 @@ def test_wanted_difference_is_refused_by_the_schema_alone(what: str) -> None:
 
 # --- what it refuses is wrong: changes of one part, and of several ---
 
-Path = tuple[str | int, ...]
+Steps = tuple[str | int, ...]
 
 
-def _paths(value: Any, path: Path = ()) -> Iterator[Path]:
+def _paths(value: Any, path: Steps = ()) -> Iterator[Steps]:
     if path:
         yield path
     if isinstance(value, dict):
@@ -305,7 +308,7 @@ _VALUES = [
 ]  # fmt: skip
 
 
-def _changed(document: Document, path: Path, value: Any) -> None:
+def _changed(document: Document, path: Steps, value: Any) -> None:
     """Put ``value`` at ``path``, or remove what is there; nothing if another change took it."""
     holder: Any = document
     for step in path[:-1]:
@@ -342,7 +345,7 @@ _CHANGE = st.tuples(st.sampled_from(_PATHS), st.sampled_from(_VALUES))
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_CHANGE, min_size=1, max_size=4))
-def test_what_the_schema_refuses_is_refused_by_the_check(changes: list[tuple[Path, Any]]) -> None:
+def test_what_the_schema_refuses_is_refused_by_the_check(changes: list[tuple[Steps, Any]]) -> None:
     document = _rich()
     for path, value in changes:
         _changed(document, path, value)
@@ -358,9 +361,19 @@ _KNOWN = {field.lower() for kind in DESCRIBED for field in kind.__struct_encode_
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([path for path in _PATHS if isinstance(path[-1], str)]), st.text(max_size=8))
 def test_a_field_that_the_schema_alone_does_not_know_is_known_in_another_case(
-    path: Path, name: str
+    path: Steps, name: str
 ) -> None:
     document = _rich()
     _changed(document, (*path[:-1], name), None)
     if not _validator().is_valid(document) and _taken(document):
         assert name.lower() in _KNOWN
+
+
+def test_command_line_prints_the_schema_of_the_repository() -> None:
+    printed = subprocess.run(
+        [Path(sys.executable).with_name("keyhouse"), "manifest", "schema"],
+        check=True,
+        capture_output=True,
+    )
+
+    assert printed.stdout == (REFERENCE / "manifest.schema.json").read_bytes()

@@ -57,3 +57,17 @@ def check(
     for warning in checked.warnings:
         typer.echo(f"warning: {printable(str(warning))}", err=True)
     typer.echo(f"valid  {fingerprint(raw)}")
+
+
+@app.command(name="schema")
+@speaks
+def schema() -> None:
+    """Print the JSON Schema of a manifest, for editors.
+
+    Example: keyhouse manifest schema > manifest.schema.json
+    """
+    import json
+
+    from keyhouse.manifest.schema import manifest_schema
+
+    typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
