@@ -88,28 +88,14 @@ def _coordinator(sources: Sources) -> Iterator[Metric]:
 
 
 def _requests(counts: RequestCounts) -> Iterator[Metric]:
-    series = list(counts.series())
-    yield labelled(
-        f"{_HTTP}_request_total",
-        [((one.path, str(one.code), one.method), one.answered) for one in series],
-    )
-    measured = [one for one in series if any(one.duration.counts)]
-    durations: dict[tuple[str, ...], Tally] = {}
-    sizes_in: dict[tuple[str, ...], Tally] = {}
-    sizes_out: dict[tuple[str, ...], Tally] = {}
-    for one in measured:
-        _include(durations, (one.path, one.method), one.duration)
-        _include(sizes_in, (one.path,), one.request)
-        _include(sizes_out, (one.path,), one.response)
+    """Yield one after the other: each costs something where many labels are in use."""
+    yield labelled(f"{_HTTP}_request_total", counts.answers().items())
+    durations = counts.durations()
     yield _histogram(f"{_HTTP}_request_duration_histogram_seconds", durations.items())
-    yield _histogram(f"{_HTTP}_request_size_histogram_bytes", sizes_in.items())
-    yield _histogram(f"{_HTTP}_response_size_histogram_bytes", sizes_out.items())
-
-
-def _include(tallies: dict[tuple[str, ...], Tally], labels: tuple[str, ...], more: Tally) -> None:
-    if labels not in tallies:
-        tallies[labels] = Tally(more.bounds)
-    tallies[labels].include(more)
+    sizes = counts.request_sizes()
+    yield _histogram(f"{_HTTP}_request_size_histogram_bytes", sizes.items())
+    sizes = counts.response_sizes()
+    yield _histogram(f"{_HTTP}_response_size_histogram_bytes", sizes.items())
 
 
 def _connections(sources: Sources) -> Iterator[Metric]:

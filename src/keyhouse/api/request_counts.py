@@ -7,16 +7,16 @@ strangers send, the number of series stays what the table of routes allows.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 from keyhouse.coordinator import Tally
 
-__all__ = ["METHODS", "SECONDS", "SIZES", "UNKNOWN", "RequestCounts", "Series"]
+__all__ = ["METHODS", "SECONDS", "SIZES", "UNKNOWN", "RequestCounts"]
 
 UNKNOWN: Final = "unknown"
 """The label of all paths and methods that are not known. No path: those begin with a slash."""
 
-METHODS: Final = frozenset(
+METHODS: Final = frozenset(  # labelled in lower case, as the interface's metrics have them
     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
 )
 
@@ -39,18 +39,6 @@ class _Cell:
         self.bytes_in = 0
         self.sizes_out = [0] * (len(SIZES) + 1)
         self.bytes_out = 0
-
-
-class Series(NamedTuple):
-    """One line of the counts. ``method`` is lower case, as the interface's metrics have it."""
-
-    path: str
-    method: str
-    code: int
-    answered: int
-    duration: Tally  # seconds from a complete head to the answer
-    request: Tally  # bytes of head and taken body
-    response: Tally  # bytes of the body
 
 
 class RequestCounts:
@@ -81,18 +69,40 @@ class RequestCounts:
         """Count the refusal of what never became a request: it has no path and no duration."""
         self._cell("", "", status).answered += 1
 
-    def series(self) -> Iterator[Series]:
-        """Yield everything that was counted."""
-        for (path, method, code), cell in tuple(self._cells.items()):
-            yield Series(
-                path,
-                method if method == UNKNOWN else method.lower(),
-                code,
-                cell.answered,
-                Tally(SECONDS, cell.times, cell.seconds),
-                Tally(SIZES, cell.sizes_in, cell.bytes_in),
-                Tally(SIZES, cell.sizes_out, cell.bytes_out),
-            )
+    def answers(self) -> dict[tuple[str, str, str], int]:
+        """Return the number of answers by path, code and method."""
+        return {
+            (path, str(code), method): cell.answered
+            for (path, method, code), cell in self._labelled()
+        }
+
+    def durations(self) -> dict[tuple[str, str], Tally]:
+        """Return the seconds from a complete head to the answer, by path and method."""
+        found: dict[tuple[str, str], Tally] = {}
+        for (path, method, _), cell in self._labelled(measured=True):
+            tally = found.setdefault((path, method), Tally(SECONDS))
+            tally.include(cell.times, cell.seconds)
+        return found
+
+    def request_sizes(self) -> dict[tuple[str], Tally]:
+        """Return the bytes of heads and bodies that came, by path."""
+        found: dict[tuple[str], Tally] = {}
+        for (path, _, _), cell in self._labelled(measured=True):
+            found.setdefault((path,), Tally(SIZES)).include(cell.sizes_in, cell.bytes_in)
+        return found
+
+    def response_sizes(self) -> dict[tuple[str], Tally]:
+        """Return the bytes of bodies that were answered, by path."""
+        found: dict[tuple[str], Tally] = {}
+        for (path, _, _), cell in self._labelled(measured=True):
+            found.setdefault((path,), Tally(SIZES)).include(cell.sizes_out, cell.bytes_out)
+        return found
+
+    def _labelled(self, *, measured: bool = False) -> Iterator[tuple[tuple[str, str, int], _Cell]]:
+        """Yield the cells, methods in lower case; ``measured``: only those with a duration."""
+        for (path, method, code), cell in self._cells.items():
+            if not measured or any(cell.times):
+                yield (path, method.lower(), code), cell
 
     def _cell(self, path: str, method: str, status: int) -> _Cell:
         """Return the cell of what the request counts as: the keys stay few."""

@@ -22,24 +22,21 @@ class Tally:
 
     __slots__ = ("bounds", "counts", "total")
 
-    def __init__(
-        self, bounds: Sequence[float], counts: Sequence[int] = (), total: float = 0.0
-    ) -> None:
-        """Begin with ``counts``, one for each bound and one for what is above all; none: zeros."""
+    def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds: Final = tuple(bounds)
-        self.counts: Final = list(counts) or [0] * (len(self.bounds) + 1)
-        self.total = total
+        self.counts: Final = [0] * (len(self.bounds) + 1)  # the last: above every bound
+        self.total = 0.0
 
     def add(self, value: float) -> None:
         """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def include(self, other: "Tally") -> None:
-        """Add what ``other``, which has the same bounds, counted."""
-        for at, count in enumerate(other.counts):
+    def include(self, counts: Sequence[int], total: float) -> None:
+        """Add what was counted elsewhere by the same bounds."""
+        for at, count in enumerate(counts):
             self.counts[at] += count
-        self.total += other.total
+        self.total += total
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
         """Yield each bound, then infinity, with the number of values that were at most that."""
