@@ -129,12 +129,10 @@ def test_the_variables_of_both_interfaces_are_settings_and_our_own_names_win(
         "EDG_COORDINATOR_SEAL_DIR": str(old.data),
         "EDG_COORDINATOR_CLIENT_ADDR": f"127.0.0.1:{old.port}",
         "EDG_COORDINATOR_DEV_MODE": "1",
-        "EDG_COORDINATOR_MESH_ADDR": ":2001",
     }
     with old:
         assert "old.example" in certificate_names(old)
     assert (old.data / "simulation").is_dir()
-    assert "EDG_COORDINATOR_MESH_ADDR is set and has no effect" in old.logged()
     assert not old.logged().startswith("{")
 
     new = bare(tmp_path / "new", dict(old._environment))

@@ -1,72 +1,67 @@
 """What `keyhouse serve` can be told, and by whom."""
 
-from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.cli.settings import SETTINGS, Setting, SettingRefused, Settings, read_settings
+from keyhouse.cli.settings import (
+    _CHOICES,
+    _NO_EFFECT_YET,
+    SETTINGS,
+    Setting,
+    SettingRefused,
+    Settings,
+    read_settings,
+)
 
-_HOST = [setting for setting in SETTINGS if setting.kind == "host"]
+_HOST = [setting for setting in SETTINGS if setting.kind == "host" and not setting.is_switch]
 _MEASURED = [setting for setting in SETTINGS if setting.kind == "measured"]
 
-_EXAMPLES: Mapping[str, tuple[str, str, object]] = {
-    # flag: a value, another value, and how to read the setting back
-    "--data-dir": ("/one", "/two", lambda found: str(found.data_dir)),
-    "--client-addr": (":1", ":2", lambda found: f"{found.client_host}:{found.client_port}"),
-    "--metrics-addr": (
-        ":1",
-        ":2",
-        lambda found: found.metrics and f"{found.metrics[0]}:{found.metrics[1]}",
-    ),
-    "--dns-names": ("one", "two", lambda found: found.dns_names),
-    "--log-level": ("debug", "error", lambda found: found.log_level),
-    "--log-format": ("text", "json", lambda found: found.log_format),
-}
+_VARIABLES = [(setting, name) for setting in _HOST for name in setting.variables]
 
 
-def value(found: Settings, flag: str) -> object:
-    read = _EXAMPLES[flag][2]
-    assert callable(read)
-    return read(found)
+def examples(setting: Setting) -> list[str]:
+    """Return two values that ``setting`` may have, neither the default."""
+    if setting.flag in _CHOICES:
+        return [choice for choice in _CHOICES[setting.flag] if choice != setting.default][:2]
+    return [":1", ":2"] if setting.flag.endswith("-addr") else ["one", "two"]
 
 
-def test_every_setting_is_measured_or_of_the_host_and_every_host_setting_has_an_example() -> None:
+def read(setting: Setting, flag: str = "", **environment: str) -> Settings:
+    """Return the settings of a process with these variables, and ``setting`` as a flag."""
+    needed = ["--startup-manifest", "m"] if setting.flag == "--startup-recovery-file" else []
+    return read_settings([*needed, setting.flag, flag] if flag else needed, environment)
+
+
+def test_every_setting_is_measured_or_of_the_host_and_no_measured_one_has_a_variable() -> None:
     assert {setting.kind for setting in SETTINGS} == {"measured", "host"}
-    assert {setting.flag for setting in _HOST} == set(_EXAMPLES)
-
-
-def test_no_measured_setting_has_a_variable() -> None:
     assert [setting.variables for setting in _MEASURED] == [()] * len(_MEASURED)
 
 
 @pytest.mark.parametrize(
-    ("flag", "variable"),
-    [(setting.flag, name) for setting in _HOST for name in setting.variables],
-    ids=lambda text: str(text).removeprefix("--"),
+    ("setting", "variable"), _VARIABLES, ids=lambda value: getattr(value, "flag", value)
 )
-def test_each_variable_sets_its_setting_and_the_flag_wins(flag: str, variable: str) -> None:
-    one, two, _ = _EXAMPLES[flag]
+def test_each_variable_sets_its_setting_and_the_flag_wins(setting: Setting, variable: str) -> None:
+    one, two = examples(setting)
+    first, second = read(setting, one), read(setting, two)
 
-    assert value(read_settings([], {variable: one}), flag) == one
-    assert value(read_settings([flag, two], {variable: one}), flag) == two
+    assert len({first, second, read(setting)}) == 3
+    assert read(setting, **{variable: one}) == first
+    assert read(setting, two, **{variable: one}) == second
 
 
 @pytest.mark.parametrize("setting", _HOST, ids=lambda setting: setting.flag)
-def test_an_earlier_variable_wins_and_an_empty_one_counts_as_unset(
-    setting: Setting,
-) -> None:
-    one, two, _ = _EXAMPLES[setting.flag]
-    first, *others = setting.variables
-    for other in others:
+def test_an_earlier_variable_wins_and_an_empty_one_counts_as_unset(setting: Setting) -> None:
+    one, two = examples(setting)
+    for first, other in pairwise(setting.variables):
         both = {first: one, other: two}
 
-        assert value(read_settings([], both), setting.flag) == one
-        assert value(read_settings([], both | {first: ""}), setting.flag) == two
-    empty = dict.fromkeys(setting.variables, "")
-    assert read_settings([], empty) == read_settings([], {})
+        assert read(setting, **both) == read(setting, one)
+        assert read(setting, **both | {first: ""}) == read(setting, two)
+    assert read(setting, **dict.fromkeys(setting.variables, "")) == read(setting)
 
 
 def test_the_defaults_ask_for_hardware_and_listen_everywhere() -> None:
@@ -134,9 +129,10 @@ def test_debug_logging_yields_to_a_level_that_is_named() -> None:
 
 
 def test_variables_that_have_no_effect_yet_are_named_in_a_note() -> None:
-    found = read_settings([], {"EDG_STARTUP_MANIFEST": "m.json", "EDG_COORDINATOR_MESH_ADDR": ""})
+    found = read_settings([], dict.fromkeys(_NO_EFFECT_YET, "x"))
 
-    assert found.notes == ("EDG_STARTUP_MANIFEST is set and has no effect in this version",)
+    assert [note.partition(" ")[0] for note in found.notes] == list(_NO_EFFECT_YET)
+    assert read_settings([], dict.fromkeys(_NO_EFFECT_YET, "")).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -166,8 +162,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.flag)
-def test_an_empty_flag_is_refused_by_name(setting: Setting) -> None:
-    if setting.is_switch:
+def test_an_empty_flag_is_refused_by_name_if_there_is_a_default(setting: Setting) -> None:
+    if setting.is_switch or not setting.default:
         return
     with pytest.raises(SettingRefused, match=setting.flag):
         read_settings([setting.flag, ""], {})
