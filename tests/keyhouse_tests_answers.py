@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from keyhouse_tests_deployment import manifest, user
@@ -66,9 +67,16 @@ def observe(client: Client) -> Observed:
     )
 
 
+@cache
 def as_writer(server: Server) -> Client:
-    """Return a connection of the user who may write."""
+    """Return the client of the user who may write; each ``with`` opens and ends a connection."""
     return server.client(user("writer"))
+
+
+@cache
+def as_nobody(server: Server) -> Client:
+    """Return the client without a certificate; each ``with`` opens and ends a connection."""
+    return server.client()
 
 
 def b64(content: bytes) -> str:

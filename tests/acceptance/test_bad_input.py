@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from keyhouse_tests_answers import Observed, as_writer, b64, checked, observe
+from keyhouse_tests_answers import Observed, as_nobody, as_writer, b64, checked, observe
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_server import Client, Reply, Server
 
@@ -147,7 +147,7 @@ BAD_SECRET_FIELDS = {
 @pytest.fixture
 def accepting(servers: dict[Phase, Server]) -> Iterator[Client]:
     """A connection to the coordinator that waits for a manifest; at the end it still does."""
-    with servers[Phase.ACCEPTING_MANIFEST].client() as client:
+    with as_nobody(servers[Phase.ACCEPTING_MANIFEST]) as client:
         before = observe(client)
         yield client
         assert client.get("/api/v2/status").data["status"] == 2
@@ -340,7 +340,7 @@ def test_a_manifest_sent_to_a_running_coordinator_is_refused_unread(writing: Cli
 
 
 def test_garbage_of_a_stranger_is_never_parsed(running: Server) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         for body in (b"[" * 100_000, b"\xff", b'{"secrets":{"note":{"key":"AAAA"}}}'):
             reply: Any = checked(client.call("POST", SECRETS, body)).envelope
             assert (reply["status"], reply["data"]) == ("fail", None)

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from keyhouse_tests_answers import as_writer, checked, observe
+from keyhouse_tests_answers import as_nobody, as_writer, checked, observe
 from keyhouse_tests_server import Client, Reply, Server
 
 pytestmark = pytest.mark.acceptance
@@ -122,7 +122,7 @@ BAD_NONCE = "is not base64 in the URL alphabet (letters, digits, - and _; paddin
     ],
 )
 def test_a_bad_nonce_is_refused(running: Server, query: str, reason: str) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         reply = checked(client.get(f"/api/v2/quote?{query}"))
         assert (reply.status, reply.envelope) == (
             400,
@@ -134,7 +134,7 @@ def test_a_bad_nonce_is_refused(running: Server, query: str, reason: str) -> Non
     "query", ["nonce=AAAA&nonce=AAAA", "nonce=&nonce=AAAA", "nonce=AAAA&x=1&%6eonce="]
 )
 def test_two_nonces_are_refused(running: Server, query: str) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         reply = checked(client.get(f"/api/v2/quote?{query}"))
         assert (reply.status, reply.envelope) == (
             400,
@@ -149,7 +149,7 @@ def test_two_nonces_are_refused(running: Server, query: str) -> None:
 @pytest.mark.parametrize("padding", ["==", "", "%3D%3D"])
 def test_padding_of_a_nonce_makes_no_difference(running: Server, padding: str) -> None:
     nonce = base64.urlsafe_b64encode(b"\xfb\xff" * 512).decode().rstrip("=")
-    with running.client() as client:
+    with as_nobody(running) as client:
         digests = {
             base64.b64decode(client.get(f"/api/v2/quote?nonce={nonce}{pad}").data["quote"])[384:416]
             for pad in (padding, "")
@@ -161,7 +161,7 @@ def test_padding_of_a_nonce_makes_no_difference(running: Server, padding: str) -
 
 @pytest.mark.parametrize("query", ["", "?", "?nonce=", "?Nonce=!", "?nonce=%zz", "?x=1"])
 def test_without_a_nonce_the_quote_is_the_one_of_the_start(running: Server, query: str) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         assert client.get(f"/api/v2/quote{query}").data == client.get("/api/v2/quote").data
 
 
@@ -202,7 +202,7 @@ def test_without_a_nonce_the_quote_is_the_one_of_the_start(running: Server, quer
 def test_what_is_not_served_is_405_and_the_connection_goes_on(
     running: Server, method: str, path: str, allowed: str | None
 ) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         reply = client.call(method, path)
         assert reply.status == 405
         assert reply.headers.get("allow") == allowed
@@ -241,7 +241,7 @@ NO_PATH = (
 def test_a_target_that_cannot_be_read_is_refused_and_the_connection_closed(
     running: Server, path: str, message: str
 ) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         reply = checked(client.get(path))
         assert (reply.status, reply.envelope) == (
             400,
@@ -251,7 +251,7 @@ def test_a_target_that_cannot_be_read_is_refused_and_the_connection_closed(
 
 
 def test_escapes_in_a_path_are_decoded_before_it_is_matched(running: Server) -> None:
-    with running.client() as client:
+    with as_nobody(running) as client:
         for path in ("/api/v2/%73tatus", "/api%2fv2%2Fstatus", "/%61pi/v2/status"):
             assert client.get(path).data["status"] == 3
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_answers import as_writer, checked, observe, with_web_certificate
+from keyhouse_tests_answers import as_nobody, as_writer, checked, observe, with_web_certificate
 from keyhouse_tests_garbage import bodies, queries
 from keyhouse_tests_server import Client, Server
 
@@ -22,8 +22,8 @@ class Targets:
 
     def __init__(self, running: Server, accepting: Server, stack: ExitStack) -> None:
         self.writer = stack.enter_context(as_writer(running))
-        self.nobody = stack.enter_context(running.client())
-        self.early = stack.enter_context(accepting.client())
+        self.nobody = stack.enter_context(as_nobody(running))
+        self.early = stack.enter_context(as_nobody(accepting))
         self.early_writer = stack.enter_context(as_writer(accepting))
 
     def reconnect(self) -> None:
@@ -63,7 +63,7 @@ def test_garbage_is_refused_and_changes_nothing(targets: Targets, method: str, p
     targets.reconnect()
 
     @settings(
-        max_examples=25,
+        max_examples=20,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
