@@ -227,6 +227,7 @@ def test_no_secret_is_in_a_log_an_error_or_a_file(tmp_path: Path, form: str) -> 
         with server.client(user("reader")) as client:  # where they belong, they are found
             shown = client.get(f"{UPLOAD}?s=shared&s=cert&s=key0").body
         assert set(canaries.found_in(shown)) == {"shared", "cert", "uploaded key"}
+        assert list(folders[0].rglob("journal.db"))
         assert canaries.found_in_files(folders) == []  # while it runs: the write-ahead log too
         server.kill()
         server.start()

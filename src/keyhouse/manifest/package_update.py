@@ -100,4 +100,5 @@ def _check_version(name: str, new: int | None, current: int | None, findings: Fi
         problem = "cannot be added to a package that UniqueID identifies"
         findings.refuse(here, problem, "upload a complete manifest with the new UniqueID")
     elif new < current:
-        findings.refuse(here, f"is {new}, lower than {current}, which is in force")
+        problem = f"is {new}, lower than {current}, which is in force"
+        findings.refuse(here, problem, "give that version or a higher one")
