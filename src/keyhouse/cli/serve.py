@@ -4,16 +4,18 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.process import harden
-from keyhouse.cli.settings import SettingRefused, Settings, read_settings
+from keyhouse.cli.settings import Settings, read_settings
 from keyhouse.cli.standard_error import write_error
-from keyhouse.wire.errors import Invalid, KeyhouseError
+from keyhouse.wire.errors import KeyhouseError
 
 if TYPE_CHECKING:
-    from asyncio import Event
+    from asyncio import Event, Task
+    from collections.abc import AsyncIterator
 
     from keyhouse.api import Listener
     from keyhouse.attestation import Platform
@@ -34,8 +36,11 @@ GRACE = 10.0
 def main(arguments: Sequence[str]) -> int:
     """Serve until a signal; return the exit code: 0 stopped, 1 refused or broken, 2 usage."""
     try:
-        settings = read_settings(arguments, os.environ)
-        _run(settings)
+        if "--check-config" in arguments:
+            from keyhouse.cli.check_config import check_config
+
+            return check_config(arguments, os.environ)
+        _run(read_settings(arguments, os.environ))
     except KeyhouseError as error:
         write_error(error_text(error))
         return REFUSED
@@ -69,6 +74,7 @@ async def _serve(settings: Settings) -> None:
 
     from keyhouse.attestation import SealPolicy, open_platform
     from keyhouse.cli.last_resort import install_last_resort
+    from keyhouse.cli.new_deployment import new_deployment
     from keyhouse.cli.platform_choice import platform_name
     from keyhouse.journal import Home
 
@@ -79,7 +85,7 @@ async def _serve(settings: Settings) -> None:
         log.warning("the process is less protected than it could be", missing=missing)
     for note in settings.notes:
         log.warning(note)
-    new = _new_deployment(settings)
+    new = new_deployment(settings)
     name = platform_name(settings.platform)
     folder = settings.data_dir.absolute()
     platform = await asyncio.to_thread(open_platform, name, folder)
@@ -102,12 +108,8 @@ async def _serve(settings: Settings) -> None:
 async def _serve_home(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
 ) -> None:
-    import structlog
-
     from keyhouse import __version__
-    from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
-    from keyhouse.cli.serve_metrics import counts_for, metrics_served
-    from keyhouse.coordinator import HostClock, Process, open_engine
+    from keyhouse.coordinator import FirstManifestRule, HostClock, Process, open_engine
 
     engine = await open_engine(
         home,
@@ -117,10 +119,28 @@ async def _serve_home(
             instance=os.urandom(16),
             version=__version__,
             measurement=platform.measurements.unique_id,
+            first_manifest=FirstManifestRule(
+                claim=settings.claim_fingerprint,
+                allowed_in_recovery=not settings.no_new_manifest_in_recovery,
+            ),
         ),
         new=new,
         confirm_clock=settings.confirm_clock,
     )
+    async with _writing(engine) as writing:
+        await _apply_startup_manifest(settings, engine)
+        await _listen(settings, platform, engine, writing, stop)
+
+
+async def _listen(
+    settings: Settings, platform: "Platform", engine: "Engine", writing: "Task[None]", stop: "Event"
+) -> None:
+    import structlog
+
+    from keyhouse import __version__
+    from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
+    from keyhouse.cli.serve_metrics import counts_for, metrics_served
+
     keys = engine.view.state.keys
     simulated = platform.kind == "simulation"
     service = Service(engine, Quotes(platform, keys), routes(), simulated=simulated)
@@ -128,6 +148,7 @@ async def _serve_home(
         counts = counts_for(settings.metrics)
         context = TlsContext(keys.root_key, [keys.root_cert])
         listener = Listener(service, context, counts=counts)
+        service.served_by(listener)
         async with metrics_served(settings.metrics, service, listener, counts):
             _settle_memory()
             await listener.start(settings.client_host, settings.client_port)
@@ -138,9 +159,39 @@ async def _serve_home(
                 platform=platform.kind,
                 version=__version__,
             )
-            await _until_stopped(engine, listener, stop)
+            await _until_stopped(writing, listener, stop)
     finally:
         service.close()
+
+
+@asynccontextmanager
+async def _writing(engine: "Engine") -> "AsyncIterator[Task[None]]":
+    """Let the engine write for as long as the context lasts; then end and close it in order.
+
+    Raises:
+        Broken: the engine does not know what is durable; a restart will read it.
+    """
+    import asyncio
+
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield writing
+    finally:
+        engine.stop()
+        try:
+            await writing
+        finally:
+            await engine.close()
+
+
+async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
+    if settings.startup_manifest is None:
+        return
+    from keyhouse.cli.startup_manifest import apply_startup_manifest, read_startup_manifest
+
+    recovery_file = settings.startup_recovery_file
+    raw = read_startup_manifest(settings.startup_manifest, recovery_file)
+    await apply_startup_manifest(engine, raw, recovery_file)
 
 
 def _settle_memory() -> None:
@@ -156,20 +207,6 @@ def _settle_memory() -> None:
     gc.set_threshold(100_000, 20, 50)
 
 
-def _new_deployment(settings: Settings) -> "NewDeployment":
-    from keyhouse.authority import parse_names
-    from keyhouse.coordinator import NewDeployment
-
-    try:
-        dns_names, ip_addresses = parse_names(settings.dns_names)
-    except Invalid as error:
-        first = error.problems[0]
-        raise SettingRefused(
-            f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
-        ) from None
-    return NewDeployment(settings.curve, dns_names, ip_addresses)
-
-
 def _stop_signals() -> "Event":
     """Return the event that SIGTERM and SIGINT set, from now on."""
     import asyncio
@@ -180,21 +217,11 @@ def _stop_signals() -> "Event":
     return stop
 
 
-async def _until_stopped(engine: "Engine", listener: "Listener", stop: "Event") -> None:
-    """Serve until ``stop`` is set or the engine breaks; answer what was accepted; close in order.
-
-    Raises:
-        Broken: the engine does not know what is durable; a restart will read it.
-    """
+async def _until_stopped(writing: "Task[None]", listener: "Listener", stop: "Event") -> None:
+    """Serve until ``stop`` is set or the engine breaks; answer what was accepted."""
     import asyncio
 
-    writing = asyncio.create_task(engine.run())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     await listener.stop(GRACE)
-    engine.stop()
-    try:
-        await writing
-    finally:
-        await engine.close()

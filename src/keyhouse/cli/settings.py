@@ -142,10 +142,7 @@ _LONGEST_PORT: Final = 5
 
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
-_NO_EFFECT_YET: Final = (
-    "EDG_COORDINATOR_MESH_ADDR",
-    "EDG_STARTUP_MANIFEST",
-)
+_NO_EFFECT_YET: Final = ("EDG_COORDINATOR_MESH_ADDR",)
 
 
 class SettingRefused(Refused):
@@ -189,6 +186,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         value, source = _value(setting, given, environment)
         _check(setting, value, source, given=isinstance(given[_field(setting)], str))
         values[setting.flag] = value
+    if given["json"] and not given["check_config"]:
+        raise SettingRefused("--json has no effect here", hint="it goes with --check-config")
     host, port = _address(values["--client-addr"])
     return Settings(
         platform=values["--platform"],
@@ -207,7 +206,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         log_format=values["--log-format"],
         check_config=bool(given["check_config"]),
         as_json=bool(given["json"]),
-        notes=_notes(environment),
+        notes=_notes(values, environment),
     )
 
 
@@ -293,9 +292,12 @@ def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
         )
 
 
-def _notes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(
+def _notes(values: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    notes = [
         f"{name} is set and has no effect in this version"
         for name in _NO_EFFECT_YET
         if environment.get(name)
-    )
+    ]
+    if values["--startup-recovery-file"] and not values["--startup-manifest"]:
+        notes.append("--startup-recovery-file has no effect without --startup-manifest")
+    return tuple(notes)

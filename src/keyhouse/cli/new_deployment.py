@@ -1,0 +1,24 @@
+"""What the keys of a new deployment are made from, out of the settings."""
+
+from keyhouse.authority import parse_names
+from keyhouse.cli.settings import SettingRefused, Settings
+from keyhouse.coordinator import NewDeployment
+from keyhouse.wire.errors import Invalid
+
+__all__ = ["new_deployment"]
+
+
+def new_deployment(settings: Settings) -> NewDeployment:
+    """Return the names and the curve.
+
+    Raises:
+        SettingRefused: an entry of ``--dns-names`` is neither name nor address.
+    """
+    try:
+        dns_names, ip_addresses = parse_names(settings.dns_names)
+    except Invalid as error:
+        first = error.problems[0]
+        raise SettingRefused(
+            f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
+        ) from None
+    return NewDeployment(settings.curve, dns_names, ip_addresses)

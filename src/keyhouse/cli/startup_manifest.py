@@ -1,0 +1,172 @@
+"""The manifest that a coordinator sets by itself at its start, if none is set.
+
+Nobody is answered its recovery secrets, so they go to a file. They are encrypted for the holders of
+the keys, and the state keeps them: they are written from there, before anything is served, and
+again at a later start if a crash came between.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from keyhouse import manifest as manifests
+from keyhouse.coordinator import (
+    AcceptingManifest,
+    Engine,
+    Recovering,
+    Running,
+    SetManifest,
+    prepare_manifest,
+)
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.errors import Broken, Invalid, Refused
+
+__all__ = ["StartupRefused", "apply_startup_manifest", "read_startup_manifest"]
+
+log = structlog.get_logger(__name__)
+
+LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a manifest, as for one that is sent."""
+
+_FLAG: Final = "--startup-manifest"
+_FILE_FLAG: Final = "--startup-recovery-file"
+
+
+class StartupRefused(Refused):
+    """The startup manifest, or the file for its recovery secrets, cannot be used."""
+
+    code = "startup-manifest"
+
+
+def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
+    """Return the bytes in ``path``; refuse recovery keys without a place for what they get.
+
+    Raises:
+        StartupRefused: it cannot be read, is too large, or its recovery secrets would be lost.
+    """
+    raw = _read(path, LARGEST, _FLAG)
+    if not raw:
+        raise StartupRefused(f"the file of {_FLAG} is empty", hint="write the manifest into it")
+    if recovery_file is None and _has_recovery_keys(raw):
+        raise StartupRefused(
+            f"the manifest of {_FLAG} has recovery keys, and nobody would get their secrets",
+            hint=f"name a file for them: {_FILE_FLAG}",
+        )
+    if recovery_file is not None and not os.access(recovery_file.absolute().parent, os.W_OK):
+        raise StartupRefused(
+            f"the directory of {_FILE_FLAG} is missing or cannot be written to",
+            hint="make it, or name another file",
+        )
+    return raw
+
+
+async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
+    """Return once ``raw`` is the manifest that is enforced, and its recovery secrets are kept.
+
+    In recovery mode nothing is set, and a warning says so. ``engine`` has to run.
+
+    Raises:
+        StartupRefused: another manifest is set, or ``recovery_file`` holds something else.
+        Forbidden, Invalid: the manifest is not admitted, or not right.
+    """
+    state = engine.view.state
+    if isinstance(state, Recovering):
+        log.warning("the startup manifest is not set in recovery mode", reason=state.reason)
+        return
+    if isinstance(state, AcceptingManifest):
+        await _set(engine, state, raw, recovery_file)
+    running = engine.view.running
+    if running.manifest != raw:
+        raise StartupRefused(
+            f"the manifest that is set has the fingerprint {fingerprint(running.manifest)},"
+            f" that of {_FLAG} {fingerprint(raw)}",
+            hint="start without it to go on with the one that is set",
+        )
+    if recovery_file is not None and running.recovery.holders:
+        await asyncio.to_thread(_keep, running, recovery_file)
+
+
+async def _set(
+    engine: Engine, state: AcceptingManifest, raw: bytes, recovery_file: Path | None
+) -> None:
+    def prepare() -> SetManifest:
+        if recovery_file is not None and os.path.lexists(recovery_file):
+            raise _taken("is there before any manifest was set")
+        engine.first_manifest.require(state, raw)
+        return prepare_manifest(state, raw, now=engine.now())
+
+    log.info("setting the startup manifest", fingerprint=fingerprint(raw))
+    command = await asyncio.to_thread(prepare)
+    await engine.submit(command)
+    for warning in command.warnings:
+        log.warning("the manifest was accepted with a warning", warning=str(warning))
+
+
+def _keep(state: Running, path: Path) -> None:
+    """Leave the recovery secrets of ``state`` in ``path``: the data that setting answers, JSON."""
+    secrets = state.recovery.ciphertexts
+    content = msgspec.json.encode({"RecoverySecrets": secrets, "recoveryKeys": secrets})
+    if os.path.lexists(path):
+        if _read(path, len(content), _FILE_FLAG) != content:
+            raise _taken("holds something else than the recovery secrets of this state")
+        return
+    _write(path, content)
+    log.warning("give the recovery secrets to the holders of the keys", file=str(path))
+
+
+def _taken(why: str) -> StartupRefused:
+    return StartupRefused(
+        f"the file of {_FILE_FLAG} {why}",
+        hint="move it away: it may be all that recovers another state",
+    )
+
+
+def _has_recovery_keys(raw: bytes) -> bool:
+    try:
+        return bool(manifests.decode(raw).recovery_keys)
+    except Invalid:  # the complete check will say what is wrong
+        return False
+
+
+def _read(path: Path, limit: int, flag: str) -> bytes:
+    """Return the bytes of a file, one more than ``limit`` at most."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        raise StartupRefused(
+            f"the file of {flag} cannot be read: {reason}", hint="look at its name and permissions"
+        ) from None
+    if flag == _FLAG and len(content) > limit:
+        raise StartupRefused(
+            f"the file of {flag} has more than {limit} bytes", hint="make the manifest smaller"
+        )
+    return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Make ``path`` (0600) hold ``content``, all or nothing, durably."""
+    beside = path.with_name(f"{path.name}.tmp")
+    try:
+        beside.unlink(missing_ok=True)
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        beside.rename(path)
+        folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        raise Broken(
+            f"the file of {_FILE_FLAG} cannot be written",
+            hint="look at its directory and start again: the state keeps the recovery secrets",
+        ) from None
