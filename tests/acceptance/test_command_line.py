@@ -287,6 +287,22 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         assert message.startswith(f"cannot read {path}: {reason}")
 
 
+@pytest.mark.parametrize("words", [("version",), ("manifest", "check", "-", "--json")])
+def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
+    words: tuple[str, ...],
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [KEYHOUSE, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"error: the output cannot be written: no space left on device\n"
+
+
 # --- help, version, colours ---
 
 

@@ -18,6 +18,6 @@ def main() -> None:
         from keyhouse.cli.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))
-    from keyhouse.cli.commands import app
+    from keyhouse.cli.commands import run
 
-    app(prog_name="keyhouse")
+    run()

@@ -1,11 +1,17 @@
 """The commands that people type, each in a file of its own."""
 
+import os
+import sys
+
 import typer
 
+from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
+from keyhouse.cli.standard_error import write_error
 from keyhouse.cli.status import status
+from keyhouse.cli.talk import REFUSED
 
-__all__ = ["app"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,3 +36,22 @@ def version() -> None:
     from keyhouse import __version__
 
     typer.echo(__version__)
+
+
+def run() -> None:
+    """Run the command that was typed and end the process; no traceback is ever shown."""
+    try:
+        try:
+            app(prog_name="keyhouse")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        # What could not be written is still in the buffer: Python would try again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        write_error(f"error: the output cannot be written: {reason}\n")
+    except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
+        from keyhouse.cli.last_resort import Unexpected
+
+        write_error(error_text(Unexpected.of(error)))
+    sys.exit(REFUSED)

@@ -27,8 +27,8 @@ class Unexpected(Broken):
         """Return what may be told of ``error``: its type, where it was met, and an id."""
         kind = type(error).__qualname__
         return cls(
-            f"the coordinator failed: {kind} at {place_of(error)}, id {secrets.token_hex(4)}",
-            hint="this is a defect of Keyhouse: report this line; a restart reads what is stored",
+            f"Keyhouse failed: {kind} at {place_of(error)}, id {secrets.token_hex(4)}",
+            hint="this is a defect: report this line",
         )
 
 

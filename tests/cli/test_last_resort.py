@@ -1,0 +1,53 @@
+"""What is told of an error that nobody expected."""
+
+import json
+
+import pytest
+
+from keyhouse.cli.error_text import error_text
+from keyhouse.cli.last_resort import Unexpected, place_of
+from keyhouse.cli.logs import _escape
+from keyhouse.cli.printable import printable
+from keyhouse.cli.settings import _is_address
+from keyhouse.wire.errors import Invalid, Problem, Refused
+
+
+def test_kind_and_place_are_told_and_never_the_text() -> None:
+    with pytest.raises(ValueError, match="canary") as raised:
+        int("canary")
+    told = error_text(Unexpected.of(raised.value))
+
+    assert told.startswith("error: Keyhouse failed: ValueError at an unknown place, id ")
+    assert "canary" not in told
+
+
+def test_the_place_is_the_last_one_of_ours() -> None:
+    with pytest.raises(AttributeError) as raised:
+        _is_address(None)  # type: ignore[arg-type]
+
+    module, _, line = place_of(raised.value).partition(":")
+    assert module == "keyhouse.cli.settings"
+    assert int(line) > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31m", "a\nerror: b", "\r", "\x00", "\u202e", "\udc80", "\x9b"]
+)
+def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
+    assert printable(f"a{text}b").isprintable()
+    refused = Refused(f"x{text}", hint=f"y{text}")
+    invalid = Invalid("z", [Problem(f"at{text}", f"p{text}", f"h{text}")])
+    for error, count in ((refused, 2), (invalid, 3)):
+        lines = error_text(error).splitlines()
+        assert len(lines) == count
+        assert all(line.isprintable() for line in lines)
+    logged = _escape(None, "info", {"event": f"e{text}", "n": 1, "exc_info": True})
+    assert str(logged["event"]).isprintable()
+    assert "exc_info" not in logged
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    text = "Schlüssel, 鍵: ok"
+
+    assert printable(text) == text
+    assert json.loads(json.dumps(printable(text))) == text
