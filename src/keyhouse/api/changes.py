@@ -67,17 +67,6 @@ class Agreement(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def data(self) -> dict[str, object]:
-        """Return the data of ``POST /update`` and, with a message, of an acknowledgement."""
-        data: dict[str, object] = {
-            "missingAcknowledgments": self.missing,
-            "missingUsers": self.missing_users,
-        }
-        if self.recovery_secrets:
-            data["recoverySecrets"] = self.recovery_secrets
-        return data
-
-    @property
     def message(self) -> str:
         """Return it in words; clients read the first: ``All``, or a number."""
         if self.missing:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from keyhouse.api import changes
+from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.service import Service
 from keyhouse.wire.errors import Invalid, Problem
@@ -38,19 +39,12 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    agreement = await changes.update_manifest(service, head, body, _manifest)
-    return service.success(
-        msgspec.json.encode(agreement.data),
-        agreement.view,
-        "; ".join(agreement.notes),
-    )
+    return updated(service, await changes.update_manifest(service, head, body, _manifest))
 
 
 async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
     """Agree to the pending manifest."""
-    agreement = await changes.acknowledge_update(service, head, body, _manifest)
-    data = {"message": agreement.message, **agreement.data}
-    return service.success(msgspec.json.encode(data), agreement.view)
+    return acknowledged(service, await changes.acknowledge_update(service, head, body, _manifest))
 
 
 async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
