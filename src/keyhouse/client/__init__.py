@@ -1,7 +1,7 @@
 """Verify a coordinator first, then talk to it."""
 
 from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
-from keyhouse.client.answers import LogEntry, SecretObject, Status
+from keyhouse.client.answers import LogEntry, Pending, SecretObject, Status, UpdateAnswer
 from keyhouse.client.errors import (
     AnswerUnreadable,
     CallPutOff,
@@ -24,12 +24,14 @@ __all__ = [
     "Coordinator",
     "CurrentManifest",
     "LogEntry",
+    "Pending",
     "SecretObject",
     "SecretUpload",
     "Status",
     "TrustFailed",
     "TrustedCoordinator",
     "Unreachable",
+    "UpdateAnswer",
     "parse_address",
     "verify_coordinator",
 ]

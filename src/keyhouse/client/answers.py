@@ -14,12 +14,16 @@ __all__ = [
     "LogEntry",
     "ManifestAnswer",
     "NoAnswer",
+    "Pending",
+    "PendingAnswer",
     "QuoteAnswer",
     "SecretObject",
     "SecretsAnswer",
     "SetAnswer",
     "Status",
     "StatusAnswer",
+    "UpdateAnswer",
+    "UpdateEnvelope",
     "data_of",
     "log_entry",
 ]
@@ -91,6 +95,28 @@ class LogEntry(msgspec.Struct, frozen=True, rename="camel"):
     text: str = ""
 
 
+class UpdateAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """How far an update has come. With nothing missing it is in force."""
+
+    missing_acknowledgments: UInt64
+    missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
+    recovery_secrets: dict[str, bytes] = {}  # new encrypted shares by key name: given only once
+    message: str = ""  # in the coordinator's words: warnings, and what it does to the users
+
+    @property
+    def applied(self) -> bool:
+        """Whether the update is in force."""
+        return self.missing_acknowledgments == 0
+
+
+class Pending(msgspec.Struct, frozen=True, rename="camel"):
+    """An update that waits for acknowledgements."""
+
+    manifest: bytes  # exactly these bytes have to be acknowledged
+    missing_users: tuple[str, ...] = ()
+    message: str = ""
+
+
 class StatusAnswer(msgspec.Struct, frozen=True):
     """Envelope."""
 
@@ -125,6 +151,19 @@ class LogAnswer(msgspec.Struct, frozen=True):
     """Envelope."""
 
     data: LogData
+
+
+class UpdateEnvelope(msgspec.Struct, frozen=True):
+    """Envelope. A message is here, or in the data."""
+
+    data: UpdateAnswer
+    message: str = ""
+
+
+class PendingAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: Pending
 
 
 class NoAnswer(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -15,16 +15,20 @@ from keyhouse.client.answers import (
     LogEntry,
     ManifestAnswer,
     NoAnswer,
+    Pending,
+    PendingAnswer,
     SecretObject,
     SecretsAnswer,
     SetAnswer,
     Status,
     StatusAnswer,
+    UpdateAnswer,
+    UpdateEnvelope,
     data_of,
     log_entry,
 )
 from keyhouse.client.connection import Connection
-from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.errors import CallRefused, ClientSetup, TrustFailed, shown
 from keyhouse.client.manifest_signature import require_signature
 from keyhouse.client.pinned_tls import pinned_context
 from keyhouse.client.trust import TrustedCoordinator
@@ -34,6 +38,10 @@ __all__ = ["ClientIdentity", "Coordinator", "CurrentManifest", "SecretUpload"]
 
 _MAX_SMALL = 1 << 20
 _MAX_LARGE = 64 << 20
+_NOT_FOUND = 404
+
+Keep = Callable[[Mapping[str, bytes]], None]
+"""Puts encrypted recovery shares, by key name, where they are safe."""
 
 
 class ClientIdentity(msgspec.Struct, frozen=True):
@@ -57,6 +65,7 @@ class SecretUpload(msgspec.Struct, frozen=True, kw_only=True):
     key: Secret | None = None
     cert: bytes = b""  # DER or PEM
     private: Secret | None = None  # PKCS #8 DER
+    public: bytes = b""  # SubjectPublicKeyInfo, DER or PEM: has to be that of ``cert``
 
 
 class Coordinator:
@@ -108,17 +117,49 @@ class Coordinator:
         require_signature(self._trusted.root_der, data.manifest, data.signature)
         return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
-    def set_manifest(self, manifest: bytes) -> dict[str, bytes]:
+    def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte.
+        Afterwards the manifest in force has been read back and is this one, byte for byte. The
+        coordinator gives the shares only once: ``keep`` gets them before anything else can fail.
         """
         body = msgspec.json.encode({"manifest": manifest})
         answer = self._connection.call("POST", "/api/v2/manifest", body=body, maximum=_MAX_LARGE)
         shares = data_of(answer, SetAnswer).data.recovery_secrets
+        if keep is not None:
+            keep(shares)
         if self.manifest().manifest != manifest:
             raise TrustFailed("another manifest is in force than the one that was set")
         return shares
+
+    def update(self, manifest: bytes) -> UpdateAnswer:
+        """Upload an update, of security versions or of the whole manifest; return how far it is.
+
+        The coordinator gives the ``recovery_secrets`` of the answer only once.
+        """
+        return self._agree("/api/v2/update", manifest)
+
+    def acknowledge(self, manifest: bytes) -> UpdateAnswer:
+        """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
+
+        The coordinator gives the ``recovery_secrets`` of the answer only once.
+        """
+        return self._agree("/api/v2/update-manifest", manifest)
+
+    def pending(self) -> Pending | None:
+        """Return the update that waits for acknowledgements. None: there is none."""
+        answer = self._connection.call("GET", "/api/v2/update-manifest", maximum=_MAX_LARGE)
+        try:
+            return data_of(answer, PendingAnswer).data
+        except CallRefused as refused:
+            if refused.http_status == _NOT_FOUND:
+                return None
+            raise
+
+    def cancel(self) -> None:
+        """Give the pending update up."""
+        answer = self._connection.call("POST", "/api/v2/update-cancel", maximum=_MAX_SMALL)
+        data_of(answer, NoAnswer)
 
     def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
         """Return the secrets of these names, all or none."""
@@ -140,12 +181,21 @@ class Coordinator:
         answer = self._connection.call("GET", "/api/v2/update", maximum=_MAX_LARGE)
         return tuple(map(log_entry, data_of(answer, LogAnswer).data.update_log))
 
+    def _agree(self, path: str, manifest: bytes) -> UpdateAnswer:
+        body = msgspec.json.encode({"manifest": manifest})
+        envelope = data_of(
+            self._connection.call("POST", path, body=body, maximum=_MAX_LARGE), UpdateEnvelope
+        )
+        message = shown(envelope.data.message or envelope.message)
+        return msgspec.structs.replace(envelope.data, message=message)
+
 
 def _upload(secret: SecretUpload) -> dict[str, str]:
     fields = {
         "key": secret.key.reveal() if secret.key else b"",
         "cert": secret.cert,
         "private": secret.private.reveal() if secret.private else b"",
+        "public": secret.public,
     }
     return {name: base64.b64encode(v).decode() for name, v in fields.items() if v}
 
