@@ -30,8 +30,9 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/update-manifest"): (404, 404, 404, 404),
     ("POST", "/api/v2/update-manifest"): (401, 401, 401, 400),
     ("POST", "/api/v2/update-cancel"): (401, 401, 401, 403),
-    ("GET", "/api/v2/recover/public-key"): (501, 409, 409, 409),
-    ("POST", "/api/v2/recover"): (501, 409, 409, 409),
+    ("GET", "/api/v2/recover/public-key"): (409, 409, 409, 409),  # it has no recovery keys
+    ("POST", "/api/v2/recover"): (400, 409, 409, 409),
+    ("GET", "/api/v2/recovery-secrets"): (401, 401, 401, 403),
     ("POST", "/api/v2/sign-quote"): (403, 403, 501, 501),
     ("POST", "/api/v2/monotonic-counter"): (403, 403, 401, 401),
     ("GET", "/status"): (200, 200, 200, 200),
@@ -156,6 +157,7 @@ def test_callers_of_a_route_are_those_of_the_interface() -> None:
     users = {route.path for route in routes().routes if route.caller is Caller.USER}
     assert users == {
         "/api/v2/secrets",
+        "/api/v2/recovery-secrets",
         "/api/v2/update",
         "/api/v2/update-manifest",
         "/api/v2/update-cancel",

@@ -1,6 +1,7 @@
 """The coordinator's own evidence: its certificates, and quotes over its root certificate."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -37,15 +38,17 @@ class Quotes:
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
         self._platform = platform
-        self._root: Final = keys.root_cert
+        self._root = keys.root_cert
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quote")
         self._waiting = 0
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
-        self._without_nonce: Final = self._quote(b"")
+        self._without_nonce = self._quote(self._root, b"")
 
     def without_nonce(self, keys: CoordinatorKeys) -> bytes:
         """Return the quote that was made at the start, with the certificates of now, as JSON."""
-        return self._evidence(keys, self._without_nonce)
+        if keys.root_cert != self._root:
+            raise Broken("the quotes are made for another root certificate")
+        return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> bytes:
         """Return evidence over ``nonce`` as JSON: made for this call alone.
@@ -59,25 +62,35 @@ class Quotes:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            quote = await loop.run_in_executor(self._threads, self._quote, nonce)
+            root = keys.root_cert
+            quote = await loop.run_in_executor(self._threads, self._quote, root, nonce)
         except Exception:
             self.counts["failed"] += 1
             raise
         finally:
             self._waiting -= 1
         self.counts["made"] += 1
-        return self._evidence(keys, quote)
+        return _evidence(keys, quote)
+
+    def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
+        """Make the quote over another root; what is returned lets it be the one that is served."""
+        root = keys.root_cert
+        quote = self._quote(root, b"")
+
+        def serve() -> None:
+            self._root, self._without_nonce = root, quote
+
+        return serve
 
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _quote(self, nonce: bytes) -> bytes:
-        data = report_data(quote_binding(self._root, nonce))
+    def _quote(self, root: bytes, nonce: bytes) -> bytes:
+        data = report_data(quote_binding(root, nonce))
         return add_header(self._platform.quote(data))
 
-    def _evidence(self, keys: CoordinatorKeys, quote: bytes) -> bytes:
-        if keys.root_cert != self._root:
-            raise Broken("the quotes are made for another root certificate")
-        chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
-        return msgspec.json.encode(Evidence(cert=chain, quote=quote))
+
+def _evidence(keys: CoordinatorKeys, quote: bytes) -> bytes:
+    chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
+    return msgspec.json.encode(Evidence(cert=chain, quote=quote))

@@ -11,8 +11,12 @@ from keyhouse.api import envelope
 from keyhouse.api.bodies import LogBody, LogText
 from keyhouse.api.exchange import Admission, Answer, Head, Refusal
 from keyhouse.api.quotes import Quotes
+from keyhouse.api.recovery import RecoveryDesk
 from keyhouse.api.routes import Caller, Route, Table
+from keyhouse.api.server import Listener
+from keyhouse.api.tls import TlsContext
 from keyhouse.api.view_answers import ViewAnswers
+from keyhouse.authority import CoordinatorKeys
 from keyhouse.coordinator import Engine, Running, View, policy_of, require
 from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated, Unavailable
 
@@ -44,6 +48,8 @@ class Service:
         self.log_body: Final = LogBody()
         self.log_text: Final = LogText()
         self.simulated: Final = simulated
+        self.recovery: Final = RecoveryDesk(engine, self._ready_for)
+        self._listener: Listener | None = None
         self._table = table
         self._answers = ViewAnswers()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
@@ -52,6 +58,10 @@ class Service:
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def served_by(self, listener: Listener) -> None:
+        """Let ``listener`` serve the recovered root once there is one."""
+        self._listener = listener
 
     # --- Application ---
 
@@ -140,8 +150,25 @@ class Service:
         self.quotes.close()
 
     # --- judging ---
+        self.recovery.close()
 
     @staticmethod
+    async def _ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
+        """Make quote and TLS context of recovered ``keys``; return what begins to serve them.
+
+        Connections under the temporary root are closed, each after the answer it waits for.
+        """
+        listener = self._listener
+        begin_quotes = await self.off_loop(lambda: self.quotes.successor(keys))
+        context = TlsContext(keys.root_key, [keys.root_cert])
+
+        def serve() -> None:
+            begin_quotes()
+            if listener is not None:
+                listener.close_before(listener.replace_context(context))
+
+        return serve
+
     def _judge(route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""
         require(route.operation, view.phase)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from keyhouse.api import v2_reads as reads
+from keyhouse.api import v2_recovery as recovery
 from keyhouse.api import v2_writes as writes
 from keyhouse.api.request_body import ENCODED_BYTES
 from keyhouse.api.routes import Caller, get, post
@@ -34,8 +35,14 @@ ROUTES: Final = (
         limit=ENCODED_BYTES,
     ),
     post("/api/v2/update-cancel", Operation.CANCEL, writes.cancel_update, _USER),
-    get("/api/v2/recover/public-key", Operation.READ_RECOVERY_KEY, reads.not_yet),
-    post("/api/v2/recover", Operation.RECOVER, writes.not_yet, limit=20_480),
+    get("/api/v2/recover/public-key", Operation.READ_RECOVERY_KEY, recovery.read_public_key),
+    post("/api/v2/recover", Operation.RECOVER, recovery.upload_share, limit=20_480),
+    get(
+        "/api/v2/recovery-secrets",
+        Operation.READ_RECOVERY_SECRETS,
+        recovery.read_ciphertexts,
+        _USER,
+    ),
     post(
         "/api/v2/sign-quote",
         Operation.SIGN_QUOTE,

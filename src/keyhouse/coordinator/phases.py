@@ -42,6 +42,7 @@ class Operation(StrEnum):
     SET_MANIFEST = "setting the manifest"
     READ_RECOVERY_KEY = "reading the key for recovery uploads"
     RECOVER = "recovery"
+    READ_RECOVERY_SECRETS = "reading the encrypted recovery shares"
     READ_LOG = "reading the update log"
     UPDATE = "updating the manifest"
     READ_PENDING = "reading the pending update"
@@ -75,6 +76,7 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
     Operation.SET_MANIFEST: (_YES, _YES, _NOT_NOW),
     Operation.READ_RECOVERY_KEY: (_YES, _NOT_NOW, _NOT_NOW),
     Operation.RECOVER: (_YES, _NOT_NOW, _NOT_NOW),
+    Operation.READ_RECOVERY_SECRETS: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_LOG: (_NOT_NOW, _NOT_NOW, _YES),
     Operation.UPDATE: (_NO_USERS, _NO_USERS, _YES),
     Operation.READ_PENDING: (_NOTHING, _NOTHING, _YES),

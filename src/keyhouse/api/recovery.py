@@ -1,0 +1,235 @@
+"""The desk where holders of recovery keys hand in their shares while recovery mode lasts.
+
+What is handed in stays in memory, for this process alone: a restart begins anew. An upload is
+judged at once by the recovery index, which may only refuse: a bad one spoils nothing. The last one
+that is missing lets the engine open the journal, where everything is checked again.
+
+Anybody may upload, so garbage has to be cheap: one upload is judged at a time, off the event loop,
+and the private key is used only for an upload whose signature verifies over a share's hash.
+"""
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from typing import Final
+
+import msgspec
+import structlog
+
+from keyhouse.authority import (
+    PLAIN_SIZES,
+    Deposit,
+    EphemeralKey,
+    RecoveryIndex,
+    data_key,
+    judge,
+    read_recovery_index,
+    require_signer,
+    sign_ephemeral_key,
+)
+from keyhouse.coordinator import (
+    Engine,
+    MakeReady,
+    Operation,
+    Recovering,
+    Recovery,
+    View,
+    require,
+)
+from keyhouse.wire.errors import BadRequest, Conflicting, KeyhouseError, Unavailable
+from keyhouse.wire.place import quoted
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Progress", "PublicKey", "RecoveryDesk"]
+
+log = structlog.get_logger(__name__)
+
+WAITING: Final = 256
+"""Uploads, and callers who wait for the public key, at a time; one more is told to try again."""
+
+
+class PublicKey(msgspec.Struct, frozen=True):
+    """What a holder needs to know before anything is handed in."""
+
+    public_key: bytes  # SubjectPublicKeyInfo DER, RSA 4096
+    signature: bytes  # by the temporary root over the context and ``public_key``
+    index: RecoveryIndex
+    received: tuple[str, ...]  # names of the recovery keys whose shares are in
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the recovery has come. ``remaining`` 0: the state is recovered."""
+
+    remaining: int
+    received: tuple[str, ...]
+    view: View
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        names = ", ".join(quoted(name) for name in self.received)
+        if self.remaining:
+            return f"shares are in of: {names}; {self.remaining} more needed"
+        return f"recovered with the shares of: {names}; verify the coordinator anew"
+
+
+class RecoveryDesk:
+    """Takes shares in while ``engine`` is in recovery mode. Lives on the event loop's thread."""
+
+    def __init__(self, engine: Engine, make_ready: MakeReady) -> None:
+        self._engine = engine
+        self._make_ready = make_ready
+        self._deposits: tuple[Deposit, ...] = ()
+        self._key: Future[EphemeralKey] | None = None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="recovery")
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._taking: set[asyncio.Task[Progress]] = set()
+        if isinstance(engine.view.state, Recovering):
+            self._key = self._threads.submit(EphemeralKey)
+
+    @property
+    def received(self) -> tuple[str, ...]:
+        """Return the names of the recovery keys whose shares are in, sorted."""
+        return tuple(sorted(deposit.name for deposit in self._deposits))
+
+    async def public_key(self) -> PublicKey:
+        """Return the key to encrypt shares to, once it is made; and what the index says.
+
+        Raises:
+            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or nobody who can.
+            Unavailable: too many wait for it.
+        """
+        state, key = self._recovering(), self._key
+        self._require_holders()
+        if key is None or self._waiting >= WAITING:
+            raise _busy()
+        self._waiting += 1
+        try:
+            made = await asyncio.wrap_future(_unshared(key))
+        finally:
+            self._waiting -= 1
+        return PublicKey(
+            made.public_key,
+            sign_ephemeral_key(state.keys, made.public_key),
+            self._index,
+            self.received,
+        )
+
+    async def upload(self, share: Secret, signature: bytes) -> Progress:
+        """Take in a share, plain or encrypted to the public key, with its holder's signature.
+
+        A caller who leaves stops waiting; the upload goes on.
+
+        Raises:
+            BadRequest, ShareRefused: this upload is not taken; what is in stays in.
+            RecoveryRefused: it was the last one, and what all of them opened may not be recovered.
+                Nothing stays in.
+            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or nobody who can.
+            Unavailable: not now; only this upload has to be repeated.
+        """
+        self._recovering()
+        self._require_holders()
+        if self._waiting >= WAITING:
+            raise _busy()
+        self._waiting += 1
+        task = asyncio.get_running_loop().create_task(self._take(share, signature))
+        self._taking.add(task)
+        task.add_done_callback(self._taken)
+        return await asyncio.shield(task)
+
+    def end(self) -> None:
+        """Forget key and shares: recovery mode is over."""
+        self._key, self._deposits = None, ()
+
+    def close(self) -> None:
+        """Give the thread back."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _take(self, share: Secret, signature: bytes) -> Progress:
+        async with self._turn:
+            self._recovering()  # it may have ended while this one waited
+            loop = asyncio.get_running_loop()
+            deposit = await loop.run_in_executor(self._threads, self._judge, share, signature)
+            deposits = (*self._deposits, deposit)
+            if len(deposits) == self._index.threshold:
+                return await self._recover(deposits)
+            self._deposits = deposits
+            log.warning("a recovery share was handed in", of=deposit.name, received=self.received)
+            remaining = self._index.threshold - len(deposits)
+            return Progress(remaining, self.received, self._engine.view)
+
+    def _judge(self, share: Secret, signature: bytes) -> Deposit:
+        taken = self.received
+        if len(share) not in PLAIN_SIZES:
+            require_signer(self._index, signature, taken)
+            share = self._decrypted(share)
+        return judge(self._index, share, signature, taken)
+
+    def _decrypted(self, ciphertext: Secret) -> Secret:
+        if self._key is None or not self._key.done():
+            raise BadRequest(
+                "the share cannot be decrypted: nobody has asked for the public key yet",
+                fields={"recoverySecret": "is not encrypted to the present key"},
+                hint="encrypt it to the key of GET /api/v2/recover/public-key",
+            )
+        return self._key.result().decrypt(ciphertext.reveal())
+
+    async def _recover(self, deposits: tuple[Deposit, ...]) -> Progress:
+        try:
+            dek = data_key(self._index, deposits)
+            view = await self._engine.recover(Recovery(dek, deposits, self._make_ready))
+        except Unavailable:
+            raise  # the shares before this one are as good as they were
+        except KeyhouseError as error:
+            self._deposits = ()
+            log.warning("the recovery failed; all shares are needed again", reason=str(error))
+            raise
+        self.end()
+        return Progress(0, tuple(sorted(deposit.name for deposit in deposits)), view)
+
+    def _taken(self, task: asyncio.Task[Progress]) -> None:
+        self._waiting -= 1
+        self._taking.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the caller, if there still is one
+
+    def _recovering(self) -> Recovering:
+        """Return the state; raise ``WrongPhase`` and forget everything when it is over."""
+        view = self._engine.view
+        if not isinstance(view.state, Recovering):
+            self.end()
+        require(Operation.RECOVER, view.phase)
+        assert isinstance(view.state, Recovering)  # noqa: S101 the table says so
+        return view.state
+
+    def _require_holders(self) -> None:
+        if not self._index.holders:
+            raise Conflicting(
+                "this state has no recovery keys, so nobody can recover it",
+                hint="bring back the machine that it was sealed on, or set a new manifest",
+            )
+
+    @cached_property
+    def _index(self) -> RecoveryIndex:
+        return read_recovery_index(self._recovering().recovery_index).index
+
+
+def _unshared(future: Future[EphemeralKey]) -> Future[EphemeralKey]:
+    """Return a future that ends as ``future`` does, and that a leaving caller may cancel."""
+    own: Future[EphemeralKey] = Future()
+
+    def copy(made: Future[EphemeralKey]) -> None:
+        if not own.set_running_or_notify_cancel():
+            return
+        if made.cancelled():
+            own.set_exception(Unavailable("the coordinator is stopping", hint="try again later"))
+        else:
+            own.set_result(made.result())
+
+    future.add_done_callback(copy)
+    return own
+
+
+def _busy() -> Unavailable:
+    return Unavailable("too many recovery requests are waiting", hint="try again later")

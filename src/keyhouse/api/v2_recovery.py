@@ -1,0 +1,74 @@
+"""What version 2 of the Client API answers about recovery: the key, the shares, the ciphertexts."""
+
+import msgspec
+
+from keyhouse.api.exchange import Admission, Answer, Head
+from keyhouse.api.request_body import read_body
+from keyhouse.api.service import Service
+from keyhouse.authority import RecoveryIndex
+from keyhouse.coordinator import View, policy_of
+from keyhouse.wire.client_api import RecoverBody
+from keyhouse.wire.errors import BadRequest, KeyhouseError
+
+__all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
+
+
+def read_public_key(service: Service, view: View, head: Head) -> Admission:
+    """Answer the key to encrypt shares to, signed by the temporary root; and who can recover."""
+    del view
+
+    async def answer(body: bytes) -> Answer:
+        del body
+        try:
+            found = await service.recovery.public_key()
+        except KeyhouseError as problem:
+            return service.refused(problem, head)
+        data = {
+            "algorithm": "RSA",
+            "ephemeralPublicKey": found.public_key,
+            "signature": found.signature,
+            "index": _index(found.index),
+            "received": found.received,
+        }
+        return service.success(msgspec.json.encode(data), service.engine.view)
+
+    return Admission(0, answer)
+
+
+async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
+    """Take in a share; answer how many are missing. The last one recovers the state."""
+    del head
+    upload = read_body(body, RecoverBody)
+    missing = {
+        name: "is missing or empty"
+        for name, value in (
+            ("recoverySecret", len(upload.recovery_secret)),
+            ("recoverySecretSignature", len(upload.recovery_secret_signature)),
+        )
+        if not value
+    }
+    if missing:
+        raise BadRequest("the upload is incomplete", fields=missing, hint="send both in base64")
+    progress = await service.recovery.upload(
+        upload.recovery_secret, upload.recovery_secret_signature
+    )
+    data = {"remaining": progress.remaining, "message": progress.message}
+    return service.success(msgspec.json.encode(data), progress.view)
+
+
+def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
+    """Answer the encrypted shares again, to a user who may update the manifest."""
+    policy_of(view.running.manifest).authorize_update(head.identity)
+    data = {"recoverySecrets": view.running.recovery.ciphertexts}
+    return service.success(msgspec.json.encode(data), view)
+
+
+def _index(index: RecoveryIndex) -> dict[str, object]:
+    return {
+        "root": index.root_cert,
+        "manifestFingerprint": index.manifest_fingerprint.hex(),
+        "storeId": index.store_id.hex(),
+        "epoch": index.epoch,
+        "threshold": index.threshold,
+        "keys": {holder.name: holder.public_key for holder in index.holders},
+    }

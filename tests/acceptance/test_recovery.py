@@ -1,0 +1,77 @@
+"""A lost machine, and the holders of the recovery keys who bring its state back: over HTTPS."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import user
+from keyhouse_tests_recovery import (
+    Holder,
+    ciphertexts_of,
+    encrypted,
+    ephemeral_key,
+    hand_in,
+    holders,
+    recoverable,
+)
+from keyhouse_tests_server import Server
+
+pytestmark = pytest.mark.acceptance
+
+
+def _set_up(server: Server, keys: list[Holder], threshold: int = 0) -> dict[str, bytes]:
+    """Run a deployment until it has a secret; return its plain shares. It is stopped then."""
+    with server:
+        with server.client() as client:
+            ciphertexts = ciphertexts_of(client.set_manifest(recoverable(keys, threshold)))
+        with server.client(user("writer")) as client:
+            assert client.upload({"key0": b"what must come b"}).status == 200
+    return {each.name: each.share(ciphertexts[each.name]) for each in keys}
+
+
+def _lose_the_sealed_key(data: Path) -> None:
+    (data / "sealed_key").unlink()
+
+
+def _lose_the_machine(data: Path) -> None:
+    shutil.rmtree(data / "simulation")
+
+
+@pytest.mark.parametrize(("count", "threshold"), [(1, 0), (3, 0), (3, 2)], ids=["1", "xor", "2of3"])
+@pytest.mark.parametrize("lose", [_lose_the_sealed_key, _lose_the_machine])
+def test_enough_holders_bring_everything_back_again_and_again(
+    tmp_path: Path, count: int, threshold: int, lose: object
+) -> None:
+    assert callable(lose)
+    keys = holders(count)
+    server = Server(tmp_path / "data")
+    shares = _set_up(server, keys, threshold)
+    needed = threshold or count
+    with server, server.client() as client:
+        before = client.get("/api/v2/manifest").data, client.get("/api/v2/quote").data["cert"]
+    for turn in range(2):
+        lose(tmp_path / "data")
+        uploading = keys[turn : turn + needed] if threshold else keys[::-1]
+        with server:
+            with server.client() as client:
+                assert client.get("/api/v2/status").data["code"] == 1
+                public = ephemeral_key(client)
+                for number, each in enumerate(uploading):
+                    share = shares[each.name]
+                    sent = encrypted(public, share) if number % 2 == turn else share
+                    with server.client() as another:
+                        reply = hand_in(another, sent, each.sign(share))
+                    assert reply.data["remaining"] == needed - number - 1
+            with server.client() as client:
+                assert client.get("/api/v2/status").data["code"] == 3
+                after = (
+                    client.get("/api/v2/manifest").data,
+                    client.get("/api/v2/quote").data["cert"],
+                )
+                assert after == before
+                assert client.get("/api/v2/recover/public-key").status == 409
+            with server.client(user("writer")) as client:
+                assert client.secrets(["key0"]) == {"key0": b"what must come b"}
+                assert client.upload({"key1": bytes([turn]) * 16}).status == 200
+        with server, server.client(user("writer")) as client:
+            assert client.secrets(["key0", "key1"])["key1"] == bytes([turn]) * 16
