@@ -1,0 +1,198 @@
+"""What each call of the Client API is for, takes, and answers, beyond what the routes say.
+
+Every route has a row, which a test holds. Statuses that follow from phase, caller, gate and the
+protocol itself are not repeated here.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.wire import client_api as wire
+from keyhouse.wire.errors import (
+    BadRequest,
+    Conflicting,
+    Forbidden,
+    Gone,
+    Invalid,
+    KeyhouseError,
+    NotFound,
+)
+from keyhouse.wire.user_secret import UserSecret
+
+__all__ = ["DESCRIPTIONS", "Described", "RawManifest", "RawObject"]
+
+
+class RawManifest:
+    """Stands for a manifest as it is, neither encoded nor wrapped."""
+
+
+class RawObject:
+    """Stands for an answer that is a JSON object of its own, without an envelope."""
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """A call. ``data`` is what a success carries, ``body`` what the call takes; None: nothing."""
+
+    summary: str
+    body: Any = None
+    data: Any = None
+    query: Mapping[str, Mapping[str, Any]] = {}  # OpenAPI parameters without name and place
+    refused: tuple[type[KeyhouseError], ...] = ()
+
+
+_CHANGE: Final = (BadRequest, Invalid)
+_NONCE: Final = {
+    "nonce": {
+        "description": "Base64 in the URL alphabet, padding optional; at most 1,024 bytes decoded. "
+        "The quote covers it.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]*={0,2}$", "maxLength": 1368},
+    }
+}
+_NAMES: Final = {
+    "s": {
+        "description": "The name of a secret; repeated for each.",
+        "required": True,
+        "schema": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    }
+}
+
+_ACKNOWLEDGE: Final = (*_CHANGE, Forbidden, NotFound, Conflicting)
+
+DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
+    ("GET", "/api/v2/openapi.json"): Described(
+        summary="This description, without an envelope.", data=RawObject
+    ),
+    ("GET", "/api/v2/status"): Described(
+        summary="The phase that the coordinator is in.", data=wire.StatusData
+    ),
+    ("GET", "/api/v2/manifest"): Described(
+        summary="The manifest that is enforced.", data=wire.ManifestData
+    ),
+    ("POST", "/api/v2/manifest"): Described(
+        summary="Set the first manifest, or in recovery mode a new one.",
+        body=wire.ManifestBody,
+        data=wire.SetManifestData,
+        refused=(*_CHANGE, Forbidden),
+    ),
+    ("GET", "/api/v2/quote"): Described(
+        summary="Evidence: certificates, and a quote over the root certificate and a nonce.",
+        data=wire.EvidenceData,
+        query=_NONCE,
+        refused=(BadRequest,),
+    ),
+    ("GET", "/api/v2/secrets"): Described(
+        summary="Secrets by name: all that are asked for, or none.",
+        data=wire.SecretsData,
+        query=_NAMES,
+        refused=(BadRequest, Forbidden),
+    ),
+    ("POST", "/api/v2/secrets"): Described(
+        summary="Upload user-defined secrets: all or none.",
+        body=wire.SecretsBody,
+        refused=(*_CHANGE, Forbidden),
+    ),
+    ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
+    ("POST", "/api/v2/update"): Described(
+        summary="Raise security versions of packages, or initiate an update of the manifest.",
+        body=wire.ManifestBody,
+        data=wire.UpdateData,
+        refused=(*_CHANGE, Forbidden, Conflicting),
+    ),
+    ("GET", "/api/v2/update-manifest"): Described(
+        summary="The update that waits for acknowledgements.",
+        data=wire.PendingData,
+        refused=(NotFound,),
+    ),
+    ("POST", "/api/v2/update-manifest"): Described(
+        summary="Acknowledge the pending update with the same manifest, byte by byte.",
+        body=wire.ManifestBody,
+        data=wire.AcknowledgedData,
+        refused=_ACKNOWLEDGE,
+    ),
+    ("POST", "/api/v2/update-cancel"): Described(
+        summary="Give the pending update up.",
+        data=wire.MessageData,
+        refused=(Forbidden, NotFound),
+    ),
+    ("GET", "/api/v2/recover/public-key"): Described(
+        summary="The key that recovery secrets are encrypted to, for as long as recovery lasts.",
+        data=wire.RecoveryKeyData,
+    ),
+    ("POST", "/api/v2/recover"): Described(
+        summary="Hand in one recovery secret.",
+        body=wire.RecoverBody,
+        data=wire.RecoverData,
+        refused=(*_CHANGE, Conflicting),
+    ),
+    ("GET", "/api/v2/recovery-secrets"): Described(
+        summary="The encrypted recovery secrets again.",
+        data=wire.RecoverySecretsData,
+        refused=(Forbidden,),
+    ),
+    ("POST", "/api/v2/sign-quote"): Described(
+        summary="Have a valid quote signed by the root key.",
+        body=wire.SignQuoteBody,
+        data=wire.SignQuoteData,
+        refused=(BadRequest,),
+    ),
+    ("POST", "/api/v2/monotonic-counter"): Described(
+        summary="Raise a counter of the calling workload; answers its value before.",
+        body=wire.CounterBody,
+        data=wire.CounterData,
+        refused=(BadRequest,),
+    ),
+    ("GET", "/status"): Described(
+        summary="The phase that the coordinator is in.", data=wire.OldStatusData
+    ),
+    ("GET", "/manifest"): Described(
+        summary="The manifest that is enforced, or nothing.", data=wire.OldManifestData
+    ),
+    ("POST", "/manifest"): Described(
+        summary="Set the first manifest, or in recovery mode a new one. Without recovery keys the "
+        "data is null.",
+        body=RawManifest,
+        data=wire.SetManifestData | None,
+        refused=(*_CHANGE, Forbidden),
+    ),
+    ("GET", "/quote"): Described(
+        summary="Evidence: certificates, and a quote over the root certificate.",
+        data=wire.EvidenceData,
+    ),
+    ("GET", "/secrets"): Described(
+        summary="Secrets by name: all that are asked for, or none.",
+        data=dict[str, wire.SecretData],
+        query=_NAMES,
+        refused=(BadRequest, Forbidden),
+    ),
+    ("POST", "/secrets"): Described(
+        summary="Upload user-defined secrets: all or none.",
+        body=dict[str, UserSecret],
+        refused=(*_CHANGE, Forbidden),
+    ),
+    ("GET", "/update"): Described(
+        summary="The update log, as a text that holds a JSON array of objects.", data=str
+    ),
+    ("POST", "/update"): Described(
+        summary="Raise security versions of packages, or initiate an update of the manifest.",
+        body=RawManifest,
+        data=wire.UpdateData,
+        refused=(*_CHANGE, Forbidden, Conflicting),
+    ),
+    ("GET", "/update-manifest"): Described(
+        summary="The update that waits for acknowledgements.",
+        data=wire.PendingData,
+        refused=(NotFound,),
+    ),
+    ("POST", "/update-manifest"): Described(
+        summary="Acknowledge the pending update with the same manifest, byte by byte.",
+        body=RawManifest,
+        data=wire.AcknowledgedData,
+        refused=_ACKNOWLEDGE,
+    ),
+    ("POST", "/update-cancel"): Described(
+        summary="Give the pending update up.", data=str, refused=(Forbidden, NotFound)
+    ),
+    ("POST", "/recover"): Described(summary="Moved to /api/v2/recover.", refused=(Gone,)),
+}
