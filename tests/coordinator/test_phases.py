@@ -14,6 +14,7 @@ EXPECTED = {
     Operation.SET_MANIFEST: "yes yes 409",
     Operation.READ_RECOVERY_KEY: "yes 409 409",
     Operation.RECOVER: "yes 409 409",
+    Operation.READ_RECOVERY_SECRETS: "401 401 yes",
     Operation.READ_LOG: "409 409 yes",
     Operation.UPDATE: "401 401 yes",
     Operation.READ_PENDING: "404 404 yes",

@@ -147,12 +147,9 @@ class Service:
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.recovery.close()
         self.quotes.close()
 
-    # --- judging ---
-        self.recovery.close()
-
-    @staticmethod
     async def _ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
         """Make quote and TLS context of recovered ``keys``; return what begins to serve them.
 
@@ -169,6 +166,9 @@ class Service:
 
         return serve
 
+    # --- judging ---
+
+    @staticmethod
     def _judge(route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""
         require(route.operation, view.phase)
