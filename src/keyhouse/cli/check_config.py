@@ -32,7 +32,7 @@ REFUSED: Final = 1
 T = TypeVar("T")
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """One thing that was found. A problem stops the start, anything else does not."""
 
     about: str  # the flag

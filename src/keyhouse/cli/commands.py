@@ -9,6 +9,7 @@ from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
 from keyhouse.cli.standard_error import write_error
 from keyhouse.cli.status import status
+from keyhouse.cli.store import app as store_app
 from keyhouse.cli.talk import REFUSED
 
 __all__ = ["app", "run"]
@@ -23,6 +24,7 @@ app = typer.Typer(
 
 app.command(name="status")(status)
 app.add_typer(manifest_app, name="manifest")
+app.add_typer(store_app, name="store")
 
 
 @app.command(name="serve", add_help_option=False, context_settings={"ignore_unknown_options": True})

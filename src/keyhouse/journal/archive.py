@@ -30,7 +30,7 @@ class NotRestorable(Refused):
     code = "not-restorable"
 
 
-class StoreSeen(msgspec.Struct, frozen=True):
+class StoreSeen(msgspec.Struct, frozen=True, rename="camel"):
     """A store as its small files describe it. Nothing of it is proven."""
 
     name: str  # of its directory under ``archive/``; empty: the present one

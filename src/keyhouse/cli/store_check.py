@@ -1,0 +1,193 @@
+"""Everything that can be said about a store: of its files, of its chain, and, with its key, of all.
+
+Works on a private copy, so nothing of the store changes.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.coordinator import rebuild
+from keyhouse.coordinator.update_log import timestamp
+from keyhouse.journal import (
+    Fresh,
+    Home,
+    JournalSeen,
+    KeySeen,
+    Locked,
+    Opened,
+    see_index,
+    see_journal,
+    see_key,
+)
+from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.errors import Broken, KeyhouseError, NotFound
+
+__all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store"]
+
+T = TypeVar("T")
+
+CONTENTS: Final = "contents"
+"""What stands for all records together, opened with the key."""
+
+_BACKUP = "restore the state directory from a backup"
+
+
+class NoStore(NotFound):
+    """A directory that holds nothing of a store."""
+
+    code = "no-store"
+
+
+class FileChecked(msgspec.Struct, frozen=True, rename="camel"):
+    """What was found about a file. ``problem`` is empty if it is as it must be."""
+
+    file: str
+    problem: str = ""
+    hint: str = ""
+    found: str = ""
+
+
+class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
+    """What was found about a store. Numbers are 0, texts empty, where nothing is known."""
+
+    ok: bool
+    decrypted: bool  # with the key: every record was opened, decoded and replayed
+    files: tuple[FileChecked, ...]
+    store_id: str = ""
+    records: int = 0  # of the present epoch
+    events: int = 0  # those of them that came after its base
+    state: str = ""  # where the journal ends, as the header Keyhouse-State tells it
+    chain: str = ""  # the whole chain value there, hex
+    log_lines: int = 0
+    newest: str = ""  # time of the newest record
+    manifest: str = ""  # fingerprint of the manifest that is enforced
+
+
+async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
+    """Return what is found in ``folder``, a private copy; without a platform only what shows.
+
+    Raises:
+        NoStore: there is nothing of a store.
+    """
+    key, index = _look(lambda: see_key(folder)), _look(lambda: see_index(folder))
+    try:
+        journal: JournalSeen | KeyhouseError | None = await see_journal(folder)
+    except KeyhouseError as error:
+        journal = error
+    if key is None and index == () and journal is None:
+        raise NoStore(
+            "there is no store: no manifest was ever set here",
+            hint="name a state directory, or one of the directories in its archive",
+        )
+    files = (_of_key(key, journal), _of_index(index, journal), _of_journal(journal))
+    checked = StoreChecked(ok=all(not each.problem for each in files), decrypted=False, files=files)
+    if isinstance(journal, JournalSeen):
+        checked = _with_journal(checked, journal)
+    return checked if platform is None else await _with_contents(checked, folder, platform)
+
+
+async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform) -> StoreChecked:
+    """Open the store as a start does, and replay everything in it."""
+    try:
+        home = await Home.open(
+            folder,
+            platform_kind=platform.kind,
+            sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+        )
+        try:
+            loaded = await home.load()
+        finally:
+            await home.close()
+        if not isinstance(loaded, Opened):
+            raise _locked(loaded)
+        state, log = rebuild(loaded.replay.base + loaded.replay.events)
+        if state.platform != platform.kind:
+            raise Broken(
+                f"the state was made on the platform {state.platform}, this is {platform.kind}",
+                hint="no state moves between kinds of platforms",
+            )
+    except KeyhouseError as error:
+        failed = FileChecked(CONTENTS, error.message, error.hint or _BACKUP)
+        return replace(checked, ok=False, files=(*checked.files, failed))
+    lines = len(log.view())
+    newest = timestamp(state.time)
+    replayed = FileChecked(CONTENTS, found=f"{lines} lines of the update log, newest {newest}")
+    return replace(
+        checked,
+        decrypted=True,
+        files=(*checked.files, replayed),
+        log_lines=lines,
+        newest=newest,
+        manifest=fingerprint(state.manifest),
+    )
+
+
+def _with_journal(checked: StoreChecked, seen: JournalSeen) -> StoreChecked:
+    position = seen.position
+    return replace(
+        checked,
+        store_id=seen.store_id.hex(),
+        records=seen.records,
+        events=seen.events,
+        state=f"{position.epoch}.{position.sequence}.{position.chain[:8].hex()}",
+        chain=position.chain.hex(),
+    )
+
+
+def _of_key(
+    key: KeySeen | KeyhouseError | None, journal: JournalSeen | KeyhouseError | None
+) -> FileChecked:
+    if isinstance(key, KeyhouseError):
+        return FileChecked(SEALED_KEY, key.message, key.hint or _BACKUP)
+    if key is None:
+        return FileChecked(
+            SEALED_KEY, "is missing", "restore it, or recover with the recovery keys"
+        )
+    if isinstance(journal, JournalSeen) and journal.store_id != key.store_id:
+        return FileChecked(SEALED_KEY, "belongs to another deployment than journal.db", _BACKUP)
+    return FileChecked(SEALED_KEY, found=f"platform {key.platform_kind}, policy {key.policy}")
+
+
+def _of_index(
+    index: tuple[IndexFile, ...] | KeyhouseError, journal: JournalSeen | KeyhouseError | None
+) -> FileChecked:
+    if isinstance(index, KeyhouseError):
+        return FileChecked(INDEX, index.message, index.hint or _BACKUP)
+    if not index:
+        return FileChecked(INDEX, "is missing", _BACKUP)
+    if isinstance(journal, JournalSeen):
+        owners = {(each.store_id, each.epoch) for each in index}
+        if (journal.store_id, journal.position.epoch) not in owners:
+            return FileChecked(INDEX, "does not belong to journal.db and its epoch", _BACKUP)
+    return FileChecked(INDEX, found=f"epoch {max(each.epoch for each in index)}")
+
+
+def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
+    if isinstance(journal, KeyhouseError):
+        return FileChecked(JOURNAL, journal.message, journal.hint or _BACKUP)
+    if journal is None:
+        return FileChecked(JOURNAL, "is missing or empty, but a manifest was set", _BACKUP)
+    return FileChecked(JOURNAL, found=f"{journal.records} records, {journal.events} after the base")
+
+
+def _locked(loaded: Fresh | Locked) -> KeyhouseError:
+    reason = f": {loaded.reason}" if isinstance(loaded, Locked) else ""
+    return Broken(
+        f"it cannot be decrypted here{reason}",
+        hint="a start would be in recovery mode: recover with the recovery keys, or verify it where"
+        " it was made",
+    )
+
+
+def _look(see: Callable[[], T]) -> T | KeyhouseError:
+    try:
+        return see()
+    except KeyhouseError as error:
+        return error
