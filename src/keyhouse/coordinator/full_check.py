@@ -1,5 +1,6 @@
 """The full check of a manifest: its rules, and a trial building of the certificates it asks for."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -15,17 +16,24 @@ from keyhouse.wire.user_secret import UserSecret
 __all__ = ["check_fully", "initial_secret"]
 
 
-def check_fully(raw: bytes, *, keys: CoordinatorKeys, now: datetime) -> Checked:
+def check_fully(
+    raw: bytes,
+    *,
+    keys: CoordinatorKeys,
+    now: datetime,
+    trying: Callable[[SecretDefinition], bool] = lambda _definition: True,
+) -> Checked:
     """Return the manifest and its warnings, or raise ``Invalid`` with every problem at once.
 
     ``keys`` are the coordinator's: certificates are built on trial under its intermediate CA, and
-    may not carry its own names.
+    may not carry its own names. A caller that makes some of them for good at once says with
+    ``trying`` which others are to be tried.
     """
     try:
         checked = manifests.check(raw, now=now)
     except Invalid as invalid:
         raise _merged(invalid, _trial_of(raw, keys, now)) from None
-    problems = _trials(checked.manifest, keys, now)
+    problems = _trials(checked.manifest, keys, now, trying)
     if problems:
         raise Invalid("the manifest", problems)
     return checked
@@ -34,17 +42,22 @@ def check_fully(raw: bytes, *, keys: CoordinatorKeys, now: datetime) -> Checked:
 def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
     """Return what the trial finds, as far as the manifest can be read at all."""
     try:
-        return _trials(manifests.decode(raw), keys, now)
+        return _trials(manifests.decode(raw), keys, now, lambda _definition: True)
     except Invalid:
         return []
 
 
-def _trials(manifest: manifests.Manifest, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
+def _trials(
+    manifest: manifests.Manifest,
+    keys: CoordinatorKeys,
+    now: datetime,
+    trying: Callable[[SecretDefinition], bool],
+) -> list[Problem]:
     problems: list[Problem] = []
     for name, definition in sorted(manifest.secrets.items()):
         if definition.user_defined:
             problems += _initial_problems(name, definition)
-        elif definition.type.is_certificate:
+        elif definition.type.is_certificate and trying(definition):
             problems += trial(definition, name=name, keys=keys, now=now)
     return problems
 

@@ -1,7 +1,7 @@
 """What a manifest means for decisions: derived from its bytes, kept for the few in use."""
 
+import threading
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from keyhouse.manifest import (
@@ -16,14 +16,14 @@ from keyhouse.manifest import (
 from keyhouse.wire.errors import Forbidden, Unauthenticated
 from keyhouse.wire.place import quoted
 
-__all__ = ["Policy", "policy_of"]
+__all__ = ["Policy", "policy_of", "remember_policy"]
 
 
 class Policy:
     """Users, permissions, secret definitions and template readers of one manifest."""
 
-    def __init__(self, raw: bytes) -> None:
-        self.manifest: Final[Manifest] = decode(raw)
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest: Final = manifest
         self.permissions: Final = Permissions(self.manifest)
         self.templates: Final = index_templates(self.manifest)
 
@@ -86,7 +86,24 @@ class Policy:
             )
 
 
-@lru_cache(maxsize=4)
 def policy_of(raw: bytes) -> Policy:
-    """Return the policy of the manifest ``raw``: of the last few, parsed once."""
-    return Policy(raw)
+    """Return the policy of the manifest ``raw``: of the last few, made once."""
+    return _POLICIES.get(raw) or remember_policy(decode(raw))
+
+
+def remember_policy(manifest: Manifest) -> Policy:
+    """Return the policy of a manifest that was read already, and keep it for ``policy_of``.
+
+    Threads may call this at once; each makes the same.
+    """
+    policy = Policy(manifest)
+    with _REMEMBERING:
+        while len(_POLICIES) >= _REMEMBERED:
+            del _POLICIES[next(iter(_POLICIES))]
+        _POLICIES[manifest.raw] = policy
+    return policy
+
+
+_REMEMBERED: Final = 4  # the one in force, a pending one, and what is being prepared
+_REMEMBERING: Final = threading.Lock()
+_POLICIES: Final[dict[bytes, Policy]] = {}

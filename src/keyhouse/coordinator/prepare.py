@@ -24,11 +24,12 @@ from keyhouse.coordinator.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.index_beside import index_beside
-from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.policy import policy_of, remember_policy
 from keyhouse.coordinator.prepare_application import equal_definitions
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
+from keyhouse.wire.definitions import SecretDefinition
 from keyhouse.wire.errors import BadRequest, Invalid, Problem
 from keyhouse.wire.place import at
 from keyhouse.wire.secret import Secret
@@ -43,9 +44,11 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
     Raises:
         Invalid: every problem of the manifest.
     """
-    checked = check_fully(raw, keys=state.keys, now=moment(now))
+    checked = check_fully(raw, keys=state.keys, now=moment(now), trying=_is_not_made_below)
     manifest = checked.manifest
     dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
+    secrets = _initial_secrets(manifest, state.keys, moment(now))
+    remember_policy(manifest)  # made here, off the loop
     recovery = make_recovery(
         dek,
         {name: key.public_key for name, key in manifest.recovery_keys.items()},
@@ -55,7 +58,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         root_cert=state.keys.root_cert,
         manifest=raw,
         signature=sign_manifest(state.keys, raw),
-        secrets=_initial_secrets(manifest, state.keys, moment(now)),
+        secrets=secrets,
         recovery=recovery,
         dek=dek,
         store_id=store_id,
@@ -145,15 +148,33 @@ def _placed(name: str, mixed: BadRequest) -> BadRequest:
     return BadRequest(mixed.message, fields=fields, hint=mixed.hint)
 
 
+def _is_not_made_below(definition: SecretDefinition) -> bool:
+    return not is_generated_with_manifest(definition)
+
+
 def _initial_secrets(
     manifest: Manifest, keys: CoordinatorKeys, now: datetime
 ) -> dict[str, StoredSecret]:
-    """Generate what is shared; per-marble values come into being at activation."""
+    """Make what is shared; per-marble values come into being at activation.
+
+    Raises:
+        Invalid: every certificate that cannot be made.
+    """
     secrets: dict[str, StoredSecret] = {}
+    problems: list[Problem] = []
     for name, definition in sorted(manifest.secrets.items()):
-        if definition.user_defined:
-            if (value := initial_secret(name, definition)) is not None:
+        try:
+            if definition.user_defined:
+                value = initial_secret(name, definition)
+            elif is_generated_with_manifest(definition):
+                value = generate(definition, name=name, keys=keys, now=now)
+            else:
+                continue
+        except Invalid as invalid:
+            problems += invalid.problems
+        else:
+            if value is not None:
                 secrets[name] = value
-        elif is_generated_with_manifest(definition):
-            secrets[name] = generate(definition, name=name, keys=keys, now=now)
+    if problems:
+        raise Invalid("the manifest", problems)
     return secrets
