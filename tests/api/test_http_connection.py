@@ -304,7 +304,7 @@ def test_connections_over_the_limit_are_closed_at_once(trust: ssl.SSLContext) ->
 
 def test_bodies_in_flight_share_one_memory_limit(trust: ssl.SSLContext) -> None:
     with (
-        running(Limits(body_memory=10)) as server,
+        running(Limits(body_memory=20)) as server,
         Client(server.port, trust) as first,
         Client(server.port, trust) as second,
     ):

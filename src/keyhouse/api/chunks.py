@@ -14,8 +14,8 @@ _SIZE_LINE: Final = re.compile(
     rb"(?:[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?)*"
 )
 _LONGEST_LINE: Final = 256
-_FREE_OVERHEAD: Final = 16  # bytes of framing that each chunk may cost
-_MOST_OVERHEAD: Final = 16 * 1024  # beyond what its data excuses, over the whole body
+_EXCUSED_BY: Final = 4  # bytes of data for each byte of framing
+_MOST_OVERHEAD: Final = 16 * 1024  # bytes of framing beyond that, over the whole body
 
 
 class ChunkedBody:
@@ -102,8 +102,8 @@ class ChunkedBody:
         return end + 2
 
     def _count_overhead(self, line: int, size: int) -> None:
-        """Bound what a client can make us read that is no body at all."""
-        self._overhead = max(0, self._overhead + line + 2 - _FREE_OVERHEAD - 2 * size)
+        """Bound the framing: the smallest chunks cost a hundred times what their bytes do."""
+        self._overhead = max(0, self._overhead + line + 2 - size // _EXCUSED_BY)
         if self._overhead > _MOST_OVERHEAD:
             raise _malformed("the chunks of the body are more framing than data")
 

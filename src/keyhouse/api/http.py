@@ -67,7 +67,8 @@ _HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, n
 class Service:
     """What all connections of a listener share. Used on the event loop's thread only.
 
-    ``now`` is the loop's time at the last sweep; ``body_bytes`` what bodies in flight hold.
+    ``now`` is the loop's time at the last sweep; ``body_bytes`` what bodies in flight hold,
+    ``strangers_bytes`` those of callers whom nobody knows.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Service:
         self.counts = counts
         self.now = 0.0
         self.body_bytes = 0
+        self.strangers_bytes = 0  # of them
         self.stopping = False
         self.oldest = 0  # connections of an older generation are closed
         self.failed_handshakes = 0
@@ -87,12 +89,26 @@ class Service:
         self.waiting: set[asyncio.Future[Answer]] = set()
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
 
-    def reserve(self, count: int) -> bool:
-        """Take ``count`` bytes of the memory for bodies, or return False and take none."""
-        if self.body_bytes + count > self.limits.body_memory:
+    def reserve(self, count: int, *, known: bool) -> bool:
+        """Take ``count`` bytes of the memory for bodies, or return False and take none.
+
+        Strangers together get half of it, so that they never keep a ``known`` caller out.
+        """
+        limit = self.limits.body_memory
+        if self.body_bytes + count > limit:
             return False
+        if not known:
+            if self.strangers_bytes + count > limit // 2:
+                return False
+            self.strangers_bytes += count
         self.body_bytes += count
         return True
+
+    def release(self, count: int, *, known: bool) -> None:
+        """Give back what was reserved."""
+        self.body_bytes -= count
+        if not known:
+            self.strangers_bytes -= count
 
     def wait_for(self, outcome: Awaitable[Answer]) -> asyncio.Future[Answer]:
         """Run ``outcome`` to its end and keep it until then."""
@@ -161,6 +177,7 @@ class HttpConnection:
         self._chunks: ChunkedBody | None = None
         self._body = bytearray()
         self._reserved = 0
+        self._known_caller = False
         self._awaited: asyncio.Future[Answer] | None = None
         self._counts = service.counts
         self._began = 0.0  # when the head was complete
@@ -382,6 +399,7 @@ class HttpConnection:
         if length > admission.body_limit:
             raise _too_long(admission.body_limit)
         self._admission = admission
+        self._known_caller = admission.known
         self._phase = _BODY
         self._deadline = self._service.now + self._service.limits.body_timeout
         if length == CHUNKED:
@@ -394,7 +412,7 @@ class HttpConnection:
             self._transport.write(_CONTINUE)
 
     def _reserve(self, count: int) -> None:
-        if not self._service.reserve(count):
+        if not self._service.reserve(count, known=self._known_caller):
             raise Malformed(503, "connection", "too many bodies are being sent", "try again later")
         self._reserved += count
 
@@ -541,7 +559,7 @@ class HttpConnection:
             self._transport.close(limits.linger_bytes if unread else 0)
 
     def _forget_body(self) -> None:
-        self._service.body_bytes -= self._reserved
+        self._service.release(self._reserved, known=self._known_caller)
         self._reserved = 0
 
 
