@@ -82,7 +82,10 @@ class Service:
                 return answer
         except KeyhouseError as problem:
             return self.refused(problem, head)
-        return Admission(route.body_limit, lambda body: self._written(route, head, body))
+        identified = route.caller is not Caller.ANYBODY
+        return Admission(
+            route.body_limit, lambda body: self._written(route, head, body), identified
+        )
 
     def refuse(self, refusal: Refusal) -> Answer:
         """Word what the protocol refuses."""
