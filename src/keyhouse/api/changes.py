@@ -100,6 +100,7 @@ async def set_manifest(
         return await _submitted(service, prepare, off_loop=True)
 
     command, view = await service.one_manifest_at_a_time(work)
+    service.recovery.end()
     for warning in command.warnings:
         log.warning("the manifest was accepted with a warning", warning=str(warning))
     return command, view
