@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator import LogView, Phase, Running
+from keyhouse.coordinator import LogView, Phase, Running, View, policy_of
 from keyhouse.manifest import fingerprint
 
 __all__ = ["LogBody", "LogText", "manifest_body", "status_body", "status_message"]
@@ -21,15 +21,18 @@ _MESSAGES: Final = {
 _SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
 
 
-def status_message(phase: Phase, *, simulated: bool) -> str:
-    """Return the phase in words."""
-    return _MESSAGES[phase] + (_SIMULATION if simulated else "")
+def status_message(view: View, *, simulated: bool) -> str:
+    """Return the phase in words, and what people should know of the manifest in force."""
+    state = view.state
+    known = policy_of(state.manifest).caveats if isinstance(state, Running) else ()
+    message = "; ".join((_MESSAGES[view.phase], *known))
+    return message + (_SIMULATION if simulated else "")
 
 
-@lru_cache(maxsize=8)
-def status_body(phase: Phase, *, simulated: bool) -> bytes:
+def status_body(view: View, *, simulated: bool) -> bytes:
     """Return the data of ``GET /api/v2/status``."""
-    message = status_message(phase, simulated=simulated)
+    message = status_message(view, simulated=simulated)
+    phase = view.phase
     return msgspec.json.encode({"status": int(phase), "code": int(phase), "message": message})
 
 

@@ -25,6 +25,7 @@ from keyhouse.coordinator import (
     UploadSecrets,
     View,
     phase_of,
+    policy_of,
     prepare_acknowledgement,
     prepare_manifest,
     prepare_update,
@@ -43,6 +44,7 @@ __all__ = [
     "ciphertexts",
     "set_manifest",
     "update_manifest",
+    "warnings_of",
     "write_secrets",
 ]
 
@@ -101,9 +103,14 @@ async def set_manifest(
 
     command, view = await service.one_manifest_at_a_time(work)
     service.recovery.end()
-    for warning in command.warnings:
-        log.warning("the manifest was accepted with a warning", warning=str(warning))
+    for warning in warnings_of(command):
+        log.warning("the manifest was accepted with a warning", warning=warning)
     return command, view
+
+
+def warnings_of(command: SetManifest) -> tuple[str, ...]:
+    """Return what its users should know of a manifest that was set."""
+    return (*map(str, command.warnings), *policy_of(command.manifest).caveats)
 
 
 async def write_secrets(service: Service, head: Head, body: bytes, read: ReadUploads) -> View:

@@ -32,7 +32,7 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     command, view = await changes.set_manifest(service, body, _manifest)
     secrets = {holder.name: holder.ciphertext for holder in command.recovery.holders}
     data = {"RecoverySecrets": secrets, "recoveryKeys": secrets} if secrets else {}
-    message = "; ".join(f"warning: {warning}" for warning in command.warnings)
+    message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
     return service.success(msgspec.json.encode(data), view, message)
 
 

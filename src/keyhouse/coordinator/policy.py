@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
+from keyhouse.coordinator.caveats import caveats
 from keyhouse.manifest import (
     Action,
     FeatureGate,
@@ -24,6 +25,7 @@ class Policy:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest: Final = manifest
+        self.caveats: Final = tuple(caveats(manifest))
         self.permissions: Final = Permissions(self.manifest)
         self.templates: Final = index_templates(self.manifest)
 

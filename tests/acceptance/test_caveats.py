@@ -1,0 +1,31 @@
+"""What a manifest promises less than it seems to is said wherever people look."""
+
+import json
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import manifest
+from keyhouse_tests_server import Server
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_the_set_answer_the_status_and_the_log_say_what_nothing_enforces(tmp_path: Path) -> None:
+    content = json.loads(manifest(FeatureGates=["MonotonicCounter"]))
+    content["Infrastructures"] = {"cloud": {"QESVN": 2}}
+    content["Marbles"]["app"]["MaxActivations"] = 3
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        answer = client.set_manifest(json.dumps(content).encode())
+        status = client.get("/api/v2/status").data["message"]
+        old_status = client.get("/status").data["statusMessage"]
+    for text in (answer.envelope["message"], status, old_status, server.logged()):
+        assert "nothing enforces Infrastructures" in text
+        assert "rolls activation limits and monotonic counters back" in text
+
+
+def test_a_manifest_without_them_has_no_caveats(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert "message" not in client.set_manifest(manifest()).envelope
+        assert "; " not in client.get("/api/v2/status").data["message"]
