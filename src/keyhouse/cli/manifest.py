@@ -6,18 +6,21 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli import manifest_read
+from keyhouse.cli.manifest_set import set_manifest
+from keyhouse.cli.manifest_update import app as update_app
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file, show_json, speaks
 from keyhouse.wire.errors import Invalid
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Check manifests.")
+app = typer.Typer(no_args_is_help=True, help="Check, set, read and update manifests.")
 
 
 @app.callback()
 def group() -> None:
-    """Check manifests."""
+    """Check, set, read and update manifests."""
 
 
 @app.command(name="check")
@@ -71,3 +74,11 @@ def schema() -> None:
     from keyhouse.manifest.schema import manifest_schema
 
     typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
+
+
+app.command(name="set")(set_manifest)
+app.command(name="get")(manifest_read.get)
+app.command(name="verify")(manifest_read.verify)
+app.command(name="log")(manifest_read.log)
+app.command(name="signature")(manifest_read.signature)
+app.add_typer(update_app, name="update")

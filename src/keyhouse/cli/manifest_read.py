@@ -1,0 +1,184 @@
+"""`keyhouse manifest get | verify | log | signature`: what is in force, and how it came to be."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from keyhouse.cli.output import write_output
+from keyhouse.cli.printable import printable
+from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.trust_options import (
+    AttestationFile,
+    CollateralFile,
+    HostArgument,
+    SimulationRoot,
+    trusted,
+)
+from keyhouse.client import Coordinator, LogEntry, TrustFailed
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.jsontext import read_json
+
+__all__ = ["get", "log", "signature", "verify"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
+]
+
+_FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
+_APPLIED = "Manifest updated"
+
+
+@speaks
+def get(
+    host: HostArgument,
+    attestation: AttestationFile,
+    collateral: CollateralFile = None,
+    simulation_root: SimulationRoot = None,
+    output: Output = "",
+    *,
+    display_update: Annotated[
+        bool,
+        typer.Option(
+            "--display-update",
+            "-u",
+            help="with the security versions that updates raised since: not the signed bytes",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"
+        ),
+    ] = False,
+) -> None:
+    """Print the manifest in force, byte for byte; its signature by the root has been checked.
+
+    Example: keyhouse manifest get localhost:4433 --attestation attestation.json
+    --simulation-root root.pem -o manifest.json
+    """
+    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+        current = coordinator.manifest()
+        entries = coordinator.update_log() if display_update else ()
+    content = _raised(current.manifest, entries) if display_update else current.manifest
+    if as_json:
+        content = msgspec.json.encode(
+            {
+                "manifestFingerprint": current.fingerprint,
+                "manifestSignatureRootECDSA": current.signature,
+                "manifest": content,
+            }
+        )
+    write_output(content + b"\n" if as_json else content, output)
+
+
+@speaks
+def verify(
+    expected: Annotated[
+        str, typer.Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
+    ],
+    host: HostArgument,
+    attestation: AttestationFile,
+    collateral: CollateralFile = None,
+    simulation_root: SimulationRoot = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Verify the coordinator and that exactly this manifest is in force; else exit with 4.
+
+    Example: keyhouse manifest verify manifest.json localhost:4433 --attestation attestation.json
+    --simulation-root root.pem
+    """
+    given = _FINGERPRINT.fullmatch(expected)
+    wanted = expected.lower() if given else fingerprint(read_file(expected))
+    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+        found = coordinator.manifest().fingerprint
+    if found != wanted:
+        raise TrustFailed(
+            f"another manifest is in force: its fingerprint is {found}, must be {wanted}",
+            hint="keyhouse manifest get shows it, keyhouse manifest log how it came to be",
+        )
+    if as_json:
+        show_json({"verified": True, "fingerprint": found})
+    else:
+        show_rows({"state": "exactly this manifest is in force", "fingerprint": found})
+
+
+@speaks
+def log(
+    host: HostArgument,
+    attestation: AttestationFile,
+    collateral: CollateralFile = None,
+    simulation_root: SimulationRoot = None,
+    output: Output = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the update log, oldest entry first: what has changed, when, by whom.
+
+    Example: keyhouse manifest log localhost:4433 --attestation attestation.json
+    --simulation-root root.pem
+    """
+    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+        entries = coordinator.update_log()
+    if output:
+        write_output("".join(f"{entry.text}\n" for entry in entries).encode(), output)
+    elif as_json:
+        show_json({"updateLog": [_fields(entry) for entry in entries]})
+    else:
+        for entry in entries:
+            typer.echo(_line(entry))
+
+
+@speaks
+def signature(
+    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+) -> None:
+    """Print the fingerprint of a manifest: the SHA-256 of the file, in hex.
+
+    Example: keyhouse manifest signature manifest.json
+    """
+    typer.echo(fingerprint(read_file(str(file))))
+
+
+def _fields(entry: LogEntry) -> dict[str, Any]:
+    tree = read_json(entry.text.encode())
+    return dict(tree) if isinstance(tree, dict) else {}
+
+
+def _line(entry: LogEntry) -> str:
+    """Return time and text, then what else the entry says."""
+    further = {
+        name: value for name, value in _fields(entry).items() if name not in {"time", "update"}
+    }
+    shown = "".join(
+        f"  {name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in further.items()
+    )
+    return printable(f"{entry.time}  {entry.update}{shown}")
+
+
+def _raised(manifest: bytes, entries: Iterable[LogEntry]) -> bytes:
+    """Return ``manifest`` with the security versions that package updates raised since it came."""
+    versions: dict[str, Any] = {}
+    for entry in entries:
+        fields = _fields(entry)
+        if entry.update.startswith(_APPLIED) and "user" not in fields:
+            versions = {}  # a full update discards what package updates raised before
+        elif "package" in fields and "new version" in fields:
+            versions[fields["package"]] = fields["new version"]
+    content = msgspec.json.decode(manifest)
+    packages = content[_spelled(content, "Packages")]
+    for name, version in versions.items():
+        package = packages[name]
+        package[_spelled(package, "SecurityVersion")] = version
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+def _spelled(content: dict[str, Any], field: str) -> str:
+    """Return how ``content`` spells ``field``: names of fields are the same in any case."""
+    return next((name for name in content if name.lower() == field.lower()), field)

@@ -1,0 +1,66 @@
+"""A certificate with its key from a PEM file, as a secret to be uploaded."""
+
+import re
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from keyhouse.client import SecretUpload
+from keyhouse.wire.errors import Refused
+from keyhouse.wire.secret import Secret
+
+__all__ = ["read_pem_secret"]
+
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_CERTIFICATE: Final = b"CERTIFICATE"
+_KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"})
+
+
+class PemUnusable(Refused):
+    """The PEM file is not one certificate, with or without its key."""
+
+    code = "pem-unusable"
+
+
+def read_pem_secret(content: bytes) -> SecretUpload:
+    """Return the upload for the one certificate in ``content``, and its key if there is one.
+
+    Raises ``PemUnusable``; no message holds anything of the file.
+    """
+    blocks = [(match[1], match[0]) for match in _BLOCK.finditer(content)]
+    certificates = [block for label, block in blocks if label == _CERTIFICATE]
+    keys = [block for label, block in blocks if label in _KEYS]
+    known = len(certificates) + len(keys)
+    if len(certificates) != 1 or len(keys) > 1 or known != len(blocks):
+        raise PemUnusable(
+            f"the PEM file has {len(certificates)} certificates, {len(keys)} private keys and"
+            f" {len(blocks) - known} other blocks",
+            hint="it needs one certificate, and its private key, not encrypted, if it has one",
+        )
+    return SecretUpload(
+        cert=_certificate(certificates[0]), private=_private(keys[0]) if keys else None
+    )
+
+
+def _certificate(block: bytes) -> bytes:
+    try:
+        return x509.load_pem_x509_certificate(block).public_bytes(Encoding.DER)
+    except ValueError:
+        raise PemUnusable("the certificate in the PEM file cannot be read") from None
+
+
+def _private(block: bytes) -> Secret:
+    try:
+        key = load_pem_private_key(block, password=None)
+        return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PemUnusable(
+            "the private key in the PEM file cannot be read", hint="it must not be encrypted"
+        ) from None
