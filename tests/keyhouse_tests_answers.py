@@ -28,6 +28,8 @@ def checked(reply: Reply) -> Reply:
     assert reply.headers["content-type"] == "application/json"
     envelope = reply.envelope
     assert reply.body == compact(envelope)
+    if reply.status == 200 and "openapi" in envelope:  # the one answer without an envelope
+        return reply
     assert list(envelope) in (["status", "data"], ["status", "data", "message"])
     if reply.status == 200:
         assert envelope["status"] == "success"

@@ -15,6 +15,7 @@ from typing import Final
 
 from keyhouse.api import ERRORS, Route, routes, v1_reads, v2_reads, v2_writes
 from keyhouse.api.metric_names import METRICS
+from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.cli.settings import SETTINGS
 from keyhouse.coordinator.events import Uploaded
@@ -177,6 +178,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
 
 DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
     "manifest.schema.json": lambda: _json(manifest_schema()),
+    "openapi.json": lambda: _json(openapi(routes())),
 }
 """Files that are made as a whole."""
 

@@ -9,20 +9,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from keyhouse import __version__
 from keyhouse.api.descriptions import DESCRIPTIONS, Described, RawManifest, RawObject
 from keyhouse.api.envelope import ERRORS
 from keyhouse.api.routes import Caller, Route, Table
+from keyhouse.api.type_schema import Schema, schema_of
 from keyhouse.coordinator.phases import TABLE, Outcome
 from keyhouse.wire.client_api import Problems
 from keyhouse.wire.errors import Forbidden, KeyhouseError, NotYet, Unauthenticated
-from keyhouse.wire.secret import Secret
 
 __all__ = ["openapi"]
-
-Schema = dict[str, Any]
 
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
 """What any request may get: malformed, slow, too large, or at a bad time."""
@@ -60,10 +56,11 @@ _RETRY: Final = {"Retry-After": {"description": "Seconds.", "schema": {"type": "
 
 def openapi(table: Table) -> Schema:
     """Return the description of every route of ``table`` as JSON values."""
-    schemas = _Schemas(table)
+    components: dict[str, Schema] = {}
     paths: Schema = {}
     for route in table.routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
+    refusals = _refusals(components)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -82,7 +79,7 @@ def openapi(table: Table) -> Schema:
         ],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**schemas.components, **_refusals()}.items())),
+            "schemas": dict(sorted({**components, **refusals}.items())),
             "responses": {
                 f"{version}-{status}": _refusal(version, status)
                 for version in ("v1", "v2")
@@ -100,53 +97,22 @@ def openapi(table: Table) -> Schema:
     }
 
 
-class _Schemas:
-    """The schemas of all bodies and data, by type."""
-
-    def __init__(self, table: Table) -> None:
-        described = [DESCRIPTIONS[route.method, route.path] for route in table.routes]
-        kinds = [kind for row in described for kind in (row.body, row.data) if _is_typed(kind)]
-        unique = list(dict.fromkeys([*kinds, Problems]))
-        made, components = msgspec.json.schema_components(
-            unique, schema_hook=_custom, ref_template="#/components/schemas/{name}"
-        )
-        self._of = dict(zip(unique, made, strict=True))
-        self.components = {name: _readable(schema) for name, schema in components.items()}
-
-    def of(self, kind: Any) -> Schema:
-        """Return the schema of ``kind``."""
-        if kind is None:
-            return {"type": "null"}
-        if kind is RawManifest:
-            return {
-                "type": "object",
-                "description": "A manifest, or a package update: its JSON text as it is.",
-            }
-        return {"type": "object"} if kind is RawObject else self._of[kind]
-
-
-def _is_typed(kind: Any) -> bool:
-    return kind is not None and kind not in {RawManifest, RawObject}
-
-
-def _custom(kind: type) -> Schema:
-    """Return the schema of a type that msgspec does not know."""
-    if kind is Secret:
-        return {"type": "string", "contentEncoding": "base64"}
-    raise NotImplementedError
-
-
-def _readable(schema: Schema) -> Schema:
-    """Return ``schema`` with its docstring as Markdown, on one line for each paragraph."""
-    text = schema.get("description", "").replace("``", "`")
-    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    return {**schema, "description": "\n\n".join(paragraphs)} if text else schema
+def _schema(kind: Any, components: dict[str, Schema]) -> Schema:
+    """Return the schema of a body or of data."""
+    if kind is None:
+        return {"type": "null"}
+    if kind is RawManifest:
+        return {
+            "type": "object",
+            "description": "A manifest, or a package update: its JSON text as it is.",
+        }
+    return {"type": "object"} if kind is RawObject else schema_of(kind, components)
 
 
 # --- one call ---
 
 
-def _operation(route: Route, schemas: _Schemas) -> Schema:
+def _operation(route: Route, components: dict[str, Schema]) -> Schema:
     row = DESCRIPTIONS[route.method, route.path]
     version = _version(route)
     operation: Schema = {
@@ -162,8 +128,8 @@ def _operation(route: Route, schemas: _Schemas) -> Schema:
             {"name": name, "in": "query", **parameter} for name, parameter in row.query.items()
         ]
     if row.body is not None:
-        operation["requestBody"] = _body(route, schemas.of(row.body))
-    operation["responses"] = _responses(route, row, schemas)
+        operation["requestBody"] = _body(route, _schema(row.body, components))
+    operation["responses"] = _responses(route, row, components)
     return operation
 
 
@@ -185,7 +151,7 @@ def _body(route: Route, schema: Schema) -> Schema:
     }
 
 
-def _responses(route: Route, row: Described, schemas: _Schemas) -> Schema:
+def _responses(route: Route, row: Described, components: dict[str, Schema]) -> Schema:
     version = _version(route)
     refused = {
         str(status): {"$ref": f"#/components/responses/{version}-{status}"}
@@ -196,7 +162,10 @@ def _responses(route: Route, row: Described, schemas: _Schemas) -> Schema:
         return refused
     if row.refused and not (row.data or row.body):
         return refused  # a call that is only ever refused
-    return {"200": _success(schemas.of(row.data), wrapped=row.data is not RawObject), **refused}
+    return {
+        "200": _success(_schema(row.data, components), wrapped=row.data is not RawObject),
+        **refused,
+    }
 
 
 def _is_built(route: Route) -> bool:
@@ -267,8 +236,8 @@ def _words(status: int) -> set[str]:
     return own | ({"fail", "error"} if status in _PROTOCOL and status != 500 else set())  # noqa: PLR2004 ours
 
 
-def _refusals() -> Schema:
-    problems = {"$ref": "#/components/schemas/Problems"}
+def _refusals(components: dict[str, Schema]) -> Schema:
+    problems = schema_of(Problems, components)
     nothing = {"type": "null"}
     return {
         "Fail-v2": _refused_as("fail", {"anyOf": [_REASONS, nothing]}),

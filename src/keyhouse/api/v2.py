@@ -7,6 +7,7 @@ from keyhouse.api import v2_recovery as recovery
 from keyhouse.api import v2_writes as writes
 from keyhouse.api.request_body import ENCODED_BYTES
 from keyhouse.api.routes import Caller, get, post
+from keyhouse.api.served_openapi import read_openapi
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
 
@@ -16,6 +17,8 @@ __all__ = ["ROUTES"]
 _USER: Final = Caller.USER
 
 ROUTES: Final = (
+    # Public and always the same, so every phase allows it.
+    get("/api/v2/openapi.json", Operation.READ_STATUS, read_openapi),
     get("/api/v2/status", Operation.READ_STATUS, reads.read_status),
     get("/api/v2/manifest", Operation.READ_MANIFEST, reads.read_manifest),
     post("/api/v2/manifest", Operation.SET_MANIFEST, writes.set_manifest, limit=ENCODED_BYTES),

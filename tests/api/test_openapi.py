@@ -1,0 +1,224 @@
+"""The description of the interface: complete, in its form, and the one in the repository."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import jsonschema_rs
+import msgspec
+import pytest
+from keyhouse_tests_reference import DOCUMENTS, REFERENCE
+
+from keyhouse.api import ERRORS, Caller, routes
+from keyhouse.api.descriptions import DESCRIPTIONS
+from keyhouse.api.openapi import openapi
+from keyhouse.api.served_openapi import encoded_openapi
+from keyhouse.api.type_schema import schema_of
+from keyhouse.coordinator.phases import TABLE, Outcome
+from keyhouse.wire import client_api
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.secret import Secret
+
+DOCUMENT = openapi(routes())
+OPERATIONS: dict[tuple[str, str], Any] = {
+    (method.upper(), path): operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _nodes(item)
+
+
+def test_document_in_the_repository_is_the_one_that_the_code_makes() -> None:
+    assert (REFERENCE / "openapi.json").read_text(encoding="utf-8") == DOCUMENTS[
+        "openapi.json"
+    ](), "renew it: .venv/bin/python tests/keyhouse_tests_reference.py"
+
+
+def test_document_that_is_served_is_the_same() -> None:
+    assert json.loads(encoded_openapi()) == DOCUMENT
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    targets = {(route.method, route.path) for route in routes().routes}
+
+    assert set(OPERATIONS) == targets
+    assert set(DESCRIPTIONS) == targets
+
+
+def test_names_of_operations_are_unique() -> None:
+    names = [operation["operationId"] for operation in OPERATIONS.values()]
+
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"v[12]_(?:get|post)(?:_[a-z0-9]+)+", name) for name in names)
+
+
+def test_every_reference_leads_somewhere_and_everything_is_used() -> None:
+    references = {node["$ref"] for node in _nodes(DOCUMENT) if "$ref" in node}
+
+    for reference in references:
+        found: Any = DOCUMENT
+        for step in reference.removeprefix("#/").split("/"):
+            found = found[step]
+    schemas = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+    assert schemas <= references
+
+
+def test_every_schema_is_one() -> None:
+    for node in _nodes(DOCUMENT):
+        schema = node.get("schema")
+        if isinstance(schema, dict) and "$ref" not in schema:
+            jsonschema_rs.meta.validate(schema)
+
+
+@pytest.mark.parametrize("route", routes().routes, ids=lambda route: f"{route.method} {route.path}")
+def test_call_lists_what_phase_caller_and_gate_can_answer(route: Any) -> None:
+    operation = OPERATIONS[route.method, route.path]
+    listed = {int(status) for status in operation["responses"]}
+    met = {int(outcome) for outcome in TABLE[route.operation] if outcome is not Outcome.YES}
+
+    assert met <= listed
+    assert {400, 408, 413, 414, 415, 431, 500, 501, 503} <= listed
+    assert (401 in listed) >= (route.caller is not Caller.ANYBODY)
+    assert (403 in listed) >= (route.gate is not None)
+    assert operation["security"] == (
+        [] if route.caller is Caller.ANYBODY else [{"clientCertificate": []}]
+    )
+
+
+def test_call_that_is_not_built_has_no_success() -> None:
+    for route in routes().routes:
+        handler = route.read or route.write
+        assert handler is not None
+        responses = OPERATIONS[route.method, route.path]["responses"]
+        if handler.__name__ == "not_yet":
+            assert "200" not in responses
+            assert responses["501"]["description"] == "Not built yet."
+        elif route.path != "/recover":
+            assert "200" in responses
+
+
+def test_every_status_of_an_error_has_a_meaning_in_both_versions() -> None:
+    responses = DOCUMENT["components"]["responses"]
+
+    for status, _ in ERRORS.values():
+        assert f"v1-{status}" in responses
+        assert f"v2-{status}" in responses
+
+
+def test_version_1_never_fails_but_only_errs() -> None:
+    for name, response in DOCUMENT["components"]["responses"].items():
+        if name.startswith("v1-"):
+            schema = response["content"]["application/json"]["schema"]
+            assert schema == {"$ref": "#/components/schemas/Error-v1"}
+
+
+def test_bodies_tell_their_limit() -> None:
+    for route in routes().routes:
+        body = OPERATIONS[route.method, route.path].get("requestBody")
+        if body:
+            assert body["x-body-limit-bytes"] == route.body_limit
+            assert f"{route.body_limit:,} bytes" in body["description"]
+
+
+# --- schemas of types ---
+
+
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+
+
+class Inner(msgspec.Struct, rename="camel"):
+    """Holds ``itself``."""
+
+    some_bytes: bytes
+    further: "list[Inner]" = []
+
+
+class Outer(msgspec.Struct):
+    """Two lines,
+    one paragraph.
+    """
+
+    secret: Secret | None
+    kind: Literal[1, 2]
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)] | msgspec.UnsetType = msgspec.UNSET
+    inner: dict[str, Inner] = {}
+
+
+def test_struct_becomes_a_component_with_its_names_and_required_fields() -> None:
+    components: dict[str, Any] = {}
+
+    assert schema_of(Outer, components) == {"$ref": "#/components/schemas/Outer"}
+    assert components["Outer"] == {
+        "description": "Two lines, one paragraph.",
+        "type": "object",
+        "properties": {
+            "secret": {
+                "anyOf": [{"type": "string", "contentEncoding": "base64"}, {"type": "null"}]
+            },
+            "kind": {"enum": [1, 2]},
+            "number": {"type": "integer", "minimum": 0, "maximum": 2**64 - 1},
+            "inner": {
+                "type": "object",
+                "additionalProperties": {"$ref": "#/components/schemas/Inner"},
+            },
+        },
+        "required": ["secret", "kind"],
+    }
+    assert components["Inner"]["properties"] == {
+        "someBytes": _BASE64,
+        "further": {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}},
+    }
+    assert components["Inner"]["description"] == "Holds `itself`."
+
+
+def test_type_without_a_json_form_is_refused() -> None:
+    with pytest.raises(TypeError, match="no JSON Schema"):
+        schema_of(complex, {})
+
+
+# --- bodies of requests ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        (client_api.ManifestBody, {"manifest": "e30="}),
+        (client_api.SecretsBody, {"secrets": {"a": {"key": "AA==", "cert": None}}}),
+        (
+            client_api.RecoverBody,
+            {"recoverySecret": "AA==", "recoverySecretSignature": "AAE="},
+        ),
+        (client_api.SignQuoteBody, {"sgxQuote": "AA=="}),
+        (client_api.CounterBody, {"name": "n", "value": 2**64 - 1}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_body_that_fits_its_schema_is_read_into_its_type(
+    kind: type[msgspec.Struct], sent: dict[str, Any]
+) -> None:
+    components: dict[str, Any] = {}
+    reference = schema_of(kind, components)
+    schema = {**reference, "components": {"schemas": components}}
+    jsonschema_rs.Draft202012Validator(schema).validate(sent)
+
+    read = decode(json.dumps(sent).encode(), kind)
+
+    assert list(sent) == list(kind.__struct_encode_fields__)
+    for name, value in zip(kind.__struct_fields__, sent.values(), strict=True):
+        found = getattr(read, name)
+        if isinstance(found, bytes):
+            assert found == decode_base64(value)
+        elif isinstance(found, Secret):
+            assert found.reveal() == decode_base64(value)
+        elif not isinstance(found, dict):
+            assert found == value
