@@ -295,3 +295,14 @@ async def _indexed_epoch(data: Path, root: bytes) -> int:
     assert (index.root_cert, index.store_id) == (root, opened.journal.store_id)
     await home.close()
     return index.epoch
+
+
+async def test_an_emptied_journal_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with running_engine(data) as engine:
+        await set_manifest(engine, manifest())
+    (data / "journal.db").write_bytes(b"")
+    with pytest.raises(Broken, match="journal.db is empty"):
+        async with running_engine(data):
+            pytest.fail("it must not start")
+    assert (data / "journal.db").read_bytes() == b""

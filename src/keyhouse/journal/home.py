@@ -305,15 +305,14 @@ class Home:
         return Locked(reason, start.store_id, start.epoch, index)
 
     async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
-        self._store = await SqliteStore.open(self._path / JOURNAL, step=self._disk.step)
+        journal = self._path / JOURNAL
+        if await asyncio.to_thread(_is_empty, journal):  # opening would write a schema into it
+            raise _empty_journal()
+        self._store = await SqliteStore.open(journal, step=self._disk.step)
         start = (await self._store.read(0)).start
         if start is None:
             await self._close_store()
-            raise StoreEmpty(
-                "journal.db is empty, but a manifest was set before",
-                hint="restore the state directory from a backup; to give up what it held, move "
-                "the directory away",
-            )
+            raise _empty_journal()
         return self._store, start
 
     async def _close_store(self) -> None:
@@ -456,6 +455,18 @@ class Home:
         if not key.policy:
             raise Broken("the store was recovered and has not been sealed yet")
         return journal, key
+
+
+def _is_empty(path: Path) -> bool:
+    return path.stat().st_size == 0
+
+
+def _empty_journal() -> StoreEmpty:
+    return StoreEmpty(
+        "journal.db is empty, but a manifest was set before",
+        hint="restore the state directory from a backup; to give up what it held, move "
+        "the directory away",
+    )
 
 
 def _key_of(contents: Contents, epoch: int) -> EpochKey:
