@@ -1,0 +1,32 @@
+"""Updating with several parties does what the page says, against a real coordinator."""
+
+import json
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_page import walk
+from keyhouse_tests_server import Server
+
+_PAGE = Path(__file__).parent.parent.parent / "docs/how-to/update-with-several-parties.md"
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_every_command_of_the_update_page_works(tmp_path: Path) -> None:
+    server = Server(tmp_path / "keyhouse-data")
+    page = _PAGE.read_text(encoding="utf-8").replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
+
+    with server:
+        printed = walk(page, tmp_path)
+
+    assert "1 more of: bob, carol" in printed
+    assert "next: 1 of bob, carol reads the same file" in printed
+    assert '>     "second": {' in printed  # the diff
+    assert "the update is in force" in printed
+    assert "cancelled" in printed
+    log = [line.split("  ")[1] for line in printed.splitlines() if "Z  Manifest update" in line]
+    assert log == ["Manifest update initiated", "Manifest update acknowledged", "Manifest updated"]
+    for file, holder in (("recovery.json", "first"), ("new-recovery.json", "second")):
+        assert set(json.loads((tmp_path / file).read_text())["RecoverySecrets"]) == {holder}
+        assert (tmp_path / file).stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob("recovery-secrets-*"))
