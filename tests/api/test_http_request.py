@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from keyhouse.api.chunks import ChunkedBody
 from keyhouse.api.limits import Limits
-from keyhouse.api.request import CHUNKED, Malformed, RequestHead, check_beginning, read_head
+from keyhouse.api.request import (
+    CHUNKED,
+    Malformed,
+    RequestHead,
+    check_beginning,
+    read_any_head,
+    read_common_head,
+    read_head,
+)
 
 LIMITS = Limits()
 
@@ -210,6 +218,68 @@ def test_what_is_accepted_h11_reads_the_same_way(data: bytes) -> None:
     fields = dict(event.headers)
     length = CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
     assert length == ours.length
+
+
+USUAL = [
+    head(
+        b"GET /api/v2/status HTTP/1.1",
+        b"Host: localhost:4433",
+        b"User-Agent: curl/8",
+        b"Accept: */*",
+    ),
+    head(
+        b"POST /a?s=1&s=%41 HTTP/1.1",
+        b"host:[::1]:1",
+        b"connection: Keep-Alive",
+        b"X:",
+        b"Content-Length: 5",
+    ),
+]
+SPECIAL = [
+    b"Host: b",
+    b"Content-Length: 5",
+    b"Upgrade: a",
+    b"Expect: b",
+    b"Transfer-Encoding: chunked",
+    b"Connection: close",
+    b"Content-Encoding: gzip",
+]
+REPLACED = st.tuples(
+    st.sampled_from(USUAL),
+    st.integers(0, 200),
+    st.integers(0, 3),
+    st.binary(max_size=3)
+    | st.sampled_from(SPECIAL).map(lambda field: b"\r\n" + field)
+    | st.sampled_from([b"\r\n", b"#", b"?", b"%", b" ", b":"]),
+)
+
+
+@pytest.mark.parametrize("data", USUAL)
+def test_what_clients_usually_send_takes_the_short_way(data: bytes) -> None:
+    assert read_common_head(data, LIMITS) == read_any_head(data, LIMITS)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(REPLACED)
+def test_short_way_says_what_the_long_way_says(parts: tuple[bytes, int, int, bytes]) -> None:
+    data, at, length, new = parts
+    changed = (data[:-4][:at] + new + data[:-4][at + length :]).partition(b"\r\n\r\n")[0]
+    common = read_common_head(changed + b"\r\n\r\n", LIMITS)
+    if common is not None:
+        assert common == read_any_head(changed + b"\r\n\r\n", LIMITS)
+
+
+def test_short_way_keeps_every_limit() -> None:
+    line = b"GET /" + b"a" * 60 + b" HTTP/1.1"
+    data = head(line, b"Host: a", *[b"X: y"] * 9)
+    for limits in (Limits(request_line=70), Limits(headers=50), Limits(header_fields=9)):
+        assert read_common_head(data, limits) is None
+    assert read_common_head(data, Limits(header_fields=10)) is not None
+
+
+@pytest.mark.parametrize("data", [row[1] for row in REFUSED.values()], ids=REFUSED.keys())
+def test_nothing_that_is_refused_takes_the_short_way(data: bytes) -> None:
+    assert read_common_head(data, LIMITS) is None
 
 
 @settings(max_examples=300, deadline=None)

@@ -35,6 +35,7 @@ from keyhouse.api.tls import (
 __all__ = ["Above", "TlsTransport"]
 
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
+_RECORDS_PER_TURN: Final = 16  # of one connection before others have their turn
 
 # Bound once: each is called for every request.
 _read, _write = lib.SSL_read, lib.SSL_write
@@ -101,6 +102,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_ssl",
         "_told",
         "_unsent",
+        "_yielded",
         "identity",
     )
 
@@ -115,6 +117,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._told = False  # the connection above knows that its writing is paused
         self._reading = True  # the socket is read
         self._decrypting = False
+        self._yielded = False  # the backlog goes on in the loop's next turn
         self._backlog: deque[memoryview] = deque()
         self._linger = 0
         self._unsent = 0  # bytes that were encrypted and not yet given to the socket
@@ -331,7 +334,12 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         """Encrypt as much of what waits as the socket takes, then do what waited for the end."""
         backlog = self._backlog
+        turns = _RECORDS_PER_TURN
         while backlog and not self._clogged:
+            if not turns:
+                self._yield_turn()
+                return
+            turns -= 1
             waiting = backlog[0]
             self._encrypt(waiting[:_RECORD])
             if len(waiting) <= _RECORD:
@@ -345,6 +353,16 @@ class TlsTransport(asyncio.BufferedProtocol):
         elif self._told and not self._clogged:
             self._told = False
             self._above.resume_writing()
+
+    def _yield_turn(self) -> None:
+        if not self._yielded:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._resume_turn)
+
+    def _resume_turn(self) -> None:
+        self._yielded = False
+        if self._phase is not _Phase.CLOSED:
+            self._flush()
 
     def _finish(self) -> None:
         """Say that this was all, and close, at once or after the client."""
