@@ -20,6 +20,7 @@ from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial
 from keyhouse.cli.settings import SETTINGS
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
+from keyhouse.coordinator.state import Pending
 from keyhouse.journal import index_file, record, sealing
 from keyhouse.journal.chain import first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
@@ -132,6 +133,7 @@ def _values() -> str:
         "upload": Uploaded,
         "recovery": RecoveryMaterial,
         "holder": RecoveryHolder,
+        "pending": Pending,
     }
     rows = ((name, ", ".join(kind.__struct_fields__)) for name, kind in kinds.items())
     return _table(("Value", "Fields"), rows)
