@@ -16,6 +16,9 @@ class Plaintext:
 
 PLAINTEXT: Final = Plaintext()
 
+MOST_KEPT: Final = 64 * 1024
+"""Bytes after which the socket is left alone while an answer is awaited."""
+
 
 class Above(Protocol):
     """The connection that a ``PlainTransport`` carries."""
@@ -50,6 +53,8 @@ class PlainTransport(asyncio.Protocol):
         self._above = above
         self._raw: asyncio.Transport | None = None
         self._linger: int | None = None  # bytes that are still discarded after the last answer
+        self._held = False  # the connection above takes no more for now
+        self._kept = b""  # what came meanwhile
 
     # What the TCP transport tells.
 
@@ -62,12 +67,14 @@ class PlainTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in."""
-        if self._linger is None:
+        if self._linger is not None:
+            self._linger -= len(data)
+            if self._linger < 0:
+                self.abort()
+        elif self._held:
+            self._keep(data)
+        else:
             self._above.data_received(data)
-            return
-        self._linger -= len(data)
-        if self._linger < 0:
-            self.abort()
 
     def eof_received(self) -> bool:
         """The client's stream has ended: what was written goes out, then the socket closes."""
@@ -91,13 +98,16 @@ class PlainTransport(asyncio.Protocol):
     # What the connection above asks for.
 
     def pause_reading(self) -> None:
-        """Leave what comes in the socket."""
-        if self._raw is not None and not self._raw.is_closing():
-            self._raw.pause_reading()
+        """Hold what comes. The socket is read on for a while, so that a client's end is seen."""
+        self._held = True
 
     def resume_reading(self) -> None:
         """Go on with what came and what comes."""
-        if self._raw is not None and not self._raw.is_closing():
+        self._held = False
+        kept, self._kept = self._kept, b""
+        if kept and self._linger is None:
+            self._above.data_received(kept)
+        if self._raw is not None and not self._raw.is_closing() and not self._held:
             self._raw.resume_reading()
 
     def write(self, data: bytes) -> None:
@@ -111,6 +121,7 @@ class PlainTransport(asyncio.Protocol):
         if raw is None or raw.is_closing() or self._linger is not None:
             return
         self._linger = linger
+        self._kept = b""
         if linger:
             raw.write_eof()
             raw.resume_reading()
@@ -121,3 +132,8 @@ class PlainTransport(asyncio.Protocol):
         """Close at once. What was not sent yet is lost."""
         if self._raw is not None:
             self._raw.abort()
+
+    def _keep(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) >= MOST_KEPT and self._raw is not None and not self._raw.is_closing():
+            self._raw.pause_reading()
