@@ -1,0 +1,86 @@
+"""The engine itself refuses a first manifest that the settings do not admit, whoever submits it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import (
+    FixedClock,
+    manifest,
+    new_process,
+    open_home,
+    running_engine,
+    set_manifest,
+)
+
+from keyhouse.coordinator import Engine, FirstManifestRule, NewDeployment, Phase, open_engine
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.errors import Forbidden
+from keyhouse.wire.secret import Secret
+
+ANOTHER_MACHINE = Secret(b"quite another machine's secret..")
+
+
+@asynccontextmanager
+async def engine_with(
+    path: Path, rule: FirstManifestRule, machine: Secret | None = None
+) -> AsyncIterator[Engine]:
+    home = await (open_home(path) if machine is None else open_home(path, machine))
+    engine = await open_engine(
+        home,
+        clock=FixedClock(),
+        process=new_process()._replace(first_manifest=rule),
+        new=NewDeployment("P-256", ("localhost",), ()),
+    )
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        await writing
+        await engine.close()
+
+
+async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_path: Path) -> None:
+    rule = FirstManifestRule(claim=fingerprint(manifest(2)))
+    async with engine_with(tmp_path / "data", rule) as engine:
+        with pytest.raises(Forbidden, match=fingerprint(manifest(1))):
+            await set_manifest(engine, manifest(1))
+        assert engine.view.phase is Phase.ACCEPTING_MANIFEST
+        await set_manifest(engine, manifest(2))
+        assert engine.view.phase is Phase.RUNNING
+
+
+async def test_one_byte_more_is_another_manifest(tmp_path: Path) -> None:
+    rule = FirstManifestRule(claim=fingerprint(manifest(2)))
+    async with engine_with(tmp_path / "data", rule) as engine:
+        with pytest.raises(Forbidden):
+            await set_manifest(engine, manifest(2) + b"\n")
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["any", "claimed"])
+async def test_in_recovery_mode_none_is_taken_if_so_told(
+    tmp_path: Path,
+    claimed: bool,  # noqa: FBT001 a column of the table
+) -> None:
+    path = tmp_path / "data"
+    async with running_engine(path) as engine:
+        await set_manifest(engine, manifest(1))
+    claim = fingerprint(manifest(2)) if claimed else ""
+    rule = FirstManifestRule(claim=claim, allowed_in_recovery=False)
+    async with engine_with(path, rule, ANOTHER_MACHINE) as engine:
+        assert engine.view.phase is Phase.RECOVERY
+        with pytest.raises(Forbidden, match="in recovery mode"):
+            await set_manifest(engine, manifest(2))
+    async with running_engine(path) as engine:
+        assert engine.view.running.manifest == manifest(1)
+
+
+async def test_the_rule_does_not_look_at_a_state_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    async with running_engine(path) as engine:
+        await set_manifest(engine, manifest(1))
+    async with engine_with(path, FirstManifestRule("0" * 64, allowed_in_recovery=False)) as engine:
+        assert engine.view.phase is Phase.RUNNING
