@@ -1,0 +1,143 @@
+"""Whatever is sent to live coordinators, the answer is one that the description has.
+
+Requests are made from the description itself, good ones and bad ones, and sent in every phase, by
+nobody and by a user.
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_answers import observe
+from keyhouse_tests_deployment import user
+from keyhouse_tests_server import Server
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi import checks
+
+from keyhouse.api import routes
+from keyhouse.api.openapi import openapi
+from keyhouse.coordinator import Phase
+
+pytestmark = pytest.mark.acceptance
+
+CHECKS = [
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+
+
+def _closed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return ``document`` without room for fields that it does not describe."""
+    strict = copy.deepcopy(document)
+    for schema in strict["components"]["schemas"].values():
+        if "properties" in schema:
+            schema["additionalProperties"] = False
+    return strict
+
+
+def _operations() -> dict[str, APIOperation[Any, Any, Any, Any]]:
+    """Return every call by its name."""
+    found = schemathesis.openapi.from_dict(_closed(openapi(routes()))).get_all_operations()
+    usable = [result.ok() for result in found if isinstance(result, Ok)]
+    assert len(usable) == len(routes().routes)
+    return {operation.label: operation for operation in usable}
+
+
+OPERATIONS = _operations()
+
+
+class Caller(NamedTuple):
+    """Somebody with a kept connection to a coordinator in some phase."""
+
+    phase: Phase
+    address: str
+    session: requests.Session
+
+
+@pytest.fixture(scope="module")
+def callers(
+    servers: dict[Phase, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Caller]]:
+    """Nobody and the user who may write, at a coordinator in each phase."""
+    folder = tmp_path_factory.mktemp("schemathesis")
+    writer = folder / "writer.pem"
+    writer.write_bytes(user("writer").pem + user("writer").key_pem)
+    made = [
+        Caller(phase, f"https://127.0.0.1:{server.port}", _session(server, folder, certificate))
+        for phase, server in servers.items()
+        for certificate in (None, writer)
+    ]
+    before = {phase: _observed(server) for phase, server in servers.items()}
+    yield made
+    for caller in made:
+        caller.session.close()
+    assert {phase: _observed(server) for phase, server in servers.items()} == before
+
+
+def _observed(server: Server) -> object:
+    with server.client(user("writer")) as client:
+        return observe(client)
+
+
+def _session(server: Server, folder: Path, certificate: Path | None) -> requests.Session:
+    """Return a session that trusts the root of ``server`` alone."""
+    with server.client() as client:
+        chain = client.get("/api/v2/quote").data["cert"]
+    root = folder / f"root-{server.port}.pem"
+    root.write_text(chain)
+    session = requests.Session()
+    session.trust_env = False
+    session.verify = str(root)
+    session.cert = str(certificate) if certificate else None
+    return session
+
+
+def _judge(caller: Caller, case: schemathesis.Case[Any]) -> None:
+    session = caller.session
+    answer = case.call(base_url=caller.address, session=session, verify=session.verify)
+    assert answer.status_code != 500, answer.content
+    case.validate_response(answer, checks=CHECKS)
+    if "recover" not in case.path:
+        # Base64 of anything is no manifest, and no secret has a name that is found by chance.
+        assert case.method == "GET" or answer.status_code != 200, answer.content
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_every_answer_is_described(callers: list[Caller], label: str) -> None:
+    operation = OPERATIONS[label]
+    modes = [GenerationMode.POSITIVE]
+    if operation.body or operation.query:
+        modes.append(GenerationMode.NEGATIVE)
+    cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in modes))
+
+    @settings(
+        max_examples=15 if len(modes) > 1 else 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases)
+    def try_one(case: schemathesis.Case[Any]) -> None:
+        for caller in callers:
+            _judge(caller, case)
+
+    try_one()
+
+
+def test_served_description_is_the_document_itself(callers: list[Caller]) -> None:
+    for caller in callers:
+        answer = caller.session.get(f"{caller.address}/api/v2/openapi.json")
+
+        assert answer.headers["content-type"] == "application/json"
+        assert json.loads(answer.content) == openapi(routes())
