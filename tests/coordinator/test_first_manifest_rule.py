@@ -49,8 +49,8 @@ async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_pa
         with pytest.raises(Forbidden, match=fingerprint(manifest(1))):
             await set_manifest(engine, manifest(1))
         assert engine.view.phase is Phase.ACCEPTING_MANIFEST
-        await set_manifest(engine, manifest(2))
-        assert engine.view.phase is Phase.RUNNING
+        view = await set_manifest(engine, manifest(2))
+        assert view.running.manifest == manifest(2)
 
 
 async def test_one_byte_more_is_another_manifest(tmp_path: Path) -> None:

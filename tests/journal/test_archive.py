@@ -345,3 +345,27 @@ async def test_a_directory_that_others_can_reach_is_not_looked_at(tmp_path: Path
         list_stores(path)
     with pytest.raises(KeyhouseError, match="0750"), private_copy(path):
         raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        b"restore journal.db ../../etc\n",
+        b"restore a\n",
+        b"restore  a\n",
+        b"restore other a\n",
+        b"restore journal.db journal.db\n",
+        b"restore journal.db a",
+        b"restore journal.db recovery_index sealed_key journal.db a\n",
+    ],
+)
+async def test_a_changed_plan_of_a_restore_is_refused(tmp_path: Path, plan: bytes) -> None:
+    path = tmp_path / "state"
+    await establish(path, OLD)
+    (path / "incoming").mkdir(mode=0o700)
+    (path / "incoming" / "plan").write_bytes(plan)
+    (path / "incoming" / "plan").chmod(0o600)
+    before = everything(path)
+    with pytest.raises(StoreDamaged, match="plan"):
+        await open_home(path)
+    assert everything(path) == before
