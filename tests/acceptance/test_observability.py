@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -311,6 +312,14 @@ def test_watching_is_not_counted_as_using_the_client_api(watched: Watched) -> No
     assert {key: value for key, value in after.values.items() if key[0] == TOTAL} == {
         key: value for key, value in before.values.items() if key[0] == TOTAL
     }
+
+
+def test_many_scrapes_at_once_are_all_whole(watched: Watched) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(lambda _: watched.scrape(), range(64)))
+
+    assert {one.get("coordinator_state") for one in found} == {3}
+    assert all(one.get("python_gc_collections_total", generation="2") for one in found)
 
 
 def test_stop_ends_both_listeners(tmp_path: Path) -> None:
