@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
@@ -222,3 +223,45 @@ def test_body_that_fits_its_schema_is_read_into_its_type(
             assert found.reveal() == decode_base64(value)
         elif not isinstance(found, dict):
             assert found == value
+
+
+# --- recorded answers ---
+
+GOLDEN = Path(__file__).parent.parent / "acceptance" / "golden"
+
+
+def _recorded() -> list[Any]:
+    """Return every recorded answer of a call that exists: its id, target, and the answer."""
+    found = []
+    for file in sorted(GOLDEN.glob("*.json")):
+        prefix = "" if file.stem == "version_1" else "/api/v2"
+        for scene, answer in json.loads(file.read_text(encoding="utf-8")).items():
+            method, path = re.split(r"[ ?:]", scene)[:2]
+            if answer["status"] != 405:
+                target = (method, prefix + path)
+                found.append(pytest.param(target, answer, id=f"{file.stem}: {scene}"))
+    return found
+
+
+def _closed(schema: Any) -> Any:
+    """Return ``schema`` without room for fields that it does not name."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _closed(item) for name, item in schema.items()}
+    return made | ({"additionalProperties": False} if "properties" in made else {})
+
+
+@pytest.mark.parametrize(("target", "answer"), _recorded())
+def test_recorded_answer_fits_the_description(target: tuple[str, str], answer: Any) -> None:
+    response = OPERATIONS[target]["responses"][str(answer["status"])]
+    if "$ref" in response:
+        response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    schema = response["content"]["application/json"]["schema"]
+    components = {"schemas": DOCUMENT["components"]["schemas"]}
+
+    closed = _closed({"components": components, **schema})
+
+    jsonschema_rs.Draft202012Validator(closed).validate(answer["body"])
+    assert set(answer["headers"]) <= {name.lower() for name in response["headers"]}
