@@ -7,6 +7,7 @@ import typer
 
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
+from keyhouse.cli.recover import app as recover_app
 from keyhouse.cli.secret import app as secret_app
 from keyhouse.cli.standard_error import write_error
 from keyhouse.cli.status import status
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command(name="status")(status)
 app.add_typer(manifest_app, name="manifest")
 app.add_typer(secret_app, name="secret")
+app.add_typer(recover_app, name="recover")
 app.add_typer(store_app, name="store")
 
 

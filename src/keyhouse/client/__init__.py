@@ -10,6 +10,15 @@ from keyhouse.client.errors import (
     TrustFailed,
     Unreachable,
 )
+from keyhouse.client.recovery import (
+    HolderKey,
+    Offer,
+    Progress,
+    encrypt_share,
+    require_listed,
+    require_root,
+    require_signed,
+)
 from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, SecretUpload
 from keyhouse.client.trust import TrustedCoordinator, verify_coordinator
 
@@ -23,8 +32,11 @@ __all__ = [
     "ClientSetup",
     "Coordinator",
     "CurrentManifest",
+    "HolderKey",
     "LogEntry",
+    "Offer",
     "Pending",
+    "Progress",
     "SecretObject",
     "SecretUpload",
     "Status",
@@ -32,6 +44,10 @@ __all__ = [
     "TrustedCoordinator",
     "Unreachable",
     "UpdateAnswer",
+    "encrypt_share",
     "parse_address",
+    "require_listed",
+    "require_root",
+    "require_signed",
     "verify_coordinator",
 ]

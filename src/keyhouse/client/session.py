@@ -31,6 +31,14 @@ from keyhouse.client.connection import Connection
 from keyhouse.client.errors import CallRefused, ClientSetup, TrustFailed, shown
 from keyhouse.client.manifest_signature import require_signature
 from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.recovery import (
+    Offer,
+    OfferAnswer,
+    Progress,
+    ProgressAnswer,
+    SharesAnswer,
+    require_offer,
+)
 from keyhouse.client.trust import TrustedCoordinator
 from keyhouse.wire.secret import Secret
 
@@ -175,6 +183,29 @@ class Coordinator:
         body = msgspec.json.encode({"secrets": {n: _upload(s) for n, s in secrets.items()}})
         answer = self._connection.call("POST", "/api/v2/secrets", body=body, maximum=_MAX_SMALL)
         data_of(answer, NoAnswer)
+
+    def recovery_offer(self) -> Offer:
+        """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
+
+        Before anything is sent, ``require_root`` and ``require_listed`` judge what it is for.
+        """
+        answer = self._connection.call("GET", "/api/v2/recover/public-key", maximum=_MAX_LARGE)
+        offer = data_of(answer, OfferAnswer).data
+        require_offer(offer, self._trusted.root_der)
+        return offer
+
+    def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
+        """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        body = msgspec.json.encode(
+            {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
+        )
+        answer = self._connection.call("POST", "/api/v2/recover", body=body, maximum=_MAX_SMALL)
+        return data_of(answer, ProgressAnswer).data
+
+    def recovery_secrets(self) -> dict[str, bytes]:
+        """Return the encrypted recovery shares by key name; for users who may update."""
+        answer = self._connection.call("GET", "/api/v2/recovery-secrets", maximum=_MAX_LARGE)
+        return data_of(answer, SharesAnswer).data.recovery_secrets
 
     def update_log(self) -> tuple[LogEntry, ...]:
         """Return the update log, oldest entry first."""

@@ -1,0 +1,240 @@
+"""A holder's part of a recovery: what has to hold before anything is decrypted or sent.
+
+The coordinator in recovery mode shows a temporary root, which a quote has vouched for. Then, in
+this order:
+
+1. That root signed the ephemeral key (``Offer``), so nobody can put a key of his own in its place.
+2. The state to be recovered has the root that the holder kept: it is the deployment that was set up
+   then, not one that somebody made up.
+3. The holder's own key is among those of that state.
+
+Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source: wire
+reference of the interface, "Recovery"; security rules, "Recovery".
+"""
+
+import hmac
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+)
+
+from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "PLAIN_SIZES",
+    "HolderKey",
+    "Offer",
+    "OfferAnswer",
+    "Progress",
+    "ProgressAnswer",
+    "SharesAnswer",
+    "encrypt_share",
+    "require_listed",
+    "require_offer",
+    "require_root",
+    "require_signed",
+]
+
+PLAIN_SIZES: Final = frozenset({32, 33})
+"""Bytes of a decrypted share: of all holders together, or of some of them (Shamir)."""
+
+_EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
+_LEAST_BITS: Final = 4096
+_EXPONENT: Final = 65537
+_OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
+
+
+class Index(msgspec.Struct, frozen=True, rename="camel"):
+    """What the coordinator knows of the state before it is open."""
+
+    root: bytes  # certificate, DER
+    threshold: UInt64
+    keys: dict[str, bytes]  # recovery keys by name, SubjectPublicKeyInfo DER
+    manifest_fingerprint: str = ""
+
+
+class Offer(msgspec.Struct, frozen=True, rename="camel"):
+    """Data of ``GET /api/v2/recover/public-key``."""
+
+    ephemeral_public_key: bytes  # SubjectPublicKeyInfo, DER
+    signature: bytes  # by the temporary root
+    index: Index
+    received: tuple[str, ...] = ()  # names of the keys whose shares are in
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Data of ``POST /api/v2/recover``. Nothing remaining: the state is recovered."""
+
+    remaining: UInt64
+    message: str = ""
+
+
+class SharesData(msgspec.Struct, frozen=True, rename="camel"):
+    """Data of ``GET /api/v2/recovery-secrets``: encrypted shares by key name."""
+
+    recovery_secrets: dict[str, bytes]
+
+
+class OfferAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: Offer
+
+
+class ProgressAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: Progress
+
+
+class SharesAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: SharesData
+
+
+class HolderKey:
+    """The private key of a holder: an RSA key, PEM, not encrypted."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, pem: Secret) -> None:
+        try:
+            key = load_pem_private_key(pem.reveal(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise ClientSetup(
+                "the recovery key cannot be read",
+                hint="a PEM file with the RSA private key of the holder, not encrypted",
+            )
+        self._key = key
+
+    @property
+    def public_key(self) -> bytes:
+        """Return SubjectPublicKeyInfo, DER."""
+        public = self._key.public_key()
+        return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+    def decrypt(self, ciphertext: bytes) -> Secret:
+        """Return the plain share. Raises ``ClientSetup`` if it is for another key."""
+        try:
+            return Secret(self._key.decrypt(ciphertext, _OAEP))
+        except ValueError:
+            raise ClientSetup(
+                "the recovery secret is not encrypted to this recovery key",
+                hint="take the one that was answered under the name of this key",
+            ) from None
+
+    def sign(self, share: Secret) -> bytes:
+        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        return self._key.sign(share.reveal(), padding.PKCS1v15(), hashes.SHA256())
+
+
+def require_offer(offer: Offer, root_der: bytes) -> None:
+    """Return if the verified (temporary) root signed the ephemeral key, and the key is strong.
+
+    Raises ``TrustFailed``: nothing may be encrypted to it.
+    """
+    message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
+    if not _is_by_root(root_der, offer.signature, message):
+        raise TrustFailed(
+            "the key for the recovery is not signed by the coordinator's root",
+            hint="send nothing: whoever put it there could read the share",
+        )
+    _ephemeral_key(offer.ephemeral_public_key)
+
+
+def require_root(offer: Offer, kept_root: bytes) -> None:
+    """Return if the state to be recovered has the root certificate (DER) that the holder kept.
+
+    Raises ``TrustFailed``: it is another deployment.
+    """
+    if not hmac.compare_digest(offer.index.root, kept_root):
+        raise TrustFailed(
+            "the state to be recovered has another root certificate than the one that you kept",
+            hint="send nothing: it is another deployment, or one that was made up",
+        )
+
+
+def require_listed(offer: Offer, public_key: bytes) -> str:
+    """Return the name of the recovery key (SubjectPublicKeyInfo DER) in the state's index.
+
+    Raises ``TrustFailed`` if it is not there: this state is none of that holder's.
+    """
+    for name, listed in offer.index.keys.items():
+        if hmac.compare_digest(listed, public_key):
+            return name
+    raise TrustFailed(
+        "your key is not among the recovery keys of the state to be recovered",
+        hint="send nothing: it is another deployment, an old state, or its keys were replaced",
+    )
+
+
+def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
+    """Return the name of the listed recovery key that signed the plain share.
+
+    Raises ``TrustFailed`` if none did.
+    """
+    for name, listed in offer.index.keys.items():
+        if _verifies(listed, signature, share):
+            return name
+    raise TrustFailed(
+        "the share is not signed by a recovery key of the state to be recovered",
+        hint="send nothing: it is another deployment, or the signature is of something else",
+    )
+
+
+def encrypt_share(ephemeral_public_key: bytes, share: Secret) -> bytes:
+    """Return the plain share under the key of an offer (DER): RSA-OAEP, SHA-256, empty label.
+
+    Raises ``TrustFailed`` if that is no RSA key of 4096 bits.
+    """
+    return _ephemeral_key(ephemeral_public_key).encrypt(share.reveal(), _OAEP)
+
+
+def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
+    try:
+        key = load_der_public_key(der)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
+        return key
+    raise TrustFailed("the key for the recovery is no RSA key of 4096 bits", hint="send nothing")
+
+
+def _is_strong(key: rsa.RSAPublicKey) -> bool:
+    return key.key_size >= _LEAST_BITS and key.public_numbers().e == _EXPONENT
+
+
+def _is_by_root(root_der: bytes, signature: bytes, message: bytes) -> bool:
+    key = x509.load_der_x509_certificate(root_der).public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _verifies(public_key: bytes, signature: bytes, share: Secret) -> bool:
+    try:
+        key = load_der_public_key(public_key)
+        if not isinstance(key, rsa.RSAPublicKey):
+            return False
+        key.verify(signature, share.reveal(), padding.PKCS1v15(), hashes.SHA256())
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
+        return False
+    return True
