@@ -302,7 +302,7 @@ async def test_an_emptied_journal_is_refused_and_stays_as_it_is(tmp_path: Path) 
     async with running_engine(data) as engine:
         await set_manifest(engine, manifest())
     (data / "journal.db").write_bytes(b"")
-    with pytest.raises(Broken, match="journal.db is empty"):
+    with pytest.raises(Broken, match=r"journal\.db is empty"):
         async with running_engine(data):
             pytest.fail("it must not start")
     assert (data / "journal.db").read_bytes() == b""
