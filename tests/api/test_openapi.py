@@ -3,17 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
 import msgspec
 import pytest
+from keyhouse_tests_openapi import DOCUMENT, OPERATIONS, recorded, require_described
 from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
 from keyhouse.api import ERRORS, Caller, routes
 from keyhouse.api.descriptions import DESCRIPTIONS
-from keyhouse.api.openapi import openapi
 from keyhouse.api.served_openapi import encoded_openapi
 from keyhouse.api.type_schema import schema_of
 from keyhouse.coordinator.phases import TABLE, Outcome
@@ -21,13 +20,6 @@ from keyhouse.wire import client_api
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.jsonreader import decode
 from keyhouse.wire.secret import Secret
-
-DOCUMENT = openapi(routes())
-OPERATIONS: dict[tuple[str, str], Any] = {
-    (method.upper(), path): operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -227,41 +219,26 @@ def test_body_that_fits_its_schema_is_read_into_its_type(
 
 # --- recorded answers ---
 
-GOLDEN = Path(__file__).parent.parent / "acceptance" / "golden"
+RECORDED = recorded()
 
 
-def _recorded() -> list[Any]:
-    """Return every recorded answer of a call that exists: its id, target, and the answer."""
-    found = []
-    for file in sorted(GOLDEN.glob("*.json")):
-        prefix = "" if file.stem == "version_1" else "/api/v2"
-        for scene, answer in json.loads(file.read_text(encoding="utf-8")).items():
-            method, path = re.split(r"[ ?:]", scene)[:2]
-            if answer["status"] != 405:
-                target = (method, prefix + path)
-                found.append(pytest.param(target, answer, id=f"{file.stem}: {scene}"))
-    return found
+@pytest.mark.parametrize("scene", RECORDED)
+def test_recorded_answer_fits_the_description(scene: str) -> None:
+    target, answer = RECORDED[scene]
+
+    require_described(target, answer["status"], answer["headers"], answer["body"])
 
 
-def _closed(schema: Any) -> Any:
-    """Return ``schema`` without room for fields that it does not name."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {name: _closed(item) for name, item in schema.items()}
-    return made | ({"additionalProperties": False} if "properties" in made else {})
+def test_answer_that_the_description_does_not_have_is_found() -> None:
+    good = {"status": "success", "data": {"status": 3, "code": 3, "message": "running"}}
+    target = ("GET", "/api/v2/status")
+    require_described(target, 200, {}, good)
 
-
-@pytest.mark.parametrize(("target", "answer"), _recorded())
-def test_recorded_answer_fits_the_description(target: tuple[str, str], answer: Any) -> None:
-    response = OPERATIONS[target]["responses"][str(answer["status"])]
-    if "$ref" in response:
-        response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
-    schema = response["content"]["application/json"]["schema"]
-    components = {"schemas": DOCUMENT["components"]["schemas"]}
-
-    closed = _closed({"components": components, **schema})
-
-    jsonschema_rs.Draft202012Validator(closed).validate(answer["body"])
-    assert set(answer["headers"]) <= {name.lower() for name in response["headers"]}
+    with pytest.raises(KeyError):
+        require_described(target, 409, {}, good)
+    with pytest.raises(jsonschema_rs.ValidationError):
+        require_described(target, 200, {}, {**good, "more": 1})
+    with pytest.raises(jsonschema_rs.ValidationError):
+        require_described(target, 200, {}, {**good, "data": {**good, "more": 1}})
+    with pytest.raises(AssertionError):
+        require_described(target, 200, {"set-cookie": "a=b"}, good)
