@@ -9,6 +9,7 @@ and the private key is used only for an upload whose signature verifies over a s
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Final
@@ -76,17 +77,23 @@ class Progress(msgspec.Struct, frozen=True):
 class RecoveryDesk:
     """Takes shares in while ``engine`` is in recovery mode. Lives on the event loop's thread."""
 
-    def __init__(self, engine: Engine, make_ready: MakeReady) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        make_ready: MakeReady,
+        make_key: Callable[[], EphemeralKey] = EphemeralKey,
+    ) -> None:
         self._engine = engine
         self._make_ready = make_ready
         self._deposits: tuple[Deposit, ...] = ()
         self._key: Future[EphemeralKey] | None = None
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="recovery")
+        # One makes the key, which takes seconds; the other judges, one upload at a time.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._taking: set[asyncio.Task[Progress]] = set()
         if isinstance(engine.view.state, Recovering):
-            self._key = self._threads.submit(EphemeralKey)
+            self._key = self._threads.submit(make_key)
 
     @property
     def received(self) -> tuple[str, ...]:
