@@ -1,0 +1,55 @@
+"""An update that all agreed to and that cannot take effect any more: refused, and gone."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyhouse_tests_deployment import NOW, FixedClock, running_engine, set_manifest, user
+from keyhouse_tests_updates import together
+
+from keyhouse.api import Service, changes, routes
+from keyhouse.api.exchange import Head
+from keyhouse.api.quotes import Quotes
+from keyhouse.coordinator import CannotBeApplied, Engine
+from keyhouse_simulation import SimulatedPlatform, make_machine
+
+DAY = 24 * 3600 * 1_000_000
+
+
+def _service(engine: Engine) -> Service:
+    platform = SimulatedPlatform(make_machine(datetime.now(UTC)))
+    return Service(engine, Quotes(platform, engine.view.state.keys), routes(), simulated=True)
+
+
+def _head(name: str) -> Head:
+    return Head("POST", "/api/v2/update", b"", user(name).der)
+
+
+def _short_lived(document: dict[str, Any]) -> None:
+    document["Secrets"]["cert"] = {
+        "Type": "cert-ecdsa",
+        "Size": 256,
+        "Shared": True,
+        "Cert": {"NotAfter": "2027-02-01T00:00:00Z"},
+    }
+
+
+async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_path: Path) -> None:
+    clock, new = FixedClock(), together(_short_lived)
+    async with running_engine(tmp_path / "data", clock) as engine:
+        await set_manifest(engine, together())
+        service = _service(engine)
+        first = await changes.update_manifest(service, _head("alice"), new, bytes)
+        assert first.missing == 1
+        clock.time = NOW + 60 * DAY
+        with pytest.raises(CannotBeApplied) as refusal:
+            await changes.acknowledge_update(service, _head("bob"), new, bytes)
+        assert [problem.at for problem in refusal.value.problems] == ["Secrets.cert.Cert.NotAfter"]
+        assert engine.view.running.pending is None
+        assert engine.view.running.manifest == together()
+        last = json.loads(engine.view.log.lines()[-1])
+        assert set(last) == {"time", "update", "manifestFingerprint"}
+        again = await changes.update_manifest(service, _head("bob"), together(word="b"), bytes)
+        assert again.missing_users == ("alice", "carol")
