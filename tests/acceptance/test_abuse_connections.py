@@ -115,7 +115,7 @@ def test_clients_that_never_read_share_one_large_answer(tmp_path: Path) -> None:
 def test_clients_that_send_on_without_reading_are_held_back(tmp_path: Path) -> None:
     """Each sends requests as long as the server takes them, and reads no answer."""
     with (
-        besieged(tmp_path, manifest(), growth=150) as server,
+        besieged(tmp_path, manifest(), growth=64) as server,
         open_wires(server, 200) as wires,
     ):
 
