@@ -1,0 +1,267 @@
+"""What has to hold before a holder's client decrypts or sends anything; then what it sends."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    PublicFormat,
+)
+from keyhouse_tests_command import Ended, run
+from keyhouse_tests_peer import Certified, Peer, certify, serving, success
+from keyhouse_tests_recovery import OAEP, holder
+
+from keyhouse.client import (
+    Coordinator,
+    HolderKey,
+    TrustFailed,
+    encrypt_share,
+    require_listed,
+    require_root,
+    require_signed,
+    verify_coordinator,
+)
+from keyhouse.client.errors import ClientSetup
+from keyhouse.wire.secret import Secret
+from keyhouse_simulation.folder import open_platform
+
+ANN = holder("rk0")
+EPHEMERAL = rsa.generate_private_key(65537, 4096)
+SHARE = bytes(range(33))
+KEY_PATH = ("GET", "/api/v2/recover/public-key")
+UPLOAD_PATH = ("POST", "/api/v2/recover")
+
+
+def _spki(key: rsa.RSAPrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _offer(peer: Peer, kept: Certified, **bent: Any) -> dict[str, Any]:
+    """Return what a true coordinator answers, but for what is bent."""
+    public = bent.pop("ephemeral", _spki(EPHEMERAL))
+    signer: Certified = bent.pop("signer", peer.root)
+    context = bent.pop("context", b"keyhouse ephemeral v1\0")
+    index = {
+        "root": kept.der,
+        "manifestFingerprint": "00" * 32,
+        "storeId": "00" * 16,
+        "epoch": 1,
+        "threshold": 1,
+        "keys": {"ann": _spki(ANN.key)},
+    }
+    return {
+        "algorithm": "RSA",
+        "ephemeralPublicKey": public,
+        "signature": signer.key.sign(context + public, ec.ECDSA(hashes.SHA256())),
+        "index": index | bent,
+        "received": [],
+    }
+
+
+class Scene:
+    """A peer in recovery mode, the root of the state that it would recover, and a holder's files.
+
+    ``root`` is what the holder kept; ``peer.root`` the temporary one of the recovery mode.
+    """
+
+    def __init__(self, folder: Path, **bent: Any) -> None:
+        self.folder = folder
+        self.peer = Peer.new(open_platform(folder / "simulation"))
+        self.root = certify("the root of the deployment")
+        self.peer.replies[KEY_PATH] = success(_offer(self.peer, self.root, **bent))
+        self.peer.replies[UPLOAD_PATH] = success({"remaining": 1, "message": "one more"})
+        (folder / "root.pem").write_bytes(self.root.pem)
+        (folder / "ann.key").write_bytes(ANN.private_pem)
+        ciphertext = ANN.key.public_key().encrypt(SHARE, OAEP)
+        secrets = {"RecoverySecrets": {"ann": base64.b64encode(ciphertext).decode()}}
+        (folder / "recovery.json").write_text(json.dumps(secrets))
+
+    def upload(self, *words: str) -> Ended:
+        """Run ``keyhouse recover upload`` with these words, where the files are."""
+        with serving(self.peer, self.folder) as address:
+            return run(
+                *("recover", "upload", "recovery.json", str(address)),
+                *("--attestation", "simulation/attestation.json"),
+                *("--simulation-root", "simulation/root.pem"),
+                *words,
+                folder=self.folder,
+            )
+
+    @property
+    def uploads(self) -> list[dict[str, str]]:
+        """What was sent."""
+        return [json.loads(body) for method, _, body in self.peer.requests if method == "POST"]
+
+
+@contextmanager
+def _session(scene: Scene) -> Iterator[Coordinator]:
+    peer = scene.peer
+    with serving(peer, scene.folder) as address:
+        trusted = verify_coordinator(
+            address,
+            expected=peer.platform.expected_identity,
+            root_ca_der=peer.platform.root_ca,
+            collateral=peer.platform.collateral,
+        )
+        with Coordinator(trusted) as coordinator:
+            yield coordinator
+
+
+def _sent(scene: Scene) -> tuple[bytes, bytes]:
+    (body,) = scene.uploads
+    secret, signature = body["recoverySecret"], body["recoverySecretSignature"]
+    return EPHEMERAL.decrypt(base64.b64decode(secret), OAEP), base64.b64decode(signature)
+
+
+@pytest.mark.parametrize("root", [("--root", "root.pem"), ()], ids=["root compared", "no root"])
+def test_share_is_decrypted_signed_and_sent_under_the_ephemeral_key(
+    tmp_path: Path, root: tuple[str, ...]
+) -> None:
+    scene = Scene(tmp_path)
+    ended = scene.upload("--key", "ann.key", "--json", *root)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out) == {"remaining": 1, "message": "one more"}
+    assert _sent(scene) == (SHARE, ANN.sign(SHARE))
+    assert ("without --root" in ended.err) is not bool(root)
+
+
+def test_decrypted_share_goes_with_a_signature_made_elsewhere(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "recovery.json").write_bytes(SHARE)
+    (tmp_path / "signature").write_bytes(ANN.sign(SHARE))
+    ended = scene.upload("--signature", "signature", "--root", "root.pem")
+    assert ended.code == 0, ended.err
+    assert _sent(scene) == (SHARE, ANN.sign(SHARE))
+
+
+def test_decrypted_share_is_signed_with_the_key(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "recovery.json").write_bytes(base64.b64encode(SHARE) + b"\n")
+    assert scene.upload("--key", "ann.key", "--root", "root.pem").code == 0
+    assert _sent(scene) == (SHARE, ANN.sign(SHARE))
+
+
+SWAPPED = rsa.generate_private_key(65537, 4096)
+SHORT = rsa.generate_private_key(65537, 2048)
+ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
+    "the ephemeral key is swapped": (
+        {"ephemeral": _spki(SWAPPED), "signer": certify("somebody")},
+        "not signed by the coordinator's root",
+    ),
+    "the key is signed for another purpose": (
+        {"context": b""},
+        "not signed by the coordinator's root",
+    ),
+    "the key is weak": ({"ephemeral": _spki(SHORT)}, "no RSA key of 4096 bits"),
+    "the key is none": ({"ephemeral": b"no key"}, "no RSA key of 4096 bits"),
+    "the root is another": (
+        {"root": certify("the root of the deployment").der},
+        "another root certificate than the one that you kept",
+    ),
+    "the keys are replaced": (
+        {"keys": {"ann": _spki(holder("attacker").key)}},
+        "your key is not among the recovery keys",
+    ),
+    "there are no keys": ({"keys": {}}, "your key is not among the recovery keys"),
+}
+
+
+@pytest.mark.parametrize(("bent", "said"), ATTACKS.values(), ids=ATTACKS)
+def test_client_sends_nothing_when(tmp_path: Path, bent: dict[str, Any], said: str) -> None:
+    scene = Scene(tmp_path, **bent)
+    ended = scene.upload("--key", "ann.key", "--root", "root.pem")
+    assert ended.code == 4, ended.err
+    assert said in ended.err
+    assert ended.out == ""
+    assert scene.uploads == []
+
+
+def test_client_sends_nothing_to_a_peer_that_proves_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.peer.answer_nonce = b"of another day"
+    ended = scene.upload("--key", "ann.key", "--root", "root.pem")
+    assert (ended.code, scene.uploads) == (4, [])
+    assert not [path for _, path, _ in scene.peer.requests if "recover" in path]
+
+
+def test_signature_of_somebody_else_is_not_sent(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "recovery.json").write_bytes(SHARE)
+    (tmp_path / "signature").write_bytes(holder("attacker").sign(SHARE))
+    ended = scene.upload("--signature", "signature", "--root", "root.pem")
+    assert (ended.code, scene.uploads) == (4, [])
+    assert "not signed by a recovery key" in ended.err
+
+
+def test_coordinator_that_is_under_another_root_afterwards_is_not_trusted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.peer.replies[UPLOAD_PATH] = success({"remaining": 0, "message": "recovered"})
+    ended = scene.upload("--key", "ann.key", "--root", "root.pem")  # it still shows the temporary
+    assert ended.code == 4
+    assert "recovered under another root than it had said" in ended.err
+
+
+FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
+    "no key and no signature": ({}, (), "nothing signs the recovery secret"),
+    "key is none": ({"ann.key": b"no key"}, ("--key", "ann.key"), "recovery key cannot be read"),
+    "secret is for another": (
+        {"recovery.json": bytes(256)},
+        ("--key", "ann.key"),
+        "not encrypted to this recovery key",
+    ),
+    "no such name": ({}, ("--key", "ann.key", "--name", "ben"), 'holds no recovery secret "ben"'),
+    "no secrets": ({"recovery.json": b"{}"}, ("--key", "ann.key"), "holds no recovery secrets"),
+    "not JSON": ({"recovery.json": b"{"}, ("--key", "ann.key"), "holds no recovery secrets"),
+    "root is none": (
+        {"root.pem": b"no root"},
+        ("--key", "ann.key", "--root", "root.pem"),
+        "holds no PEM certificate",
+    ),
+    "file is missing": ({}, ("--key", "gone.key"), "cannot read gone.key"),
+}
+
+
+@pytest.mark.parametrize(("files", "words", "said"), FILES.values(), ids=FILES)
+def test_wrong_file_is_refused_by_name(
+    tmp_path: Path, files: dict[str, bytes], words: tuple[str, ...], said: str
+) -> None:
+    scene = Scene(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    ended = scene.upload(*words)
+    assert ended.code == 1, ended.err
+    assert said in ended.err
+    assert scene.uploads == []
+
+
+def test_encrypted_private_key_is_refused_with_a_hint() -> None:
+    pem = ANN.key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")
+    )
+    with pytest.raises(ClientSetup, match="not encrypted"):
+        HolderKey(Secret(pem))
+
+
+def test_sdk_judges_offers_like_the_command(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    with _session(scene) as coordinator:
+        offer = coordinator.recovery_offer()
+        require_root(offer, scene.root.der)
+        with pytest.raises(TrustFailed):
+            require_root(offer, scene.peer.root.der)
+        own = HolderKey(Secret(ANN.private_pem))
+        assert require_listed(offer, own.public_key) == "ann"
+        share = Secret(SHARE)
+        assert require_signed(offer, share, own.sign(share)) == "ann"
+        encrypted = encrypt_share(offer.ephemeral_public_key, share)
+        assert coordinator.recover(encrypted, own.sign(share)).remaining == 1
+    assert _sent(scene) == (SHARE, ANN.sign(SHARE))
