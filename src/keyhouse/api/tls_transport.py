@@ -228,9 +228,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         _clear_errors()
         if result == 1 and self._is_as_required():
             self._phase = _Phase.OPEN
-            # In TLS 1.3 only tickets are left to send. They go with the first answer.
-            if lib.SSL_version(self._ssl) != lib.TLS1_3_VERSION:
-                self._drain()
+            self._drain()  # tickets; holding them for the first answer was measured: it costs
             self._above.connection_made()
             return True
         self._drain()
