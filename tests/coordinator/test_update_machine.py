@@ -1,0 +1,324 @@
+"""Any order of proposals, acknowledgements, cancels, uploads, restarts and kills: nothing is ever
+in force that too few have agreed to.
+
+The model knows only names, numbers and bytes; the engine runs over a real home directory.
+"""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from keyhouse_tests_deployment import (
+    crashing_engine,
+    running_engine,
+    set_manifest,
+    stored,
+    upload,
+    user,
+)
+from keyhouse_tests_updates import raise_version, together
+
+from keyhouse.coordinator import (
+    AcknowledgeUpdate,
+    CancelUpdate,
+    Engine,
+    InitiateUpdate,
+    Stale,
+    UpdatePackages,
+    prepare_acknowledgement,
+    prepare_update,
+)
+from keyhouse.wire.errors import Refused
+
+UPDATERS = ("alice", "bob", "carol", "dave")
+PEOPLE = st.sampled_from([*UPDATERS, *UPDATERS, "writer", "releaser", "stranger"])
+
+Way = Callable[[Path], AbstractAsyncContextManager[Engine]]
+"""How an engine is run, and how it ends."""
+
+
+class Proposal(NamedTuple):
+    """A manifest, and what the model knows of it."""
+
+    raw: bytes
+    updaters: tuple[str, ...]
+    threshold: int
+    version: int = 3  # SecurityVersion that is in force with it
+
+    @property
+    def needed(self) -> int:
+        return self.threshold or len(self.updaters)
+
+
+class Waiting(NamedTuple):
+    """A proposal that waits; who counts, and how many have to, are those of its beginning."""
+
+    proposal: Proposal
+    users: tuple[str, ...]
+    needed: int
+    agreed: frozenset[str]
+
+
+@st.composite
+def proposals(draw: st.DrawFn) -> Proposal:
+    """Return a manifest with two to four updaters of whom half or all have to agree."""
+    updaters = draw(st.sets(st.sampled_from(UPDATERS), min_size=2).map(sorted))
+    threshold = draw(st.sampled_from([0, len(updaters), (len(updaters) + 1) // 2]))
+    word = draw(st.sampled_from(["", "a", "b"]))
+    raw = together(updaters=updaters, word=word, UpdateThreshold=threshold)
+    return Proposal(raw, tuple(updaters), threshold)
+
+
+_FIRST = Proposal(together(), ("alice", "bob", "carol"), 2)
+
+Prepared = InitiateUpdate | UpdatePackages | AcknowledgeUpdate
+
+
+class Updates(RuleBasedStateMachine):
+    """One deployment."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.runner = asyncio.Runner()
+        self.home = Path(tempfile.mkdtemp()) / "data"
+        self.current, self.waiting, self.note = _FIRST, None, b""
+        self.log = ["Initial manifest set"]
+        self.late: list[tuple[str, Proposal, Prepared]] = []
+        self._open(crashing_engine(self.home))
+        self.runner.run(set_manifest(self.engine, _FIRST.raw))
+
+    waiting: Waiting | None
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self._close()
+            self.runner.close()
+            shutil.rmtree(self.home.parent)
+
+    def _open(self, way: AbstractAsyncContextManager[Engine]) -> None:
+        self.way = way
+        self.engine = self.runner.run(way.__aenter__())
+
+    def _close(self) -> None:
+        self.runner.run(self.way.__aexit__(None, None, None))
+
+    # --- what the model expects ---
+
+    def _initiated(self, by: str, proposal: Proposal) -> None:
+        """Take it that ``by`` proposed; fail if that was not allowed."""
+        assert by in self.current.updaters
+        assert self.waiting is None
+        users, needed = self.current.updaters, self.current.needed
+        self.waiting = Waiting(proposal, users, needed, frozenset())
+        self.log.append(f"Manifest update initiated by {by}")
+        self._agreed(by)
+
+    def _acknowledged(self, by: str, raw: bytes) -> None:
+        assert self.waiting is not None
+        assert by in self.waiting.users
+        assert raw == self.waiting.proposal.raw
+        self.log.append(f"Manifest update acknowledged by {by}")
+        self._agreed(by)
+
+    def _agreed(self, by: str) -> None:
+        assert self.waiting is not None
+        self.waiting = self.waiting._replace(agreed=self.waiting.agreed | {by})
+        if len(self.waiting.agreed) >= self.waiting.needed:
+            self.current, self.waiting = self.waiting.proposal, None
+            self.log.append("Manifest updated")
+
+    # --- what people do ---
+
+    @rule(by=PEOPLE, proposal=proposals())
+    def initiate(self, by: str, proposal: Proposal) -> None:
+        allowed = by in self.current.updaters and self.waiting is None
+        try:
+            self.runner.run(self._submit(self._prepare(by, proposal.raw)))
+        except Refused:
+            assert not allowed
+            return
+        self._initiated(by, proposal)
+
+    @precondition(lambda self: self.waiting is not None)
+    @rule(by=PEOPLE)
+    def acknowledge(self, by: str) -> None:
+        assert self.waiting is not None
+        raw, allowed = self.waiting.proposal.raw, by in self.waiting.users
+        try:
+            self.runner.run(self._submit(self._agree(by, raw)))
+        except Refused:
+            assert not allowed
+            return
+        self._acknowledged(by, raw)
+
+    @rule(order=st.permutations(UPDATERS), many=st.integers(1, 4), proposal=proposals())
+    def agree_in_turn(self, order: list[str], many: int, proposal: Proposal) -> None:
+        """Often enough for an update to take effect, which single steps seldom reach."""
+        self.initiate(order[0], proposal)
+        for by in order[1 : 1 + many]:
+            if self.waiting is not None:
+                self.acknowledge(by)
+
+    @rule(by=st.sampled_from(UPDATERS), proposal=proposals())
+    def acknowledge_what_may_not_be_pending(self, by: str, proposal: Proposal) -> None:
+        try:
+            self.runner.run(self._submit(self._agree(by, proposal.raw)))
+        except Refused:
+            return
+        self._acknowledged(by, proposal.raw)
+
+    @rule(by=PEOPLE)
+    def cancel(self, by: str) -> None:
+        allowed = by in self.current.updaters and self.waiting is not None
+        command = CancelUpdate(identity=user(by).der, manifest=None)
+        try:
+            self.runner.run(self.engine.submit(command))
+        except Refused:
+            assert not allowed
+            return
+        assert allowed
+        self.waiting = None
+        self.log.append(f"Manifest update cancelled by {by}")
+
+    @rule(by=PEOPLE, version=st.integers(0, 9))
+    def raise_the_version(self, by: str, version: int) -> None:
+        allowed = by == "releaser" and self.waiting is None and version >= self.current.version
+        try:
+            self.runner.run(self._submit(self._prepare(by, raise_version(version))))
+        except Refused:
+            assert not allowed
+            return
+        assert allowed
+        self.current = self.current._replace(version=version)
+        self.log.append(f"SecurityVersion increased by {by}")
+
+    @rule(by=PEOPLE, value=st.binary(min_size=1, max_size=5))
+    def upload(self, by: str, value: bytes) -> None:
+        try:
+            self.runner.run(upload(self.engine, {"note": value}, by))
+        except Refused:
+            assert by != "writer"
+            return
+        assert by == "writer"
+        self.note = value
+        self.log.append(f"Secret set by {by}")
+
+    # --- what comes late, and what is cut off ---
+
+    @rule(by=st.sampled_from(UPDATERS), proposal=proposals())
+    def prepare_an_update_for_later(self, by: str, proposal: Proposal) -> None:
+        try:
+            self.late.append((by, proposal, self._prepare(by, proposal.raw)))
+        except Refused:
+            return
+
+    @precondition(lambda self: self.waiting is not None)
+    @rule(by=st.sampled_from(UPDATERS))
+    def prepare_an_acknowledgement_for_later(self, by: str) -> None:
+        assert self.waiting is not None
+        proposal = self.waiting.proposal
+        try:
+            self.late.append((by, proposal, self._agree(by, proposal.raw)))
+        except Refused:
+            return
+
+    @precondition(lambda self: self.late)
+    @rule(number=st.integers(0, 99))
+    def submit_what_was_prepared_before(self, number: int) -> None:
+        by, proposal, command = self.late.pop(number % len(self.late))
+        try:
+            self.runner.run(self._submit(command))
+        except (Refused, Stale):
+            return
+        if isinstance(command, AcknowledgeUpdate):
+            self._acknowledged(by, proposal.raw)
+        else:
+            self._initiated(by, proposal)
+
+    @rule(way=st.sampled_from([running_engine, crashing_engine]))
+    def restart(self, way: Way) -> None:
+        """How it ends next time is chosen as well: in order, or by a kill."""
+        self._close()
+        self._open(way(self.home))
+
+    @precondition(lambda self: self.waiting is not None)
+    @rule(by=st.sampled_from(UPDATERS), turns=st.integers(0, 12))
+    def kill_amid_an_acknowledgement(self, by: str, turns: int) -> None:
+        """Afterwards it has happened as a whole, or not at all."""
+        assert self.waiting is not None
+        raw = self.waiting.proposal.raw
+        if by not in self.waiting.users:
+            return
+        self.restart(crashing_engine)
+        command = self._agree(by, raw)
+        self.runner.run(self._cut_off(command, turns))
+        self._open(running_engine(self.home))
+        if len(self.engine.view.log) > len(self.log):
+            self._acknowledged(by, raw)
+
+    async def _cut_off(self, command: Prepared, turns: int) -> None:
+        submitted = asyncio.create_task(self.engine.submit(command))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await self.way.__aexit__(None, None, None)
+        submitted.cancel()
+        await asyncio.wait([submitted])
+
+    def _prepare(self, by: str, raw: bytes) -> Prepared:
+        engine = self.engine
+        return prepare_update(engine.view.running, user(by).der, raw, now=engine.now())
+
+    def _agree(self, by: str, raw: bytes) -> Prepared:
+        engine = self.engine
+        return prepare_acknowledgement(engine.view.running, user(by).der, raw, now=engine.now())
+
+    async def _submit(self, command: Prepared) -> None:
+        await self.engine.submit(command)
+
+    # --- what always holds ---
+
+    @invariant()
+    def what_is_in_force_is_what_enough_have_agreed_to(self) -> None:
+        state = self.engine.view.running
+        assert state.manifest == self.current.raw
+        assert state.security_versions.get("app", 3) == self.current.version
+
+    @invariant()
+    def what_waits_is_what_the_model_says(self) -> None:
+        pending = self.engine.view.running.pending
+        if self.waiting is None:
+            assert pending is None
+            return
+        assert pending is not None
+        assert pending.manifest == self.waiting.proposal.raw
+        assert pending.users == self.waiting.users
+        assert frozenset(pending.acknowledged) == self.waiting.agreed
+        assert pending.missing == self.waiting.needed - len(self.waiting.agreed) > 0
+
+    @invariant()
+    def uploads_survive_every_update(self) -> None:
+        assert stored(self.engine.view).get("note", b"") == self.note
+
+    @invariant()
+    def the_log_tells_all_of_it(self) -> None:
+        entries = [json.loads(line) for line in self.engine.view.log.lines()]
+        shown = [
+            f"{entry['update'].partition(';')[0]} by {entry['user']}"
+            if "user" in entry
+            else entry["update"].partition(";")[0]
+            for entry in entries
+        ]
+        assert shown == self.log
+
+
+TestUpdates = pytest.mark.timeout(120)(Updates.TestCase)
+TestUpdates.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
