@@ -9,7 +9,15 @@ import msgspec
 from keyhouse.coordinator import LogView, Phase, Running, View, policy_of
 from keyhouse.manifest import fingerprint
 
-__all__ = ["LogBody", "LogText", "manifest_body", "status_body", "status_message"]
+__all__ = [
+    "LogBody",
+    "LogText",
+    "manifest_body",
+    "manifest_body_1",
+    "pending_body",
+    "status_body",
+    "status_message",
+]
 
 _MESSAGES: Final = {
     Phase.RECOVERY: "recovery mode: upload the recovery secrets, or set a new manifest",
@@ -44,6 +52,36 @@ def _manifest_body(raw: bytes, signature: bytes) -> bytes:
             "manifestFingerprint": fingerprint(raw),
             "manifest": b64encode(raw).decode("ascii"),
         }
+    )
+
+
+@lru_cache(maxsize=2)
+def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
+    """Return the data of the update that waits for ``missing`` of ``users``."""
+    return msgspec.json.encode(
+        {
+            "manifest": manifest,
+            "message": f"{missing} more acknowledgements are needed",
+            "missingUsers": users,
+        }
+    )
+
+
+@lru_cache(maxsize=2)
+def _manifest_body_1(raw: bytes | None, signature: bytes) -> bytes:
+    return msgspec.json.encode(
+        {
+            "manifestSignatureRootECDSA": None if raw is None else b64encode(signature).decode(),
+            "manifestSignature": "" if raw is None else fingerprint(raw),
+            "manifest": None if raw is None else b64encode(raw).decode(),
+        }
+    )
+
+
+def manifest_body_1(state: Running | None) -> bytes:
+    """Return the data of ``GET /manifest``; without a state that runs there is nothing in it."""
+    return (
+        _manifest_body_1(state.manifest, state.signature) if state else _manifest_body_1(None, b"")
     )
 
 

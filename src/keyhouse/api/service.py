@@ -32,8 +32,8 @@ _VERSION_2: Final = "/api/v2/"
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
-SHARED: Final = 4
-"""Public answers that are kept for all who ask: manifest and update log, in both versions."""
+SHARED: Final = 5
+"""Public answers kept for all who ask: manifest and update log in both versions, the update."""
 
 MANIFESTS_WAITING: Final = 4
 """First manifests that may wait while one is prepared: anybody may send one."""

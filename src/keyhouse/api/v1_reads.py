@@ -1,15 +1,12 @@
 """The shapes of what version 1 of the Client API answers without waiting."""
 
-from base64 import b64encode
-
 import msgspec
 
-from keyhouse.api.bodies import status_message
+from keyhouse.api.bodies import manifest_body_1, status_message
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
 from keyhouse.coordinator import Running, View
-from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import Gone
 
 __all__ = [
@@ -34,13 +31,7 @@ def read_manifest(service: Service, view: View, head: Head) -> Answer:
     """Answer the manifest; before there is one, 200 with nothing in it, as clients expect."""
     del head
     state = view.state
-    known = state if isinstance(state, Running) else None
-    data = {
-        "manifestSignatureRootECDSA": b64encode(known.signature).decode() if known else None,
-        "manifestSignature": fingerprint(known.manifest) if known else "",
-        "manifest": b64encode(known.manifest).decode() if known else None,
-    }
-    return service.success(msgspec.json.encode(data), view)
+    return service.shared(manifest_body_1(state if isinstance(state, Running) else None), view)
 
 
 def read_quote(service: Service, view: View, head: Head) -> Answer:
@@ -57,7 +48,7 @@ def read_secrets(service: Service, view: View, head: Head) -> Answer:
 def read_update_log(service: Service, view: View, head: Head) -> Answer:
     """Answer one string: the log as a JSON array of objects."""
     del head
-    return service.success(service.log_text.of(view.log), view)
+    return service.shared(service.log_text.of(view.log), view)
 
 
 def recover(service: Service, view: View, head: Head) -> Answer | Admission:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keyhouse.api.bodies import manifest_body, status_body
+from keyhouse.api.bodies import manifest_body, pending_body, status_body
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
@@ -68,12 +68,8 @@ def read_pending(service: Service, view: View, head: Head) -> Answer:
     pending = view.running.pending
     if pending is None:
         raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
-    data = {
-        "manifest": pending.manifest,
-        "message": f"{pending.missing} more acknowledgements are needed",
-        "missingUsers": pending.missing_users,
-    }
-    return service.success(msgspec.json.encode(data), view)
+    body = pending_body(pending.manifest, pending.missing, pending.missing_users)
+    return service.shared(body, view)
 
 
 def not_yet(service: Service, view: View, head: Head) -> Answer:
