@@ -133,14 +133,17 @@ async def open_home(path: Path, machine: Secret = MACHINE, platform: str = "test
 
 @asynccontextmanager
 async def running_engine(
-    path: Path, clock: FixedClock | None = None, machine: Secret = MACHINE
+    path: Path,
+    clock: FixedClock | None = None,
+    machine: Secret = MACHINE,
+    process: Process | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the deployment at ``path``, run its engine, and stop it cleanly."""
     home = await open_home(path, machine)
     engine = await open_engine(
         home,
         clock=clock or FixedClock(),
-        process=new_process(),
+        process=process or new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
     )
     writing = asyncio.create_task(engine.run())

@@ -1,5 +1,6 @@
 """A lost machine, and the holders of the recovery keys who bring its state back: over HTTPS."""
 
+import base64
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from keyhouse_tests_recovery import (
     encrypted,
     ephemeral_key,
     hand_in,
+    holder,
     holders,
     recoverable,
 )
@@ -75,3 +77,30 @@ def test_enough_holders_bring_everything_back_again_and_again(
                 assert client.upload({"key1": bytes([turn]) * 16}).status == 200
         with server, server.client(user("writer")) as client:
             assert client.secrets(["key0", "key1"])["key1"] == bytes([turn]) * 16
+
+
+def test_old_shares_open_nothing_after_a_change_of_the_recovery_keys(tmp_path: Path) -> None:
+    old, new = holders(3), [holder("rk0"), holder("rk1"), holder("the new one")]
+    server = Server(tmp_path / "data")
+    shares = _set_up(server, old, 2)
+    with server:
+        with server.client(user("admin")) as admin:
+            raw = base64.b64encode(recoverable(new, 2)).decode()
+            renewed = admin.post("/api/v2/update", {"manifest": raw}).data["recoverySecrets"]
+        with server.client(user("writer")) as client:
+            assert client.secrets(["key0"]) == {"key0": b"what must come b"}
+    fresh = {each.name: each.share(base64.b64decode(renewed[each.name])) for each in new}
+    _lose_the_sealed_key(tmp_path / "data")
+    with server:
+        with server.client() as client:
+            for each in old:
+                share = shares[each.name]
+                assert hand_in(client, share, each.sign(share)).status == 400
+            mixed = hand_in(client, fresh["rk0"], old[0].sign(fresh["rk0"]))
+            assert mixed.data["remaining"] == 1
+            again = shares["rk1"]
+            assert hand_in(client, again, old[1].sign(again)).status == 400
+            last = fresh["the new one"]
+            assert hand_in(client, last, new[2].sign(last)).data["remaining"] == 0
+        with server.client(user("writer")) as client:
+            assert client.secrets(["key0"]) == {"key0": b"what must come b"}

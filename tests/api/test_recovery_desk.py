@@ -1,6 +1,7 @@
 """Shares that are handed in: what is taken, what is refused, and what a refusal spoils: nothing."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from keyhouse_tests_crafted import Made, keys_of_a_root, made
-from keyhouse_tests_deployment import MACHINE, NOW, FixedClock, running_engine, stored
+from keyhouse_tests_deployment import (
+    MACHINE,
+    NOW,
+    FixedClock,
+    new_process,
+    running_engine,
+    stored,
+)
 from keyhouse_tests_recovery import Holder, encrypted, holder, holders, recoverable
 
 from keyhouse.api.recovery import Progress, RecoveryDesk
@@ -21,9 +29,10 @@ from keyhouse.authority import (
     ShareRefused,
     make_recovery,
 )
-from keyhouse.coordinator import Engine, Phase, RecoveryRefused, prepare_manifest
+from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefused, prepare_manifest
 from keyhouse.coordinator.state import Recovering
 from keyhouse.journal.index_file import IndexFile
+from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import BadRequest, Conflicting, Invalid, Unavailable, WrongPhase
 from keyhouse.wire.secret import Secret
 
@@ -411,6 +420,33 @@ async def test_clock_a_year_ahead_stops_a_recovery_until_it_is_confirmed(tmp_pat
             await desk.hand_in(KEYS[0])
         clock.time = NOW
         assert (await desk.hand_in(KEYS[0])).remaining == 0
+
+
+async def test_state_that_is_never_stored_is_refused(tmp_path: Path) -> None:
+    raw = json.loads(recoverable(KEYS[:1]))
+    raw["Config"] = {"SealMode": "Disabled"}
+    crafted = made(json.dumps(raw).encode())
+    await crafted.write(tmp_path)
+    refused = await _attack(tmp_path, crafted, KEYS[:1], _shares(crafted, KEYS))
+    assert "never stored" in refused
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+async def test_claim_of_a_manifest_holds_for_recovered_ones_too(
+    tmp_path: Path, *, claimed: bool
+) -> None:
+    crafted = made(recoverable(KEYS[:1]))
+    await crafted.write(tmp_path)
+    claim = fingerprint(crafted.running.manifest if claimed else b"another")
+    process = new_process()._replace(first_manifest=FirstManifestRule(claim=claim))
+    async with running_engine(tmp_path, machine=ELSEWHERE, process=process) as engine:
+        desk = Desk(engine, _shares(crafted, KEYS))
+        if claimed:
+            assert (await desk.hand_in(KEYS[0])).remaining == 0
+        else:
+            with pytest.raises(RecoveryRefused, match="is claimed for"):
+                await desk.hand_in(KEYS[0])
+        desk.desk.close()
 
 
 # --- failures of ours ---

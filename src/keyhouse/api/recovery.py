@@ -45,8 +45,11 @@ __all__ = ["Progress", "PublicKey", "RecoveryDesk"]
 
 log = structlog.get_logger(__name__)
 
-WAITING: Final = 256
-"""Uploads, and callers who wait for the public key, at a time; one more is told to try again."""
+WAITING: Final = 12_000
+"""Uploads, and callers who wait for the public key, at a time; one more is told to try again.
+
+As many as there can be connections, each of which has its turn: a flood locks no holder out.
+"""
 
 
 class PublicKey(msgspec.Struct, frozen=True):
@@ -87,6 +90,7 @@ class RecoveryDesk:
         self._make_ready = make_ready
         self._deposits: tuple[Deposit, ...] = ()
         self._key: Future[EphemeralKey] | None = None
+        self._signature = b""  # over the public key
         # One makes the key, which takes seconds; the other judges, one upload at a time.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
         self._turn = asyncio.Lock()
@@ -116,12 +120,9 @@ class RecoveryDesk:
             made = await asyncio.wrap_future(_unshared(key))
         finally:
             self._waiting -= 1
-        return PublicKey(
-            made.public_key,
-            sign_ephemeral_key(state.keys, made.public_key),
-            self._index,
-            self.received,
-        )
+        if not self._signature:  # deterministic: whoever comes first makes it for all
+            self._signature = sign_ephemeral_key(state.keys, made.public_key)
+        return PublicKey(made.public_key, self._signature, self._index, self.received)
 
     async def upload(self, share: Secret, signature: bytes) -> Progress:
         """Take in a share, plain or encrypted to the public key, with its holder's signature.

@@ -69,7 +69,7 @@ async def recover(
         with _faults_of_the_journal():
             opened = await keeper.unlock(recovery.dek)
             running, update_log = await asyncio.to_thread(
-                _checked, opened, state, recovery, context.platform
+                _checked, opened, state, recovery, context
             )
             if not confirm_clock:
                 check_host_time(context.now, running.time)
@@ -105,7 +105,7 @@ def _faults_of_the_journal() -> Iterator[None]:
 
 
 def _checked(
-    opened: Opened, state: Recovering, recovery: Recovery, platform: str
+    opened: Opened, state: Recovering, recovery: Recovery, context: Context
 ) -> tuple[Running, UpdateLog]:
     """Return what the journal holds, if it may be recovered with these shares. Writes nothing."""
     journal = opened.journal
@@ -117,7 +117,8 @@ def _checked(
         epoch=journal.position.epoch,
         mac_key=journal.index_mac_key(journal.position.epoch),
         deposits=recovery.deposits,
-        platform=platform,
+        platform=context.platform,
+        claim=context.first_manifest.claim,
     )
     check_recovered(running, proofs)
     return running, update_log

@@ -10,6 +10,8 @@ open, and it has to agree in all parts:
 4. The manifest in force names recovery keys, and they are those of the shares. A state without
    recovery keys cannot be recovered by anybody's (GHSA-w7wm-2425-7p2h).
 5. As many shares as the manifest asks for, each signed by another key of the manifest.
+6. Where the measured settings claim a manifest, it is that one: a state that somebody made up must
+   be no way around the claim, and only the lost seal could have shown that an update led there.
 
 Source: security rules, "Recovery".
 """
@@ -32,7 +34,7 @@ from keyhouse.authority import (
 )
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
-from keyhouse.manifest import Manifest
+from keyhouse.manifest import Manifest, SealMode, fingerprint
 from keyhouse.wire.errors import Refused
 from keyhouse.wire.secret import Secret
 
@@ -55,6 +57,7 @@ class OpenedWith(msgspec.Struct, frozen=True):
     mac_key: Secret  # of its data key and epoch
     deposits: tuple[Deposit, ...]
     platform: str  # that runs here
+    claim: str = ""  # fingerprint of the only manifest that may be in force; empty: any
 
 
 def check_recovered(state: Running, opened: OpenedWith) -> None:
@@ -71,6 +74,7 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     index = _proven_index(opened)
     _check_agreement(state, index)
     _check_root(state)
+    _check_settings(state, opened.claim)
     _check_keys(state, policy_of(state.manifest).manifest, opened.deposits)
 
 
@@ -107,6 +111,17 @@ def _check_root(state: Running) -> None:
             "the recovered root did not sign the recovered manifest",
             hint="restore the state directory from a backup",
         )
+
+
+def _check_settings(state: Running, claim: str) -> None:
+    if claim and fingerprint(state.manifest) != claim:
+        raise RecoveryRefused(
+            f"the recovered manifest has the fingerprint {fingerprint(state.manifest)},"
+            f" this coordinator is claimed for {claim}",
+            hint="start with --claim-fingerprint of the manifest that is to be recovered",
+        )
+    if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
+        raise RecoveryRefused("the recovered manifest is one whose state is never stored")
 
 
 def _check_keys(state: Running, manifest: Manifest, deposits: tuple[Deposit, ...]) -> None:
