@@ -19,6 +19,7 @@ from demo.setting import check_it, read_it_back, set_it
 from demo.shell import Shell
 from demo.stage import Stage
 from demo.trust import pin_it, start_it, verify_it
+from demo.updating import update_it
 from keyhouse.wire.errors import KeyhouseError
 
 _FAILED: Final = 1
@@ -104,6 +105,7 @@ def _walk(stage: Stage) -> None:
     read_as_others(stage)
     upload_as_bob(stage)
     see_the_log(stage)
+    update_it(stage, trusted)
     crash_it(stage, trusted)
     carry_it_away(stage, trusted)
 

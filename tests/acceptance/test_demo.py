@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "demo")
-TOOLS = ("bash", "base64", "cp", "rm", "sed")
+TOOLS = ("bash", "base64", "cp", "diff", "rm", "sed")
 STEPS = (
     "Start a coordinator",
     "Ask how it is",
@@ -25,6 +25,7 @@ STEPS = (
     "Bob and strangers cannot",
     "Bob uploads the secrets that only he has",
     "See what has happened",
+    "Two of three change the manifest",
     "Kill it in the middle of its work",
     "Carry its disk to another machine",
 )

@@ -44,13 +44,18 @@ class _Typed(msgspec.Struct, frozen=True):
 
     @property
     def acknowledging(self) -> str:
-        words = ["keyhouse", "manifest", "update", "acknowledge", str(self.file), self.host]
-        words += ["--cert", "YOUR.crt", "--key", "YOUR.key", "--attestation", str(self.attestation)]
-        if self.collateral is not None:
-            words += ["--collateral", str(self.collateral)]
-        if self.simulation_root is not None:
-            words += ["--simulation-root", str(self.simulation_root)]
-        return shlex.join(words)
+        """The command on several lines, as a shell takes it."""
+        options = [
+            ("--attestation", self.attestation),
+            ("--collateral", self.collateral),
+            ("--simulation-root", self.simulation_root),
+        ]
+        lines = [
+            ["keyhouse", "manifest", "update", "acknowledge", str(self.file), self.host],
+            ["--cert", "YOUR.crt", "--key", "YOUR.key"],
+            *([option, str(path)] for option, path in options if path is not None),
+        ]
+        return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
 
 
 @app.command(name="apply")
@@ -211,7 +216,7 @@ def _next_step(answer: UpdateAnswer, typed: _Typed) -> str:
     many = answer.missing_acknowledgments != 1
     who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    return f"next: {printable(who)} {verb}:\n  {printable(typed.acknowledging)}"
+    return f"next: {printable(who)} {verb}:\n  {typed.acknowledging}"
 
 
 def _listed(answer: UpdateAnswer | Pending) -> str:
