@@ -345,7 +345,7 @@ def test_closed_session_is_freed_without_the_collector(tmp_path: Path) -> None:
         def note() -> None:
             for connection in server.listener._service.connections:
                 transport = connection._transport
-                assert transport is not None
+                assert isinstance(transport, TlsTransport)
                 seen.append(weakref.ref(transport))
 
         gc.disable()
