@@ -2,8 +2,11 @@
 
 from keyhouse.attestation.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.collateral import Collateral, read_collateral, write_collateral
+from keyhouse.attestation.collateral_facts import CollateralFacts, read_facts, require_sound
 from keyhouse.attestation.errors import (
     CollateralRefused,
+    CollateralUnavailable,
+    CollateralUnusable,
     ConfigurationRefused,
     IdentityRefused,
     QuoteProblem,
@@ -17,6 +20,7 @@ from keyhouse.attestation.identity import (
 )
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
 from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.platform_kind import PckCa, PlatformKind, platform_kind
 from keyhouse.attestation.platforms import PLATFORMS, PlatformMissing, open_platform
 from keyhouse.attestation.quote_form import QuoteForm, Tee, add_header, read_form
 from keyhouse.attestation.tcb import accept_tcb
@@ -28,13 +32,18 @@ __all__ = [
     "INTEL_SGX_ROOT_SHA256",
     "PLATFORMS",
     "Collateral",
+    "CollateralFacts",
     "CollateralRefused",
+    "CollateralUnavailable",
+    "CollateralUnusable",
     "ConfigurationRefused",
     "ExpectedIdentity",
     "Freshness",
     "IdentityRefused",
     "Measurements",
+    "PckCa",
     "Platform",
+    "PlatformKind",
     "PlatformMissing",
     "QuoteForm",
     "QuoteProblem",
@@ -49,12 +58,15 @@ __all__ = [
     "add_header",
     "appraise",
     "open_platform",
+    "platform_kind",
     "quote_binding",
     "read_collateral",
     "read_expected_identity",
+    "read_facts",
     "read_form",
     "report_data",
     "require_binding",
+    "require_sound",
     "write_collateral",
     "write_expected_identity",
 ]

@@ -11,7 +11,7 @@ import ssl
 from keyhouse.attestation.collateral import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 
-__all__ = ["read_chain", "require_roots"]
+__all__ = ["read_chain", "require_collateral_roots", "require_pck_root", "require_roots"]
 
 _END = "-----END CERTIFICATE-----\n"
 _MAX_CHAIN = 32_768
@@ -40,17 +40,29 @@ def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
 
 def require_roots(pck_chain: bytes, collateral: Collateral, root_ca: bytes) -> None:
     """Raise ``QuoteRefused`` unless all chains end in ``root_ca`` (DER) and belong together."""
-    pck = read_chain(pck_chain.decode("latin-1"), "the quote's certificate chain")
-    _require_end(pck, _PCK_CHAIN, root_ca, "the quote's certificate chain")
-    crl_issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)
-    _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
-    _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
-    if crl_issuers[0] != pck[1]:
+    pck = require_pck_root(pck_chain, root_ca)
+    crl_issuer = require_collateral_roots(collateral, root_ca)
+    if crl_issuer != pck[1]:
         raise QuoteRefused(
             QuoteProblem.WRONG_PLATFORM,
             "the collateral's revocation list is of another CA than the quote's PCK certificate",
             hint="use the collateral of the platform that made the quote",
         )
+
+
+def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
+    """Return a quote's PCK certificate, its CA and the root, DER; the root is ``root_ca``."""
+    pck = read_chain(pck_chain.decode("latin-1"), "the quote's certificate chain")
+    _require_end(pck, _PCK_CHAIN, root_ca, "the quote's certificate chain")
+    return pck
+
+
+def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
+    """Return the issuer of the PCK revocation list, DER; all chains end in ``root_ca``."""
+    issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)
+    _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
+    _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
+    return issuers[0]
 
 
 def _issuers(pem: str, name: str, root_ca: bytes) -> tuple[bytes, ...]:

@@ -5,16 +5,21 @@
     Refused
      +-- QuoteRefused       the quote does not verify; ``reason`` says why
      +-- CollateralRefused  the bundle of collateral is unreadable
+     |    +-- CollateralUnusable  it is readable but not true, not now, or not of this platform
      +-- IdentityRefused    a true quote, but not of whom was expected
      +-- ConfigurationRefused  what was expected is itself incomplete or unreadable
+    Unavailable
+     +-- CollateralUnavailable  no collateral can be had now, so the quote cannot be judged
 """
 
 from enum import StrEnum
 
-from keyhouse.wire.errors import Refused
+from keyhouse.wire.errors import Refused, Unavailable
 
 __all__ = [
     "CollateralRefused",
+    "CollateralUnavailable",
+    "CollateralUnusable",
     "ConfigurationRefused",
     "IdentityRefused",
     "QuoteProblem",
@@ -53,6 +58,20 @@ class CollateralRefused(Refused):
     """The bundle of collateral cannot be used."""
 
     code = "collateral-refused"
+
+
+class CollateralUnusable(CollateralRefused):
+    """The collateral is not true, not in its time, or of another platform: see ``reason``."""
+
+    def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class CollateralUnavailable(Unavailable):
+    """No collateral can be had now. The quote has not been judged."""
+
+    code = "collateral-unavailable"
 
 
 class ConfigurationRefused(Refused):

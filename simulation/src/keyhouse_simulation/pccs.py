@@ -1,0 +1,316 @@
+"""A PCCS for tests and for trying out: real HTTPS, Intel's PCS in version 4, and faults on demand.
+
+::
+
+    python -m keyhouse_simulation.pccs keyhouse-data/simulation [--port 8081] [--ca pccs-ca.pem]
+        [--fault stale=0.5 --fault slow=1] [--seed 7]
+
+serves the collateral of that simulated machine. A fault strikes each request with its probability;
+equal seeds and requests give equal faults. It keeps nothing, and nothing production trusts it:
+what it serves is signed by the simulated maker.
+"""
+
+import argparse
+import ipaddress
+import random
+import ssl
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import parse_qs, quote, urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from keyhouse.attestation import Collateral, PlatformKind, Tee, read_collateral, read_facts
+
+__all__ = ["Fault", "PccsServer", "Served", "main"]
+
+_LIFETIME = timedelta(days=365)
+_NOBODY = 20.0  # seconds after which a slow answer comes after all
+
+
+class Fault(StrEnum):
+    """What a bad day of a PCCS looks like."""
+
+    SLOW = "slow"  # no answer until the client has given up
+    NOT_FOUND = "404"
+    STALE = "stale"  # what it had earlier: see ``Served.stale``
+    GARBAGE = "garbage"  # bytes that are none of the format
+    WRONG_CA = "wrong-ca"  # signed by another maker: see ``Served.foreign``
+
+
+@dataclass(frozen=True)
+class Served:
+    """The collateral of one kind of platform, and what the faults give in its place."""
+
+    collateral: Collateral
+    stale: Collateral | None = None
+    foreign: Collateral | None = None
+
+    @property
+    def kind(self) -> PlatformKind:
+        """The kind of platform that it is for."""
+        return read_facts(self.collateral).kind
+
+
+class PccsServer:
+    """A PCCS on 127.0.0.1, for a ``with`` block; clients have to trust ``ca_pem``.
+
+    ``served``, ``faults`` (each with its probability) and ``port`` may be changed at any time
+    (``port`` before it starts). ``asked`` holds path and query of every request so far.
+    """
+
+    def __init__(
+        self,
+        served: Sequence[Served],
+        *,
+        faults: Mapping[Fault, float] | None = None,
+        seed: int = 0,
+        port: int = 0,
+    ) -> None:
+        self.served = list(served)
+        self.faults = dict(faults or {})
+        self.port = port
+        self.asked: list[str] = []
+        self._chance = random.Random(seed)  # noqa: S311 - faults have to repeat, not to be secret
+        self._lock = threading.Lock()
+        self.gone = threading.Event()
+        self.ca_pem, self._identity = _identity()
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The base address."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.gone.clear()
+        self._server = _Listener(("127.0.0.1", self.port), _handler(self), _tls(self._identity))
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.gone.set()
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+
+    def struck(self, target: str) -> Fault | None:
+        """Note a request; return the fault that strikes it."""
+        with self._lock:
+            self.asked.append(target)
+            for fault, probability in self.faults.items():
+                if self._chance.random() < probability:
+                    return fault
+        return None
+
+    def answer(self, target: str, fault: Fault | None) -> tuple[int, Mapping[str, str], bytes]:
+        """Return status, headers and body for path and query ``target``."""
+        if fault is Fault.GARBAGE:
+            return 200, {}, b'{"tcbInfo":{"fmspc":"\xff'
+        found = None if fault is Fault.NOT_FOUND else self._find(target)
+        if found is None:
+            return 404, {}, b"no such thing"
+        served, write = found
+        bent = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
+        headers, body = write((fault and bent.get(fault)) or served.collateral)
+        return 200, headers, body
+
+    def _find(self, target: str) -> "tuple[Served, Writer] | None":
+        parts = urlsplit(target)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        write = _WRITERS.get(parts.path)
+        if write is None:
+            return None
+        tee = Tee.TDX if parts.path.startswith("/tdx/") else Tee.SGX
+        is_document = "tcb" in parts.path or "qe" in parts.path
+        for served in self.served:
+            kind = served.kind
+            right = not is_document or kind.tee is tee
+            right = right and query.get("fmspc", kind.fmspc).lower() == kind.fmspc
+            if right and query.get("ca", kind.ca) == kind.ca:
+                return served, write
+        return None
+
+
+Writer = Callable[[Collateral], tuple[Mapping[str, str], bytes]]
+
+
+def _tcb(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
+    body = _signed("tcbInfo", collateral.tcb_info, collateral.tcb_info_signature)
+    return {"TCB-Info-Issuer-Chain": quote(collateral.tcb_info_issuer_chain)}, body
+
+
+def _qe_identity(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
+    body = _signed("enclaveIdentity", collateral.qe_identity, collateral.qe_identity_signature)
+    return {"SGX-Enclave-Identity-Issuer-Chain": quote(collateral.qe_identity_issuer_chain)}, body
+
+
+def _pck_crl(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
+    return {"SGX-PCK-CRL-Issuer-Chain": quote(collateral.pck_crl_issuer_chain)}, collateral.pck_crl
+
+
+def _root_crl(collateral: Collateral) -> tuple[Mapping[str, str], bytes]:
+    return {}, collateral.root_ca_crl.hex().encode()  # as Intel's own PCCS gives it
+
+
+_WRITERS: Final[Mapping[str, Writer]] = {
+    "/sgx/certification/v4/tcb": _tcb,
+    "/tdx/certification/v4/tcb": _tcb,
+    "/sgx/certification/v4/qe/identity": _qe_identity,
+    "/tdx/certification/v4/qe/identity": _qe_identity,
+    "/sgx/certification/v4/pckcrl": _pck_crl,
+    "/sgx/certification/v4/rootcacrl": _root_crl,
+}
+
+
+def _signed(name: str, document: str, signature: bytes) -> bytes:
+    return f'{{"{name}":{document},"signature":"{signature.hex()}"}}'.encode()
+
+
+class _Listener(ThreadingHTTPServer):
+    """Speaks TLS; a handshake that fails is the client's affair and says nothing."""
+
+    daemon_threads = True
+    block_on_close = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        context: ssl.SSLContext,
+    ) -> None:
+        super().__init__(address, handler)
+        self.socket = context.wrap_socket(
+            self.socket, server_side=True, do_handshake_on_connect=False
+        )
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Let a client that hangs up go."""
+
+
+def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = _NOBODY
+
+        def do_GET(self) -> None:
+            fault = server.struck(self.path)
+            if fault is Fault.SLOW:
+                server.gone.wait(_NOBODY)
+                self.close_connection = True
+                return
+            status, headers, body = server.answer(self.path, fault)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Connection", "close")  # no thread waits for more
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            """Say nothing: ``asked`` has it."""
+
+    return Handler
+
+
+def _identity() -> tuple[bytes, bytes]:
+    """Return the PEM of a fresh CA, and key and certificate that it gave the server."""
+    start = datetime.now(UTC) - timedelta(days=1)
+    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca_name = _name("Keyhouse Simulation PCCS CA")
+    ca = _certificate(ca_name, ca_key, ca_name, start, is_ca=True).sign(ca_key, hashes.SHA256())
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    leaf = (
+        _certificate(_name("Keyhouse Simulation PCCS"), key, ca_name, start, is_ca=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return ca.public_bytes(Encoding.PEM), private + leaf.public_bytes(Encoding.PEM)
+
+
+def _certificate(
+    name: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    start: datetime,
+    *,
+    is_ca: bool,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + _LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _tls(identity: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # ssl reads keys from files alone; this one was made for this run and vouches for nothing else.
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(identity)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def _fault(text: str) -> tuple[Fault, float]:
+    name, _, probability = text.partition("=")
+    return Fault(name), float(probability or "1")
+
+
+def main(words: Sequence[str]) -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(prog="python -m keyhouse_simulation.pccs")
+    parser.add_argument("folder", type=Path, help="folder of a simulated machine")
+    parser.add_argument("--port", type=int, default=8081)
+    parser.add_argument("--ca", type=Path, help="where the CA goes that clients have to trust")
+    parser.add_argument("--fault", type=_fault, action="append", default=[])
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    collateral = read_collateral((given.folder / "collateral.json").read_bytes())
+    server = PccsServer(
+        [Served(collateral)], faults=dict(given.fault), seed=given.seed, port=given.port
+    )
+    with server:
+        if given.ca is not None:
+            given.ca.write_bytes(server.ca_pem)
+        sys.stderr.write(f"SIMULATED PCCS on {server.url}\n")
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,107 @@
+"""Collateral that was fetched, kept in a directory so that a restart or a dead PCCS does no harm.
+
+One bundle for each kind of platform, named after it, in the form of ``read_collateral``. The
+directory is not trusted: what is read back is judged as if it had just been fetched. The time of
+a file says when its content was last seen at the PCCS.
+"""
+
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation.collateral import (
+    MAX_COLLATERAL,
+    Collateral,
+    read_collateral,
+    write_collateral,
+)
+from keyhouse.attestation.collateral_facts import CollateralFacts, require_kind, require_sound
+from keyhouse.attestation.errors import CollateralRefused
+from keyhouse.attestation.platform_kind import PlatformKind
+from keyhouse.wire.errors import Refused
+
+__all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
+
+MOST_KEPT: Final = 64
+"""Kinds of platforms whose collateral is kept. With one more, the one seen longest ago goes."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Sound collateral: when it was kept, at ``seen``, and until ``facts.expires``."""
+
+    collateral: Collateral
+    facts: CollateralFacts
+    seen: datetime  # at the PCCS, UTC
+
+
+class CollateralCache:
+    """Files in ``folder``, made (0700) when there is something to keep. Blocks; use a thread."""
+
+    def __init__(self, folder: Path, root_ca: bytes) -> None:
+        self._folder = folder
+        self._root_ca = root_ca
+
+    def read(self, kind: PlatformKind, now: datetime) -> Kept | None:
+        """Return what is kept for ``kind`` if it is sound at ``now``; a bad file counts as none."""
+        try:
+            handle = os.open(self._path(kind), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                content = file.read(MAX_COLLATERAL + 1)
+                seen = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
+            collateral = read_collateral(content)
+            facts = require_sound(collateral, self._root_ca, now)
+            require_kind(facts, kind)
+        except (OSError, OverflowError, ValueError, CollateralRefused):
+            return None
+        return Kept(collateral, facts, seen)
+
+    def write(self, kept: Kept) -> None:
+        """Keep ``kept``, durably and whole. Raises ``Refused`` if the folder does not take it."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._path(kept.facts.kind)
+            _replace(path, write_collateral(kept.collateral))
+            os.utime(path, (kept.seen.timestamp(), kept.seen.timestamp()))
+            self._drop_oldest()
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+            raise Refused(
+                f"the collateral cache {self._folder} cannot be written: {reason}",
+                hint="it is fetched anew after a restart until the directory can be written",
+            ) from None
+
+    def _path(self, kind: PlatformKind) -> Path:
+        return self._folder / f"{kind}.json"
+
+    def _drop_oldest(self) -> None:
+        times = []
+        for path in self._folder.glob("*.json"):
+            with suppress(OSError):
+                times.append((path.lstat().st_mtime, path))
+        for _, path in sorted(times)[:-MOST_KEPT]:
+            path.unlink(missing_ok=True)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    # Several processes may share the folder: the name beside is this one's own.
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    beside.unlink(missing_ok=True)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        beside.rename(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,236 @@
+"""What a bundle of collateral says: for which platforms, from when to when.
+
+``read_facts`` believes the bundle and is for showing it. ``require_sound`` judges everything that
+can be judged without a quote: that the pinned root stands behind all of it, that its parts belong
+together, that none is revoked, and the time.
+"""
+
+import functools
+from datetime import UTC, datetime
+
+import msgspec
+from cryptography import x509
+
+from keyhouse.attestation.authentic import require_signed
+from keyhouse.attestation.chain import read_chain, require_collateral_roots
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.errors import (
+    CollateralRefused,
+    CollateralUnusable,
+    QuoteProblem,
+    QuoteRefused,
+)
+from keyhouse.attestation.platform_kind import PlatformKind, authority_kind
+from keyhouse.attestation.quote_form import Tee
+
+__all__ = ["CollateralFacts", "read_facts", "require_kind", "require_sound", "shown_time"]
+
+_KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
+_CLOCK = "check this machine's clock; fetch the collateral again if it is right"
+_FETCH = "fetch the collateral again, with the root of the platform's maker"
+
+
+class CollateralFacts(msgspec.Struct, frozen=True):
+    """Times are UTC: ``issued`` is the newest begin and ``expires`` the earliest end of its parts.
+
+    Certificates count like documents and lists. ``ends_first`` names the part that ends first.
+    """
+
+    kind: PlatformKind
+    issued: datetime
+    expires: datetime
+    ends_first: str
+    evaluation_number: int
+    root_crl_number: int
+    pck_crl_number: int
+    root_ca: bytes  # DER, that all chains end in
+
+    def older_than(self, other: "CollateralFacts") -> bool:
+        """Tell whether any part is older than that of ``other``: each only ever goes up."""
+        return (
+            self.evaluation_number < other.evaluation_number
+            or self.root_crl_number < other.root_crl_number
+            or self.pck_crl_number < other.pck_crl_number
+            or self.issued < other.issued
+        )
+
+
+class _Document(msgspec.Struct):
+    id: str
+    issued: datetime = msgspec.field(name="issueDate")
+    next_update: datetime = msgspec.field(name="nextUpdate")
+    evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
+
+
+class _TcbInfo(_Document):
+    fmspc: str
+
+
+_tcb_info_decoder = msgspec.json.Decoder(_TcbInfo)
+_qe_identity_decoder = msgspec.json.Decoder(_Document)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    name: str
+    issued: datetime
+    expires: datetime
+
+
+def read_facts(collateral: Collateral) -> CollateralFacts:
+    """Return what ``collateral`` says of itself. Nothing is verified.
+
+    Raises ``CollateralUnusable`` if it is unreadable or its parts are of different platforms.
+    """
+    try:
+        return _facts(collateral)
+    except CollateralRefused:
+        raise
+    # What a parser raises for a stranger's bytes differs from case to case and may show them.
+    except Exception:  # noqa: BLE001
+        raise CollateralUnusable(
+            QuoteProblem.COLLATERAL, "the collateral is unreadable", hint=_FETCH
+        ) from None
+
+
+def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> CollateralFacts:
+    """Return what ``collateral`` says, which at ``at`` is true under the pinned root, DER.
+
+    Raises ``CollateralUnusable``: a chain that ends elsewhere, a wrong signature, parts that do
+    not belong together, a revoked signer, expired, not yet valid.
+    """
+    try:
+        require_collateral_roots(collateral, root_ca)
+        require_signed(collateral)
+    except QuoteRefused as refused:
+        raise CollateralUnusable(refused.reason, _BAD[refused.reason], hint=_FETCH) from None
+    facts = read_facts(collateral)
+    _require_unrevoked(collateral)
+    if at > facts.expires:
+        raise CollateralUnusable(
+            QuoteProblem.EXPIRED,
+            f"the collateral expired at {shown_time(facts.expires)} ({facts.ends_first})",
+            hint=_CLOCK,
+        )
+    if at < facts.issued:
+        raise CollateralUnusable(
+            QuoteProblem.NOT_YET_VALID,
+            f"the collateral is valid from {shown_time(facts.issued)} only",
+            hint=_CLOCK,
+        )
+    return facts
+
+
+def require_kind(facts: CollateralFacts, kind: PlatformKind) -> None:
+    """Raise ``CollateralUnusable`` unless the collateral is that of ``kind``."""
+    if facts.kind != kind:
+        raise CollateralUnusable(
+            QuoteProblem.WRONG_PLATFORM,
+            f"the collateral is for {_named(facts.kind)}, the quote is of {_named(kind)}",
+            hint="fetch the collateral for the platform that made the quote",
+        )
+
+
+def shown_time(moment: datetime) -> str:
+    """Return ``moment`` as text: UTC, RFC 3339, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_BAD = {
+    QuoteProblem.CHAIN: "the collateral's certificates do not lead to the pinned root",
+    QuoteProblem.SIGNATURE: "a signature of the collateral is wrong",
+}
+
+
+def _named(kind: PlatformKind) -> str:
+    return f"{kind.tee.upper()} FMSPC {kind.fmspc} ({kind.ca} CA)"
+
+
+@functools.lru_cache(maxsize=64)
+def _facts(collateral: Collateral) -> CollateralFacts:
+    tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
+    qe_identity = _qe_identity_decoder.decode(collateral.qe_identity)
+    if tcb_info.evaluation_number != qe_identity.evaluation_number:
+        raise _apart("TCB info and QE identity have different evaluation numbers")
+    tee = _KINDS.get((tcb_info.id, qe_identity.id))
+    if tee is None:
+        raise _apart("TCB info and QE identity are not of one kind of platform")
+    root_list = x509.load_der_x509_crl(collateral.root_ca_crl)
+    pck_list = x509.load_der_x509_crl(collateral.pck_crl)
+    pck_ca, root = _chain(collateral.pck_crl_issuer_chain)
+    parts = [
+        _Part("TCB info", tcb_info.issued, tcb_info.next_update),
+        _Part("QE identity", qe_identity.issued, qe_identity.next_update),
+        _list_part("root revocation list", root_list),
+        _list_part("PCK revocation list", pck_list),
+        *_certificate_parts(collateral),
+    ]
+    first = min(parts, key=lambda part: part.expires)
+    return CollateralFacts(
+        kind=PlatformKind(
+            tee, bytes.fromhex(tcb_info.fmspc).hex(), authority_kind(_certificate(pck_ca))
+        ),
+        issued=max(part.issued for part in parts).astimezone(UTC),
+        expires=first.expires.astimezone(UTC),
+        ends_first=first.name,
+        evaluation_number=tcb_info.evaluation_number,
+        root_crl_number=_number(root_list),
+        pck_crl_number=_number(pck_list),
+        root_ca=root,
+    )
+
+
+def _apart(problem: str) -> CollateralUnusable:
+    return CollateralUnusable(
+        QuoteProblem.COLLATERAL,
+        f"the collateral's parts do not belong together: {problem}",
+        hint="fetch all of it again, at the same time",
+    )
+
+
+def _certificate_parts(collateral: Collateral) -> list[_Part]:
+    chains = {
+        "PCK CA certificate": collateral.pck_crl_issuer_chain,
+        "TCB signing certificate": collateral.tcb_info_issuer_chain,
+        "QE identity signing certificate": collateral.qe_identity_issuer_chain,
+    }
+    return [
+        _Part(name, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+        for name, pem in chains.items()
+        for certificate in map(_certificate, _chain(pem))
+    ]
+
+
+def _chain(pem: str) -> tuple[bytes, bytes]:
+    signer, root = read_chain(pem, "a chain of the collateral")
+    return signer, root
+
+
+def _certificate(der: bytes) -> x509.Certificate:
+    return x509.load_der_x509_certificate(der)
+
+
+def _list_part(name: str, revoked: x509.CertificateRevocationList) -> _Part:
+    if revoked.next_update_utc is None:
+        raise ValueError("a list without end")
+    return _Part(name, revoked.last_update_utc, revoked.next_update_utc)
+
+
+def _number(revoked: x509.CertificateRevocationList) -> int:
+    return revoked.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+
+def _require_unrevoked(collateral: Collateral) -> None:
+    revoked = x509.load_der_x509_crl(collateral.root_ca_crl)
+    chains = (
+        collateral.pck_crl_issuer_chain,
+        collateral.tcb_info_issuer_chain,
+        collateral.qe_identity_issuer_chain,
+    )
+    for pem in chains:
+        signer = _certificate(_chain(pem)[0])
+        if revoked.get_revoked_certificate_by_serial_number(signer.serial_number) is not None:
+            raise CollateralUnusable(
+                QuoteProblem.REVOKED,
+                "a certificate that signs the collateral has been revoked by the root",
+                hint="fetch the collateral again; if it stays so, the maker has to replace it",
+            )

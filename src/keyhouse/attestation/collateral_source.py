@@ -1,0 +1,278 @@
+"""Where the collateral of a quote comes from: a bundle file, or a PCCS with a cache.
+
+Theory of operation of the second. For each kind of platform (TEE, FMSPC, CA):
+
+- nothing is asked for a quote whose PCK chain does not lead to the pinned root;
+- one fetch at a time, whose result all who wait for it share; ``AT_ONCE`` kinds together;
+- what is fetched is judged before it is kept: signatures, revocation, time, the kind that was
+  asked for, and no part older than what is kept (a PCCS may be wrong, or be played back);
+- what is kept and in its time is answered at once. Seen at the PCCS longer ago than
+  ``SEEN_WITHIN``, or near its end, it is fetched anew meanwhile;
+- a fetch that failed is not repeated within ``FAILED_WITHIN``: what is kept serves until it
+  expires, and each failure says until when; nothing kept, the failure is the answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral_cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral_facts import (
+    CollateralFacts,
+    require_kind,
+    require_sound,
+    shown_time,
+)
+from keyhouse.attestation.errors import (
+    CollateralRefused,
+    CollateralUnavailable,
+    CollateralUnusable,
+    QuoteProblem,
+)
+from keyhouse.attestation.pccs import Pccs
+from keyhouse.attestation.platform_kind import PlatformKind, platform_kind
+from keyhouse.wire.errors import KeyhouseError, Refused
+
+__all__ = [
+    "AT_ONCE",
+    "FAILED_WITHIN",
+    "MOST_FAILED",
+    "MOST_RUNNING",
+    "SEEN_WITHIN",
+    "BundleSource",
+    "CollateralSource",
+    "PccsSource",
+]
+
+SEEN_WITHIN: Final = timedelta(days=1)
+"""Collateral that was seen at the PCCS longer ago is fetched anew."""
+
+NEAR_END: Final = timedelta(days=7)
+NEAR_END_AGAIN: Final = timedelta(hours=1)
+"""With less than ``NEAR_END`` (or half its life) left, what was seen longer ago than this is."""
+
+FAILED_WITHIN: Final = timedelta(seconds=60)
+"""A fetch that failed is not repeated so soon."""
+
+MOST_FAILED: Final = 256
+"""Failures that are remembered."""
+
+AT_ONCE: Final = 4
+"""Fetches at once, each of another kind of platform."""
+
+MOST_RUNNING: Final = 64
+"""Kinds of platforms that are being fetched or wait to be."""
+
+GRACE: Final = 5.0
+"""Seconds that fetches which nobody waits for get at the end, so that what they bring is kept."""
+
+Clock = Callable[[], datetime]
+
+
+class CollateralSource(Protocol):
+    """Has the collateral for quotes."""
+
+    async def collateral_for(self, quote: bytes) -> Collateral:
+        """Return what ``quote`` can be verified with, which is not verified by this.
+
+        Raises ``QuoteRefused`` if the quote cannot be of a platform that is known,
+        ``CollateralUnusable`` and ``CollateralUnavailable`` if there is none for it.
+        """
+        ...
+
+
+class BundleSource:
+    """A bundle, for sites without a way to a PCCS. It has to be replaced before it expires."""
+
+    def __init__(self, bundle: Collateral, root_ca: bytes, *, now: Clock | None = None) -> None:
+        self._bundle = bundle
+        self._root_ca = root_ca
+        self._now = now or _utc_now
+
+    async def collateral_for(self, quote: bytes) -> Collateral:
+        """Return the bundle if it is sound now and of the quote's kind of platform."""
+        kind = platform_kind(quote, self._root_ca)
+        require_kind(require_sound(self._bundle, self._root_ca, self._now()), kind)
+        return self._bundle
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    at: datetime
+    error: KeyhouseError
+
+
+class PccsSource:
+    """The collateral of ``pccs``, kept in ``folder`` (``None``: in memory alone).
+
+    ``root_ca``: the pinned root of the platforms' maker, DER. ``now`` gives the time, with a zone.
+    ``warn`` is told, in words, of fetches that failed and until when what is kept serves. Use it
+    with ``async with``, in one event loop; it owns ``pccs`` from then on.
+    """
+
+    def __init__(
+        self,
+        pccs: Pccs,
+        root_ca: bytes,
+        folder: Path | None = None,
+        *,
+        now: Clock | None = None,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._pccs = pccs
+        self._root_ca = root_ca
+        self._cache = CollateralCache(folder, root_ca) if folder is not None else None
+        self._now = now or _utc_now
+        self._warn = warn or _say_nothing
+        self._kept: dict[PlatformKind, Kept] = {}  # at most MOST_KEPT, latest seen last
+        self._failed: dict[PlatformKind, _Failure] = {}  # at most MOST_FAILED, latest last
+        self._running: dict[PlatformKind, asyncio.Task[None]] = {}
+        self._turn = asyncio.Semaphore(AT_ONCE)
+
+    async def __aenter__(self) -> Self:
+        await self._pccs.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            running = list(self._running.values())
+            if running:
+                _, late = await asyncio.wait(running, timeout=GRACE)
+                for task in late:
+                    task.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
+        finally:
+            await self._pccs.__aexit__(kind, error, trace)
+
+    def held(self) -> tuple[CollateralFacts, ...]:
+        """Return what is kept in memory says of itself, and so when each will expire."""
+        return tuple(kept.facts for kept in self._kept.values())
+
+    async def collateral_for(self, quote: bytes) -> Collateral:
+        """Return the collateral of the quote's kind of platform; it is sound now."""
+        kind = platform_kind(quote, self._root_ca)
+        kept = self._usable(kind) or await self._from_disk(kind)
+        if kept is not None:
+            if _due(kept, self._now()) and not self._failed_lately(kind):
+                self._begin(kind)
+            return kept.collateral
+        failure = self._failed_lately(kind)
+        if failure is None:
+            # Whoever gives up waiting does not end it for the others.
+            await asyncio.shield(self._begin(kind))
+            failure = self._failed_lately(kind)
+        fetched = self._usable(kind)
+        if fetched is None:
+            raise _unavailable(kind, failure)
+        return fetched.collateral
+
+    def _usable(self, kind: PlatformKind) -> Kept | None:
+        kept = self._kept.get(kind)
+        in_time = kept is not None and kept.facts.issued <= self._now() <= kept.facts.expires
+        return kept if in_time else None
+
+    async def _from_disk(self, kind: PlatformKind) -> Kept | None:
+        if self._cache is None or kind in self._kept or kind in self._running:
+            return None
+        kept = await asyncio.to_thread(self._cache.read, kind, self._now())
+        if kept is not None and kind not in self._kept:
+            self._remember(kept)
+        return self._usable(kind)
+
+    def _failed_lately(self, kind: PlatformKind) -> _Failure | None:
+        failure = self._failed.get(kind)
+        if failure and timedelta(0) <= self._now() - failure.at < FAILED_WITHIN:
+            return failure
+        return None
+
+    def _begin(self, kind: PlatformKind) -> "asyncio.Task[None]":
+        """Return the fetch of ``kind`` that runs, begun now if there is none."""
+        task = self._running.get(kind)
+        if task is None:
+            if len(self._running) >= MOST_RUNNING:
+                raise CollateralUnavailable(
+                    "too many kinds of platforms wait for their collateral", hint="try again"
+                )
+            task = asyncio.create_task(self._fetch(kind))
+            self._running[kind] = task
+            task.add_done_callback(lambda _: self._running.pop(kind, None))
+        return task
+
+    async def _fetch(self, kind: PlatformKind) -> None:
+        try:
+            async with self._turn:
+                collateral = await self._pccs.fetch(kind)
+            kept = self._judged(kind, collateral)
+        except (CollateralRefused, CollateralUnavailable) as error:
+            self._fail(kind, error)
+            return
+        self._failed.pop(kind, None)
+        self._remember(kept)
+        if self._cache is not None:
+            try:
+                await asyncio.to_thread(self._cache.write, kept)
+            except Refused as error:
+                self._warn(error.message)
+
+    def _judged(self, kind: PlatformKind, collateral: Collateral) -> Kept:
+        now = self._now()
+        facts = require_sound(collateral, self._root_ca, now)
+        require_kind(facts, kind)
+        before = self._kept.get(kind)
+        if before is not None and facts.older_than(before.facts):
+            raise CollateralUnusable(
+                QuoteProblem.COLLATERAL,
+                "the PCCS gives older collateral than it gave before",
+                hint="let the PCCS refresh its own cache",
+            )
+        return Kept(collateral, facts, now)
+
+    def _fail(self, kind: PlatformKind, error: KeyhouseError) -> None:
+        self._failed.pop(kind, None)
+        self._failed[kind] = _Failure(self._now(), error)
+        if len(self._failed) > MOST_FAILED:
+            del self._failed[next(iter(self._failed))]
+        kept = self._usable(kind)
+        if kept is not None:
+            end = shown_time(kept.facts.expires)
+            self._warn(f"{error.message}; the collateral of {kind} is kept and expires at {end}")
+
+    def _remember(self, kept: Kept) -> None:
+        kind = kept.facts.kind
+        self._kept.pop(kind, None)
+        self._kept[kind] = kept
+        if len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+
+def _due(kept: Kept, now: datetime) -> bool:
+    """Tell whether ``kept`` is to be fetched anew, though it still serves."""
+    life = kept.facts.expires - kept.facts.issued
+    near = kept.facts.expires - now < min(NEAR_END, life / 2)
+    age = now - kept.seen
+    return not timedelta(0) <= age < (NEAR_END_AGAIN if near else SEEN_WITHIN)
+
+
+def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnavailable:
+    what = f"there is no collateral for {kind}"
+    if failure is None:
+        return CollateralUnavailable(f"{what} that is valid now", hint="try again")
+    return CollateralUnavailable(f"{what}: {failure.error.message}", hint=failure.error.hint)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _say_nothing(_: str) -> None:
+    """Take a warning that nobody asked for."""

@@ -1,0 +1,175 @@
+"""Asks a PCCS (Intel's PCS, version 4) for collateral: over HTTPS, bounded in size and time.
+
+What comes is not trusted: the maker has signed it, or it is of no use. TLS keeps others from
+seeing and from holding back what is asked for.
+"""
+
+import asyncio
+import ssl
+from types import TracebackType
+from typing import Final, Self
+
+import httpx
+
+from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.errors import (
+    CollateralRefused,
+    CollateralUnavailable,
+    ConfigurationRefused,
+)
+from keyhouse.attestation.pccs_format import Fetched, PccsAnswers, assemble, requests_for
+from keyhouse.attestation.platform_kind import PlatformKind
+
+__all__ = ["MAX_ANSWER", "PATIENCE", "Pccs"]
+
+MAX_ANSWER: Final = 1 << 20
+"""Bytes of the longest answer that is read. Real ones have at most some 20,000."""
+
+PATIENCE: Final = 20.0
+"""Seconds until a fetch, all four answers of it, is given up."""
+
+_CONNECTIONS = 8
+_OK = 200
+_NOT_FOUND = 404
+_LONGEST_URL = 2_000
+
+
+class Pccs:
+    """A PCCS at ``url``: ``https://name:8081``, with a path if it has one.
+
+    ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
+    empty. Neither proxies nor environment variables have any effect; redirects are not followed.
+    Use it with ``async with``. Raises ``ConfigurationRefused`` for an address or CA that is none.
+    """
+
+    def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
+        self._base = _base(url)
+        self._patience = patience
+        self._client = httpx.AsyncClient(
+            verify=_context(ca_pem),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=patience,
+            limits=httpx.Limits(max_connections=_CONNECTIONS),
+            headers={"Accept-Encoding": "identity"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.aclose()
+
+    async def fetch(self, kind: PlatformKind) -> Collateral:
+        """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
+
+        Raises ``CollateralUnavailable`` if no whole answer comes in time or it has none,
+        ``CollateralRefused`` if what comes is no collateral.
+        """
+        try:
+            async with asyncio.timeout(self._patience), asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._get(path)) for path in requests_for(kind)]
+        except TimeoutError:
+            raise _unavailable("does not answer in time") from None
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from None
+        tcb, qe_identity, pck_crl, root_crl = (task.result() for task in tasks)
+        return assemble(PccsAnswers(tcb, qe_identity, pck_crl, root_crl))
+
+    async def _get(self, path: str) -> Fetched:
+        try:
+            async with self._client.stream("GET", self._base + path) as response:
+                _require_ok(response.status_code, path)
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise CollateralRefused("the PCCS's answer is compressed, unasked")
+                return Fetched(dict(response.headers), await _read(response))
+        except httpx.TimeoutException:
+            raise _unavailable("does not answer in time") from None
+        except httpx.ConnectError as error:
+            raise _unconnected(error) from None
+        except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
+            raise _unavailable("gave no whole answer") from None
+
+
+async def _read(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > MAX_ANSWER:
+            raise CollateralRefused(f"an answer of the PCCS has more than {MAX_ANSWER} bytes")
+    return bytes(body)
+
+
+def _require_ok(status: int, path: str) -> None:
+    what = path.partition("?")[0]
+    if status == _NOT_FOUND:
+        raise _unavailable(
+            f"has no {what}", "make sure that it is a PCCS, and that it knows this platform"
+        )
+    if status != _OK:
+        raise _unavailable(f"answers {status} for {what}", "look at the PCCS's own log")
+
+
+def _first(failures: BaseExceptionGroup) -> BaseException:
+    """Return the failure to tell: not of our making before the others, else the first."""
+    leaves = failures.exceptions
+    ours = (CollateralRefused, CollateralUnavailable)
+    return next((leaf for leaf in leaves if not isinstance(leaf, ours)), leaves[0])
+
+
+def _unconnected(error: BaseException) -> CollateralUnavailable:
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ssl.SSLCertVerificationError):
+            return _unavailable(
+                "has a certificate of an authority that is not trusted, or of another name",
+                "give the CA of the PCCS (--pccs-ca), and the name that its certificate has",
+            )
+        found = found.__cause__ or found.__context__
+    return _unavailable("cannot be reached")
+
+
+def _unavailable(
+    problem: str, hint: str = "check the address of the PCCS, and that it runs"
+) -> CollateralUnavailable:
+    return CollateralUnavailable(f"the PCCS {problem}", hint=hint)
+
+
+def _base(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+        port = parsed.port
+    except (httpx.InvalidURL, ValueError):
+        raise _no_address() from None
+    plain = parsed.scheme == "https" and parsed.host and port != 0
+    if not plain or parsed.userinfo or parsed.query or parsed.fragment or len(url) > _LONGEST_URL:
+        raise _no_address()
+    return str(parsed).rstrip("/?#") + "/"
+
+
+def _no_address() -> ConfigurationRefused:
+    return ConfigurationRefused(
+        "the address of the PCCS cannot be used",
+        hint="it has the form https://name:port, with a path if need be, without user or query",
+    )
+
+
+def _context(ca_pem: bytes) -> ssl.SSLContext:
+    # Made by hand: the default context would obey SSLKEYLOGFILE.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not ca_pem:
+        context.set_default_verify_paths()
+        return context
+    try:
+        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise ConfigurationRefused(
+            "the CA of the PCCS is no PEM certificate", hint="give a file with PEM certificates"
+        ) from None
+    return context

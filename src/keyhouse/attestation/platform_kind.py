@@ -1,0 +1,112 @@
+"""What kind of platform made a quote: what its collateral is asked for by.
+
+It stands in the PCK certificate. That is a stranger's until its chain leads to the pinned root, and
+nothing in it is read, and nothing fetched for it, before.
+"""
+
+from enum import StrEnum
+
+import msgspec
+from cryptography import x509
+
+from keyhouse.attestation.authentic import require_pck_issued
+from keyhouse.attestation.chain import require_pck_root
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.quote_form import Tee, read_form
+
+__all__ = ["PckCa", "PlatformKind", "authority_kind", "platform_kind"]
+
+_SGX_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
+_FMSPC_OID = bytes.fromhex("2a864886f84d010d0104")  # 1.2.840.113741.1.13.1.4
+_FMSPC_BYTES = 6
+_SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
+_LONG = 0x80
+_LONGEST = 4  # bytes of a length
+
+
+class PckCa(StrEnum):
+    """Which of the maker's two authorities issued the PCK certificate."""
+
+    PLATFORM = "platform"
+    PROCESSOR = "processor"
+
+
+class PlatformKind(msgspec.Struct, frozen=True, order=True):
+    """Platforms that share their collateral. ``fmspc``: 12 lower-case hex digits."""
+
+    tee: Tee
+    fmspc: str
+    ca: PckCa
+
+    def __str__(self) -> str:
+        return f"{self.tee}-{self.fmspc}-{self.ca}"
+
+
+def platform_kind(quote: bytes, root_ca: bytes) -> PlatformKind:
+    """Return the kind of platform that ``quote`` (raw, or with the 16-byte header) names.
+
+    Its PCK chain then ends in ``root_ca``, DER, and each certificate is signed by the next; the
+    quote itself is not verified. Raises ``QuoteRefused``. Source: Intel, "SGX PCK Certificate".
+    """
+    form = read_form(quote)
+    pck, authority, _ = require_pck_root(form.chain, root_ca)
+    require_pck_issued(form.chain)
+    try:
+        fmspc = _fmspc(_sgx_extension(x509.load_der_x509_certificate(pck)))
+        ca = authority_kind(x509.load_der_x509_certificate(authority))
+    # What a parser raises differs from case to case and may show the bytes.
+    except Exception:  # noqa: BLE001
+        raise QuoteRefused(
+            QuoteProblem.CHAIN,
+            "the quote's PCK certificate does not say what kind of platform it is of",
+            hint="its maker issued it otherwise than known; no collateral can be found for it",
+        ) from None
+    return PlatformKind(form.tee, fmspc, ca)
+
+
+def authority_kind(certificate: x509.Certificate) -> PckCa:
+    """Return which authority a PCK CA's certificate is of. Raises ``ValueError``."""
+    (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    for kind in PckCa:
+        if str(name.value).endswith(f" PCK {kind.title()} CA"):
+            return kind
+    raise ValueError("another authority")
+
+
+def _sgx_extension(certificate: x509.Certificate) -> bytes:
+    value = certificate.extensions.get_extension_for_oid(_SGX_EXTENSION).value
+    if not isinstance(value, x509.UnrecognizedExtension):
+        raise TypeError("the extension is known after all")
+    return value.value
+
+
+def _fmspc(extension: bytes) -> str:
+    ((tag, entries),) = _elements(extension)
+    found = []
+    for _, entry in _elements(entries) if tag == _SEQUENCE else ():
+        (id_tag, object_id), (value_tag, value) = _elements(entry)
+        if (id_tag, value_tag, object_id) == (_OBJECT_ID, _OCTETS, _FMSPC_OID):
+            found.append(value)
+    (fmspc,) = found
+    if len(fmspc) != _FMSPC_BYTES:
+        raise ValueError("an FMSPC has 6 bytes")
+    return fmspc.hex()
+
+
+def _elements(der: bytes) -> list[tuple[int, bytes]]:
+    """Return tags and contents of DER values that stand one after the other (X.690)."""
+    found = []
+    while der:
+        tag, length, start = der[0], der[1], 2
+        if length >= _LONG:
+            count = length - _LONG
+            if not 0 < count <= _LONGEST:
+                raise ValueError("length")
+            start += count
+            length = int.from_bytes(der[2:start], "big")
+        content = der[start : start + length]
+        if len(content) != length:
+            raise ValueError("a value ends early")
+        found.append((tag, content))
+        der = der[start + length :]
+    return found
