@@ -1,7 +1,9 @@
 """A lost machine, and the holders of the recovery keys who bring its state back: over HTTPS."""
 
 import base64
+import hashlib
 import shutil
+import ssl
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from keyhouse_tests_recovery import (
     holders,
     recoverable,
 )
-from keyhouse_tests_server import Server
+from keyhouse_tests_server import Client, Server
 
 pytestmark = pytest.mark.acceptance
 
@@ -29,6 +31,19 @@ def _set_up(server: Server, keys: list[Holder], threshold: int = 0) -> dict[str,
         with server.client(user("writer")) as client:
             assert client.upload({"key0": b"what must come b"}).status == 200
     return {each.name: each.share(ciphertexts[each.name]) for each in keys}
+
+
+def _position(client: Client) -> tuple[int, int]:
+    """Return epoch and sequence of the journal."""
+    epoch, sequence, _ = client.get("/api/v2/status").headers["keyhouse-state"].split(".")
+    return int(epoch), int(sequence)
+
+
+def _proves(evidence: dict[str, str]) -> None:
+    """Hold the quote to the root certificate beside it."""
+    root = evidence["cert"].partition("-----END CERTIFICATE-----\n")[2]
+    bound = hashlib.sha256(ssl.PEM_cert_to_DER_cert(root)).digest()
+    assert bound + bytes(32) in base64.b64decode(evidence["quote"])
 
 
 def _lose_the_sealed_key(data: Path) -> None:
@@ -51,6 +66,7 @@ def test_enough_holders_bring_everything_back_again_and_again(
     needed = threshold or count
     with server, server.client() as client:
         before = client.get("/api/v2/manifest").data, client.get("/api/v2/quote").data["cert"]
+        position = _position(client)
     for turn in range(2):
         lose(tmp_path / "data")
         uploading = keys[turn : turn + needed] if threshold else keys[::-1]
@@ -71,6 +87,9 @@ def test_enough_holders_bring_everything_back_again_and_again(
                     client.get("/api/v2/quote").data["cert"],
                 )
                 assert after == before
+                _proves(client.get("/api/v2/quote").data)
+                assert _position(client) > position  # the journal went on
+                position = _position(client)
                 assert client.get("/api/v2/recover/public-key").status == 409
             with server.client(user("writer")) as client:
                 assert client.secrets(["key0"]) == {"key0": b"what must come b"}

@@ -1,8 +1,11 @@
 """What version 2 of the Client API answers about recovery: the key, the shares, the ciphertexts."""
 
+from functools import lru_cache
+
 import msgspec
 
 from keyhouse.api.exchange import Admission, Answer, Head
+from keyhouse.api.recovery import PublicKey
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
 from keyhouse.authority import RecoveryIndex
@@ -23,14 +26,7 @@ def read_public_key(service: Service, view: View, head: Head) -> Admission:
             found = await service.recovery.public_key()
         except KeyhouseError as problem:
             return service.refused(problem, head)
-        data = {
-            "algorithm": "RSA",
-            "ephemeralPublicKey": found.public_key,
-            "signature": found.signature,
-            "index": _index(found.index),
-            "received": found.received,
-        }
-        return service.success(msgspec.json.encode(data), service.engine.view)
+        return service.shared(_public_key_data(found), service.engine.view)
 
     return Admission(0, answer)
 
@@ -61,6 +57,19 @@ def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
     policy_of(view.running.manifest).authorize_update(head.identity)
     data = {"recoverySecrets": view.running.recovery.ciphertexts}
     return service.success(msgspec.json.encode(data), view)
+
+
+@lru_cache(maxsize=1)
+def _public_key_data(found: PublicKey) -> bytes:
+    return msgspec.json.encode(
+        {
+            "algorithm": "RSA",
+            "ephemeralPublicKey": found.public_key,
+            "signature": found.signature,
+            "index": _index(found.index),
+            "received": found.received,
+        }
+    )
 
 
 def _index(index: RecoveryIndex) -> dict[str, object]:
