@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,18 +51,20 @@ def deployed(folder: Path, first: bytes = FIRST) -> Iterator[tuple[Server, Peopl
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
-    """People of a coordinator whose manifest stays the first one."""
-    with deployed(tmp_path_factory.mktemp("updates")) as (_, people):
-        yield people
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A coordinator whose manifest stays the first one."""
+    with deployed(tmp_path_factory.mktemp("updates")) as (server, _):
+        yield server
 
 
 @pytest.fixture
-def people(shared: People) -> Iterator[People]:
-    """The same with nothing pending, before and after; the first manifest is in force."""
-    yield shared
-    Api(2).cancel(shared.alice)
-    assert in_force(shared.nobody) == FIRST
+def people(shared: Server) -> Iterator[People]:
+    """Its people; nothing is pending, before and after, and the first manifest is in force."""
+    with ExitStack() as stack:
+        people = People(shared, stack)
+        yield people
+        Api(2).cancel(people.alice)
+        assert in_force(people.nobody) == FIRST
 
 
 @pytest.fixture(params=VERSIONS, ids=["version 1", "version 2"])
@@ -141,14 +144,13 @@ def test_what_is_no_manifest_is_no_update(people: People, api: Api, raw: bytes) 
     assert api.pending(people.nobody).status == 404
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"manifest":"%"}', b'{"manifest":7}'])
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"manifest":"%"}', b'{"manifest":7}'])
 @pytest.mark.parametrize("path", ["/api/v2/update", "/api/v2/update-manifest"])
 def test_a_body_of_version_2_that_cannot_be_read_is_a_failure_of_the_client(
     people: People, path: str, body: bytes
 ) -> None:
     assert Api(2).update(people.alice, NEW).status == 200
-    reply = checked(people.bob.call("POST", path, body))
-    assert (reply.status, reply.envelope["status"]) in {(400, "fail"), (400, "error")}
+    refused(people.bob.call("POST", path, body), 400, "fail")
     assert Api(2).pending(people.nobody).data["missingUsers"] == ["bob", "carol"]
 
 
@@ -163,6 +165,12 @@ def test_every_problem_of_a_new_manifest_is_told_and_nothing_is_pending(
     refused(reply, 400)
     places = {problem["at"] for problem in reply.envelope["data"]["problems"]}
     assert places >= {"Marbles.app.Package", "Config.UpdateThreshold"}
+    assert api.pending(people.nobody).status == 404
+
+
+def test_an_update_between_memory_and_disk_is_not_implemented(people: People, api: Api) -> None:
+    reply = api.update(people.alice, together(SealMode="Disabled"))
+    assert "SealMode" in refused(reply, 501)
     assert api.pending(people.nobody).status == 404
 
 
@@ -459,6 +467,30 @@ def test_who_counts_is_as_it_was_when_the_update_was_proposed(tmp_path: Path, ap
         assert api.acknowledge(people.carol, new).status == 200
         assert api.update(people.dave, OTHER).data["missingUsers"] == ["alice"]
         refused(Api(2).acknowledge(people.carol, OTHER), 401, "fail")
+
+
+def test_of_two_proposals_at_once_one_is_taken(tmp_path: Path, api: Api) -> None:
+    with deployed(tmp_path) as (_, people):
+        asked = {people.alice: NEW, people.bob: OTHER}
+        with ThreadPoolExecutor(2) as threads:
+            replies = list(threads.map(api.update, asked, asked.values()))
+        assert sorted(reply.status for reply in replies) == [200, 409]
+        taken = list(asked.values())[[reply.status for reply in replies].index(200)]
+        assert base64.b64decode(api.pending(people.nobody).data["manifest"]) == taken
+
+
+def test_of_three_acknowledgements_at_once_the_one_that_is_needed_applies_it(
+    tmp_path: Path, api: Api
+) -> None:
+    with deployed(tmp_path) as (_, people):
+        assert api.update(people.alice, NEW).status == 200
+        late = [people.bob, people.carol]
+        with ThreadPoolExecutor(2) as threads:
+            replies = list(threads.map(api.acknowledge, late, [NEW, NEW]))
+        assert sorted(reply.status for reply in replies) == [200, 404]
+        assert in_force(people.nobody) == NEW
+        updates = [entry["update"] for entry in entries(people.nobody)]
+        assert updates.count("Manifest updated") == 1
 
 
 def test_version_1_and_2_see_the_same_update(tmp_path: Path) -> None:

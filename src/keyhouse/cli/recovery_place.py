@@ -75,11 +75,19 @@ def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
     Raises ``FileUnwritable`` if a file of that name is there, or cannot be made.
     """
     path = option or f"recovery-secrets-{fingerprint(manifest)[:12]}.json"
-    place = RecoveryPlace(None if path == "-" else NewFile(path))
+    place = RecoveryPlace(None if path == "-" else _taken(path))
     try:
         yield place
     finally:
         place.leave()
+
+
+def _taken(path: str) -> NewFile:
+    try:
+        return NewFile(path)
+    except FileUnwritable as error:
+        hint = error.hint or "name a place where recovery secrets can be kept: --recoverydata FILE"
+        raise FileUnwritable(error.message, hint=hint) from None
 
 
 def _print(content: bytes) -> None:
