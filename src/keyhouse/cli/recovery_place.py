@@ -1,4 +1,4 @@
-"""Where recovery secrets go: the coordinator gives them only once, so a place is taken first."""
+"""Where recovery secrets go: whoever gets them has to keep them, so a place is taken first."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class RecoveryPlace:
             _print(content)
             raise FileUnwritable(
                 f"{error.message}; the recovery secrets are on standard output instead",
-                hint="save them: nobody gets them a second time",
+                hint="save them; keyhouse recover secrets prints them again",
             ) from None
         where = printable(self._file.path)
         typer.echo(f"recovery secrets: {where}; give each to the holder of its key", err=True)
