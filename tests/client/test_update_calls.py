@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from keyhouse_tests_peer import Peer, serving, success
 from keyhouse_tests_server import Server
 from keyhouse_tests_updates import together
 
-from keyhouse.cli.trust_options import trusted
+from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.client import (
     AnswerUnreadable,
     CallRefused,
@@ -148,8 +149,11 @@ def test_the_shares_of_a_first_manifest_are_kept_before_it_is_read_back(tmp_path
 
 def _proven(server: Server) -> TrustedCoordinator:
     folder = server.data / "simulation"
-    return trusted(
-        f"127.0.0.1:{server.port}", folder / "attestation.json", None, folder / "root.pem"
+    return verify_coordinator(
+        f"127.0.0.1:{server.port}",
+        expected=read_expected_identity((folder / "attestation.json").read_bytes()),
+        root_ca_der=ssl.PEM_cert_to_DER_cert((folder / "root.pem").read_text()),
+        collateral=read_collateral((folder / "collateral.json").read_bytes()),
     )
 
 
