@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -144,7 +145,7 @@ def public_key(file: Path) -> bytes:
     """Return the public key (SubjectPublicKeyInfo DER) of a PEM file."""
     try:
         found = load_pem_public_key(read_file(str(file)))
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise ShareUnreadable(f"{file} holds no PEM public key") from None
     return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
