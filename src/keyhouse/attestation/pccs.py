@@ -32,6 +32,7 @@ _CONNECTIONS = 8
 _OK = 200
 _NOT_FOUND = 404
 _LONGEST_URL = 2_000
+_PORTS = 65_535
 
 
 class Pccs:
@@ -146,7 +147,7 @@ def _base(url: str) -> str:
         port = parsed.port
     except (httpx.InvalidURL, ValueError):
         raise _no_address() from None
-    plain = parsed.scheme == "https" and parsed.host and port != 0
+    plain = parsed.scheme == "https" and parsed.host and (port is None or 0 < port <= _PORTS)
     if not plain or parsed.userinfo or parsed.query or parsed.fragment or len(url) > _LONGEST_URL:
         raise _no_address()
     return str(parsed).rstrip("/?#") + "/"

@@ -124,12 +124,13 @@ def _list(body: bytes, what: str) -> bytes:
 
 
 def _chain(answer: Fetched, names: tuple[str, ...], what: str) -> str:
-    for name in names:
-        if name in answer.headers:
-            return unquote(answer.headers[name], errors="strict", encoding="ascii")
-    raise CollateralRefused(
-        f"the PCCS's answer for the {what} has no issuer chain in its headers", hint=_HINT
-    )
+    text = next((answer.headers[name] for name in names if name in answer.headers), "")
+    chain = unquote(text)  # of bytes that are no UTF-8, it makes characters that are no ASCII
+    if not chain or not chain.isascii():
+        raise CollateralRefused(
+            f"the PCCS's answer for the {what} has no issuer chain in its headers", hint=_HINT
+        )
+    return chain
 
 
 def _unreadable(what: str) -> CollateralRefused:

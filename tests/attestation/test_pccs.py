@@ -1,0 +1,420 @@
+"""Collateral over real HTTPS from a PCCS that has good days and bad ones."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from keyhouse_tests_collateral import RECORDED_AT, Site, platform_of, recorded
+from keyhouse_tests_https import make_pair
+
+from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
+    Collateral,
+    CollateralRefused,
+    CollateralUnavailable,
+    CollateralUnusable,
+    ConfigurationRefused,
+    PckCa,
+    PlatformKind,
+    QuoteProblem,
+    QuoteRefused,
+    Tee,
+    Verifier,
+    read_facts,
+    report_data,
+    write_collateral,
+)
+from keyhouse.attestation.collateral_cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral_source import (
+    FAILED_WITHIN,
+    SEEN_WITHIN,
+    BundleSource,
+    PccsSource,
+)
+from keyhouse.attestation.pccs import Pccs
+from keyhouse_simulation import Lists, Parameters, Pck, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation.pccs import Fault, PccsServer, Served
+
+REQUESTS = 4  # of one fetch
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@asynccontextmanager
+async def source(
+    site: Site, folder: Path | None = None, *, patience: float = 10.0
+) -> AsyncIterator[PccsSource]:
+    """Open a source on the site's PCCS, which may run or not."""
+    pccs = Pccs(site.pccs.url, site.pccs.ca_pem, patience=patience)
+    async with PccsSource(
+        pccs, site.root_ca, folder, now=site.clock, warn=site.warned.append
+    ) as opened:
+        yield opened
+
+
+async def finished(opened: PccsSource) -> None:
+    """Wait for the fetches that nobody waits for."""
+    await asyncio.gather(*opened._running.values())
+
+
+async def test_quotes_of_real_machines_verify_with_what_is_fetched_for_them() -> None:
+    quotes = [recorded("sgx_quote"), recorded("tdx_quote")]
+    served = [Served(collateral) for _, collateral in quotes]
+    with PccsServer(served) as server:
+        pccs = Pccs(server.url, server.ca_pem)
+        async with PccsSource(pccs, INTEL_SGX_ROOT, now=lambda: RECORDED_AT) as opened:
+            for quote, collateral in quotes:
+                found = await opened.collateral_for(quote)
+                assert found == collateral
+                Verifier(INTEL_SGX_ROOT).verify(quote, found, RECORDED_AT)
+            assert [facts.kind.tee for facts in opened.held()] == [Tee.SGX, Tee.TDX]
+
+
+async def test_nothing_is_fetched_for_a_quote_that_does_not_lead_to_the_pinned_root(
+    site: Site,
+) -> None:
+    stranger = Site()
+    with site.pccs:
+        async with source(site) as opened:
+            for quote in (stranger.quote, site.quote[:-1], b"", recorded("sgx_quote")[0]):
+                with pytest.raises(QuoteRefused):
+                    await opened.collateral_for(quote)
+    assert site.pccs.asked == []
+
+
+async def test_many_who_wait_share_one_fetch(site: Site) -> None:
+    with site.pccs:
+        async with source(site) as opened:
+            found = await asyncio.gather(*(opened.collateral_for(site.quote) for _ in range(50)))
+            assert found == [site.collateral] * 50
+            assert await opened.collateral_for(site.quote) == site.collateral
+    assert len(site.pccs.asked) == REQUESTS
+
+
+async def test_one_who_gives_up_does_not_end_it_for_the_others(site: Site) -> None:
+    with site.pccs:
+        async with source(site) as opened:
+            first = asyncio.create_task(opened.collateral_for(site.quote))
+            second = asyncio.create_task(opened.collateral_for(site.quote))
+            await asyncio.sleep(0)  # both wait for the fetch from here on
+            assert opened._running
+            first.cancel()
+            assert await second == site.collateral
+            assert first.cancelled()
+
+
+async def test_what_was_fetched_survives_a_restart_and_a_dead_pccs(
+    site: Site, tmp_path: Path
+) -> None:
+    with site.pccs:
+        async with source(site, tmp_path / "cache") as opened:
+            await opened.collateral_for(site.quote)
+    site.now += timedelta(days=200)
+    async with source(site, tmp_path / "cache") as opened:
+        assert await opened.collateral_for(site.quote) == site.collateral
+    end = read_facts(site.collateral).expires.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert site.warned == [
+        f"the PCCS cannot be reached; the collateral of {site.kind} is kept and expires at {end}"
+    ]
+
+
+async def test_it_serves_until_it_expires_and_then_says_so(site: Site, tmp_path: Path) -> None:
+    with site.pccs:
+        async with source(site, tmp_path) as opened:
+            await opened.collateral_for(site.quote)
+    async with source(site, tmp_path) as opened:
+        site.now = read_facts(site.collateral).expires
+        assert await opened.collateral_for(site.quote) == site.collateral
+        await finished(opened)
+        site.now += FAILED_WITHIN
+        with pytest.raises(CollateralUnavailable, match=f"{site.kind}.*cannot be reached"):
+            await opened.collateral_for(site.quote)
+
+
+async def test_new_collateral_is_fetched_a_day_later_while_the_old_one_serves(site: Site) -> None:
+    with site.pccs:
+        async with source(site) as opened:
+            old = await opened.collateral_for(site.quote)
+            site.now += SEEN_WITHIN - timedelta(seconds=1)
+            assert await opened.collateral_for(site.quote) == old
+            assert len(site.pccs.asked) == REQUESTS
+            site.now += timedelta(seconds=1)
+            new = site.publish(site.now)
+            assert await opened.collateral_for(site.quote) == old
+            await finished(opened)
+            assert await opened.collateral_for(site.quote) == new != old
+    assert len(site.pccs.asked) == 2 * REQUESTS
+    assert site.warned == []
+
+
+async def test_near_its_end_it_is_fetched_anew_each_hour(site: Site) -> None:
+    end = read_facts(site.collateral).expires
+    with site.pccs:
+        async with source(site) as opened:
+            site.now = end - timedelta(days=6)
+            await opened.collateral_for(site.quote)
+            for hours, times in ((0.9, 1), (1.0, 2), (1.5, 2), (2.0, 3)):
+                site.now = end - timedelta(days=6) + timedelta(hours=hours)
+                await opened.collateral_for(site.quote)
+                await finished(opened)
+                assert len(site.pccs.asked) == times * REQUESTS
+
+
+async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
+    site.pccs.faults = {Fault.NOT_FOUND: 1.0}
+    with site.pccs:
+        async with source(site) as opened:
+            for _ in range(5):
+                with pytest.raises(CollateralUnavailable, match="has no"):
+                    await opened.collateral_for(site.quote)
+            asked = len(site.pccs.asked)
+            assert asked <= REQUESTS
+            site.pccs.faults = {}
+            site.now += FAILED_WITHIN - timedelta(seconds=1)
+            with pytest.raises(CollateralUnavailable):
+                await opened.collateral_for(site.quote)
+            assert len(site.pccs.asked) == asked
+            site.now += timedelta(seconds=1)
+            assert await opened.collateral_for(site.quote) == site.collateral
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault.SLOW, "does not answer in time"),
+        (Fault.NOT_FOUND, "has no sgx/certification/v4/"),
+        (Fault.GARBAGE, "unreadable|no issuer chain"),
+        (Fault.WRONG_CA, "do not lead to the pinned root"),
+        (Fault.STALE, "expired at 2026-02-"),
+    ],
+)
+async def test_each_fault_is_told_and_what_is_kept_serves_on(
+    site: Site, tmp_path: Path, fault: Fault, words: str
+) -> None:
+    brief = Parameters(tcb_info=TcbInfo(valid_for=timedelta(days=20)))
+    long_ago = platform_of(site.machine, brief, site.now - timedelta(days=25)).collateral
+    foreign = Site().collateral
+    site.pccs.served = [Served(site.collateral, stale=long_ago, foreign=foreign)]
+    site.pccs.faults = {fault: 1.0}
+    patience = 0.3 if fault is Fault.SLOW else 10.0
+    with site.pccs:
+        async with source(site, patience=patience) as empty:
+            with pytest.raises(CollateralUnavailable, match=words):
+                await empty.collateral_for(site.quote)
+        site.pccs.faults = {}
+        async with source(site, tmp_path) as opened:
+            await opened.collateral_for(site.quote)
+        site.pccs.faults = {fault: 1.0}
+        site.now += SEEN_WITHIN
+        async with source(site, tmp_path, patience=patience) as opened:
+            assert await opened.collateral_for(site.quote) == site.collateral
+            await finished(opened)
+    assert len(site.warned) == 1
+    assert "is kept and expires at" in site.warned[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_with_faults_by_chance_only_true_collateral_is_ever_given(seed: int) -> None:
+    site = Site()
+    older = platform_of(site.machine, None, site.now - timedelta(days=20)).collateral
+    site.pccs = PccsServer(
+        [Served(site.collateral, stale=older, foreign=Site().collateral)],
+        faults={
+            Fault.NOT_FOUND: 0.1,
+            Fault.GARBAGE: 0.1,
+            Fault.STALE: 0.1,
+            Fault.WRONG_CA: 0.1,
+        },
+        seed=seed,
+    )
+    verifier = Verifier(site.root_ca)
+    given = 0
+    with site.pccs:
+        async with source(site) as opened:
+            for _ in range(12):
+                site.now += FAILED_WITHIN
+                try:
+                    found = await opened.collateral_for(site.quote)
+                except CollateralUnavailable:
+                    continue
+                verifier.verify(site.quote, found, site.now)
+                given += 1
+    assert given
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [Parameters(lists=Lists(number=3)), Parameters()],
+    ids=["revocation list", "issue date"],
+)
+async def test_a_pccs_cannot_go_back(site: Site, parameters: Parameters) -> None:
+    site.now += timedelta(days=10)
+    new = site.publish(site.now, parameters)
+    with site.pccs:
+        async with source(site) as opened:
+            await opened.collateral_for(site.quote)
+            site.publish(site.now - timedelta(days=5))
+            site.now += SEEN_WITHIN
+            await opened.collateral_for(site.quote)
+            await finished(opened)
+            assert await opened.collateral_for(site.quote) == new
+    assert any("older collateral" in text for text in site.warned)
+
+
+async def test_collateral_of_another_platform_than_was_asked_for_is_refused(site: Site) -> None:
+    other = Parameters(tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
+    machine = msgspec.structs.replace(site.kind, fmspc="511151115112")
+    wrong = platform_of(site.machine, other).collateral
+    site.pccs.served = [Served(site.collateral, stale=wrong)]
+    site.pccs.faults = {Fault.STALE: 1.0}
+    with site.pccs:
+        async with source(site) as opened:
+            with pytest.raises(CollateralUnavailable, match=machine.fmspc):
+                await opened.collateral_for(site.quote)
+
+
+async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
+    ours = make_pair("a ca").pem
+    with site.pccs:
+        for url, ca in ((site.pccs.url, ours), (site.pccs.url, b"")):
+            async with Pccs(url, ca) as pccs:
+                with pytest.raises(CollateralUnavailable, match="not trusted") as caught:
+                    await pccs.fetch(site.kind)
+            assert "--pccs-ca" in caught.value.hint
+    assert site.pccs.asked == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://127.0.0.1:1",
+        "127.0.0.1:8081",
+        "https://",
+        "https://user:CANARY@pccs",
+        "https://pccs/?fmspc=CANARY",
+        "https://pccs/#CANARY",
+        "https://pccs:CANARY",
+        "https://pccs:99999999",
+        "https://" + "a" * 3000,
+    ],
+)
+def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigurationRefused, match="address of the PCCS") as caught:
+        Pccs(url)
+    assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ca", [b"junk", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_a_ca_that_is_none_is_refused(ca: bytes) -> None:
+    with pytest.raises(ConfigurationRefused, match="CA of the PCCS"):
+        Pccs("https://pccs", ca)
+
+
+async def test_an_endless_answer_is_cut_off(site: Site) -> None:
+    long = msgspec.structs.replace(site.collateral, tcb_info=f'{{"x":"{"a" * (1 << 20)}"}}')
+    server = PccsServer([Served(site.collateral, stale=long)], faults={Fault.STALE: 1.0})
+    with server:
+        async with Pccs(server.url, server.ca_pem) as pccs:
+            with pytest.raises(CollateralRefused, match="more than"):
+                await pccs.fetch(site.kind)
+
+
+def _cut(path: Path, _: Site) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _junk(path: Path, _: Site) -> None:
+    path.write_bytes(b"\xff" * 100)
+
+
+def _foreign(path: Path, _: Site) -> None:
+    path.write_bytes(write_collateral(Site().collateral))
+
+
+def _expired(path: Path, site: Site) -> None:
+    old = platform_of(site.machine, None, site.now - timedelta(days=400)).collateral
+    path.write_bytes(write_collateral(old))
+
+
+def _link(path: Path, _: Site) -> None:
+    path.rename(path.with_suffix(".moved"))
+    path.symlink_to(path.with_suffix(".moved"))
+
+
+def _folder(path: Path, _: Site) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("harm", [_cut, _junk, _foreign, _expired, _link, _folder])
+async def test_a_cache_that_was_changed_is_not_believed(
+    site: Site, tmp_path: Path, harm: Callable[[Path, Site], None]
+) -> None:
+    with site.pccs:
+        async with source(site, tmp_path) as opened:
+            await opened.collateral_for(site.quote)
+        harm(tmp_path / f"{site.kind}.json", site)
+        async with source(site, tmp_path) as opened:
+            assert await opened.collateral_for(site.quote) == site.collateral
+    assert len(site.pccs.asked) == 2 * REQUESTS
+
+
+async def test_a_cache_that_cannot_be_written_is_told_and_does_no_harm(
+    site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    with site.pccs:
+        async with source(site, tmp_path / "cache") as opened:
+            assert await opened.collateral_for(site.quote) == site.collateral
+    assert len(site.warned) == 1
+    assert "cannot be written" in site.warned[0]
+
+
+def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_path: Path) -> None:
+    cache = CollateralCache(tmp_path, site.root_ca)
+    facts = read_facts(site.collateral)
+    kinds = [PlatformKind(Tee.SGX, f"{n:012x}", PckCa.PLATFORM) for n in range(MOST_KEPT + 3)]
+    for days, kind in enumerate(kinds):
+        named = msgspec.structs.replace(facts, kind=kind)
+        cache.write(Kept(site.collateral, named, site.now - timedelta(days=days)))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f"{kind}.json" for kind in kinds[:MOST_KEPT]}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+async def test_a_bundle_serves_its_platform_in_its_time(site: Site) -> None:
+    bundle = BundleSource(site.collateral, site.root_ca, now=site.clock)
+    assert await bundle.collateral_for(site.quote) == site.collateral
+    with pytest.raises(QuoteRefused):
+        await bundle.collateral_for(Site().quote)
+    site.now = read_facts(site.collateral).expires + timedelta(seconds=1)
+    with pytest.raises(CollateralUnusable) as caught:
+        await bundle.collateral_for(site.quote)
+    assert caught.value.reason is QuoteProblem.EXPIRED
+
+
+async def test_a_bundle_of_another_platform_is_named(site: Site) -> None:
+    wrong: Collateral = platform_of(
+        site.machine, Parameters(tcb_info=TcbInfo(fmspc=bytes(6)))
+    ).collateral
+    with pytest.raises(CollateralUnusable, match=r"FMSPC 000000000000.*FMSPC 511151115111"):
+        await BundleSource(wrong, site.root_ca, now=site.clock).collateral_for(site.quote)
+
+
+async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
+    other = make_machine(site.now - timedelta(days=30), Pck(ppid=b"ANOTHER MACHINE!"))
+    # Same maker: only the PCK certificate is of the machine.
+    same = type(other)(**{**vars(site.machine), "attestation_key": other.attestation_key})
+    quote = SimulatedPlatform(same, collateral=site.collateral).quote(report_data(bytes(32)))
+    with site.pccs:
+        async with source(site) as opened:
+            assert await opened.collateral_for(quote) == await opened.collateral_for(site.quote)
+    assert len(site.pccs.asked) == REQUESTS
