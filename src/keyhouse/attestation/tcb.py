@@ -5,7 +5,7 @@ from collections.abc import Collection
 from keyhouse.attestation.errors import IdentityRefused
 from keyhouse.attestation.verdict import TcbStatus
 
-__all__ = ["accept_tcb"]
+__all__ = ["accept_advisories", "accept_status", "accept_tcb"]
 
 _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 
@@ -14,28 +14,40 @@ def accept_tcb(
     status: TcbStatus,
     advisories: Collection[str],
     *,
-    accepted_statuses: Collection[TcbStatus] = (),
+    accepted_statuses: Collection[str] = (),
     accepted_advisories: Collection[str] = (),
 ) -> None:
     """Raise ``IdentityRefused`` unless the platform's state is accepted.
 
+    Source: manifest format, "TCB status and advisories".
+    """
+    accept_status(status, accepted_statuses)
+    accept_advisories(status, advisories, accepted_advisories)
+
+
+def accept_status(status: TcbStatus, accepted: Collection[str]) -> None:
+    """Raise ``IdentityRefused`` unless ``status`` is accepted.
+
     ``UpToDate`` always is; ``Revoked`` never, listed or not; any other only if listed, where an
-    empty list means ``SWHardeningNeeded``. Advisories count for exactly that status: each must be
-    listed (in any case of letters) unless no list is given. Source: manifest format, "TCB status
-    and advisories".
+    empty list means ``SWHardeningNeeded``. Names match exactly.
     """
     if status is TcbStatus.UP_TO_DATE:
         return
-    if status is TcbStatus.REVOKED or status not in (accepted_statuses or _DEFAULT):
+    if status is TcbStatus.REVOKED or status not in (accepted or _DEFAULT):
         raise IdentityRefused(
             f"the platform's TCB status is {status}, which is not accepted",
             hint="update the platform, or list the status in AcceptedTCBStatuses",
         )
-    if status is TcbStatus.SW_HARDENING_NEEDED and accepted_advisories:
-        _accept_advisories(advisories, accepted_advisories)
 
 
-def _accept_advisories(found: Collection[str], accepted: Collection[str]) -> None:
+def accept_advisories(status: TcbStatus, found: Collection[str], accepted: Collection[str]) -> None:
+    """Raise ``IdentityRefused`` if software hardening is needed for what is not ``accepted``.
+
+    Advisories count for exactly ``SWHardeningNeeded``: each must be listed (in any case of
+    letters) unless no list is given.
+    """
+    if status is not TcbStatus.SW_HARDENING_NEEDED or not accepted:
+        return
     listed = {name.casefold() for name in accepted}
     others = sorted(name for name in found if name.casefold() not in listed)
     if others:

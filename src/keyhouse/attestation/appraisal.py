@@ -1,0 +1,158 @@
+"""Whether a package of the manifest admits the enclave that a verified quote is of.
+
+The rules are asked in the order of the manifest format, "Packages", and each has the name of the
+field that states it: TCB status, advisories, what the quote binds, then who the enclave is. A
+quote that does not verify never comes here, and neither does one of a debug enclave, which the
+verifier refuses: a package with ``Debug`` admits nobody.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from keyhouse.attestation.binding import require_binding
+from keyhouse.attestation.errors import IdentityRefused
+from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.tcb import accept_advisories, accept_status
+from keyhouse.attestation.verdict import Verdict
+
+__all__ = ["Mismatch", "PackageRefused", "PackageRules", "Rule", "admit", "mismatches"]
+
+
+class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a package asks of an enclave and its platform; ``None``, "" and () mean: not given.
+
+    ``security_version`` is the one in force, which package updates may have raised. Identifiers are
+    hex in any case of letters.
+    """
+
+    debug: bool = False
+    unique_id: str = ""  # MRENCLAVE, equal
+    signer_id: str = ""  # MRSIGNER, equal
+    product_id: int | None = None  # ISVPRODID, equal: 0 is a value
+    security_version: int | None = None  # ISVSVN, at least
+    accepted_tcb_statuses: tuple[str, ...] = ()
+    accepted_advisories: tuple[str, ...] = ()
+
+
+class Rule(StrEnum):
+    """What an enclave can fail by: fields of a package, and what the quote itself has to be."""
+
+    TCB_STATUS = "AcceptedTCBStatuses"
+    ADVISORIES = "AcceptedAdvisories"
+    REPORT_DATA = "ReportData"
+    TEE = "Tee"
+    DEBUG = "Debug"
+    IDENTITY = "Identity"
+    UNIQUE_ID = "UniqueID"
+    SIGNER_ID = "SignerID"
+    PRODUCT_ID = "ProductID"
+    SECURITY_VERSION = "SecurityVersion"
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """A rule that the enclave fails: which one, what was found, and what can be done."""
+
+    rule: Rule
+    problem: str
+    hint: str = ""
+
+
+class PackageRefused(IdentityRefused):
+    """A true quote, but the package does not admit it; ``rule`` says by what."""
+
+    code = "package-refused"
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(f"{mismatch.rule}: {mismatch.problem}", hint=mismatch.hint)
+        self.rule = mismatch.rule
+
+
+def admit(verdict: Verdict, rules: PackageRules, *, binding: bytes) -> None:
+    """Raise ``PackageRefused`` for the first rule that fails.
+
+    ``binding``: the 32 bytes that the quote has to bind (``quote_binding``).
+    """
+    for mismatch in _all(verdict, rules, binding):
+        raise PackageRefused(mismatch)
+
+
+def mismatches(verdict: Verdict, rules: PackageRules) -> tuple[Mismatch, ...]:
+    """Return every rule that fails, in order, but what the quote binds: nothing admits by this."""
+    return tuple(_all(verdict, rules, None))
+
+
+def _all(verdict: Verdict, rules: PackageRules, binding: bytes | None) -> Iterator[Mismatch]:
+    status = verdict.tcb_status
+    yield from _asked(Rule.TCB_STATUS, lambda: accept_status(status, rules.accepted_tcb_statuses))
+    yield from _asked(
+        Rule.ADVISORIES,
+        lambda: accept_advisories(status, verdict.advisories, rules.accepted_advisories),
+    )
+    if binding is not None:
+        yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
+    if verdict.tee is not Tee.SGX:
+        yield Mismatch(
+            Rule.TEE,
+            "the quote is of a TDX domain, which no package can describe yet",
+            "run the workload in an SGX enclave",
+        )
+        return
+    yield from _identity(verdict, rules)
+
+
+def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
+    try:
+        require()
+    except IdentityRefused as refused:
+        yield Mismatch(rule, refused.message, refused.hint)
+
+
+def _identity(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
+    if verdict.debug is not rules.debug:
+        yield _debug(rules.debug)
+    if not (rules.debug or _names_somebody(rules)):
+        # The check of manifests refuses such a package; here it must never mean "anybody".
+        yield Mismatch(
+            Rule.IDENTITY,
+            "the package names no enclave",
+            "give UniqueID, or SignerID, ProductID and SecurityVersion",
+        )
+    if rules.unique_id and rules.unique_id.lower() != verdict.mrenclave.hex():
+        yield _other(Rule.UNIQUE_ID, verdict.mrenclave.hex(), rules.unique_id)
+    if rules.signer_id and rules.signer_id.lower() != verdict.mrsigner.hex():
+        yield _other(Rule.SIGNER_ID, verdict.mrsigner.hex(), rules.signer_id)
+    if rules.product_id is not None and verdict.isvprodid != rules.product_id:
+        yield _other(Rule.PRODUCT_ID, str(verdict.isvprodid), str(rules.product_id))
+    if rules.security_version is not None and verdict.isvsvn < rules.security_version:
+        yield Mismatch(
+            Rule.SECURITY_VERSION,
+            f"the enclave's is {verdict.isvsvn}, must be {rules.security_version} or higher",
+            "start the newer build of the enclave",
+        )
+
+
+def _names_somebody(rules: PackageRules) -> bool:
+    triple = rules.signer_id and None not in {rules.product_id, rules.security_version}
+    return bool(rules.unique_id or triple)
+
+
+def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001  private, and named where it is called
+    if wanted:
+        return Mismatch(
+            Rule.DEBUG,
+            "the package is for debug enclaves, whose quotes are refused: it admits nobody",
+            "remove Debug from the package",
+        )
+    return Mismatch(
+        Rule.DEBUG, "it is a debug enclave, whose memory anybody can read", "sign it without debug"
+    )
+
+
+def _other(rule: Rule, found: str, wanted: str) -> Mismatch:
+    return Mismatch(
+        rule,
+        f"the enclave's is {found}, must be {wanted}",
+        "if the enclave was rebuilt on purpose, update the manifest",
+    )

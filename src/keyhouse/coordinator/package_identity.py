@@ -1,0 +1,36 @@
+"""What the packages of a manifest ask of enclaves, as attestation understands it."""
+
+from keyhouse.attestation.appraisal import PackageRules
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.state import Running
+from keyhouse.coordinator.versions import versions_in_force
+from keyhouse.manifest import Manifest, Package
+
+__all__ = ["rules_in_force", "rules_of_manifest"]
+
+
+def rules_in_force(state: Running) -> dict[str, PackageRules]:
+    """Return the rules of each package, with the SecurityVersion that updates have raised."""
+    versions = versions_in_force(state)
+    packages = policy_of(state.manifest).manifest.packages
+    return {name: _rules(package, versions[name]) for name, package in packages.items()}
+
+
+def rules_of_manifest(manifest: Manifest) -> dict[str, PackageRules]:
+    """Return the rules of each package as the manifest itself states them."""
+    return {
+        name: _rules(package, package.security_version)
+        for name, package in manifest.packages.items()
+    }
+
+
+def _rules(package: Package, security_version: int | None) -> PackageRules:
+    return PackageRules(
+        debug=package.debug,
+        unique_id=package.unique_id,
+        signer_id=package.signer_id,
+        product_id=package.product_id,
+        security_version=security_version,
+        accepted_tcb_statuses=package.accepted_tcb_statuses,
+        accepted_advisories=package.accepted_advisories,
+    )

@@ -1,0 +1,40 @@
+"""The rules of packages are those of the manifest, with the versions that updates have raised."""
+
+import json
+from pathlib import Path
+
+import msgspec
+from keyhouse_tests_deployment import manifest, running_engine, set_manifest
+
+from keyhouse.attestation.appraisal import PackageRules
+from keyhouse.coordinator.package_identity import rules_in_force, rules_of_manifest
+from keyhouse.coordinator.policy import policy_of
+
+LIBRARY = {
+    "SignerID": "CD" * 32,
+    "ProductID": 0,
+    "SecurityVersion": 3,
+    "AcceptedTCBStatuses": ["OutOfDate"],
+    "AcceptedAdvisories": ["INTEL-SA-00615"],
+}
+
+
+async def test_rules_in_force_have_every_field_and_the_raised_version(tmp_path: Path) -> None:
+    content = json.loads(manifest())
+    content["Packages"]["lib"] = LIBRARY
+    async with running_engine(tmp_path / "state") as engine:
+        state = (await set_manifest(engine, json.dumps(content).encode())).running
+
+    library = PackageRules(
+        signer_id="cd" * 32,
+        product_id=0,
+        security_version=3,
+        accepted_tcb_statuses=("OutOfDate",),
+        accepted_advisories=("INTEL-SA-00615",),
+    )
+    expected = {"app": PackageRules(unique_id="00" * 31 + "01"), "lib": library}
+    assert rules_in_force(state) == expected
+    assert rules_of_manifest(policy_of(state.manifest).manifest) == expected
+
+    raised = msgspec.structs.replace(state, security_versions=state.security_versions.set("lib", 5))
+    assert rules_in_force(raised)["lib"].security_version == 5
