@@ -17,6 +17,7 @@ from keyhouse_tests_deployment import (
     NOW,
     FixedClock,
     crashing_engine,
+    new_process,
     running_engine,
     set_manifest,
     stored,
@@ -314,6 +315,27 @@ async def test_decide_alone_applies_nothing_without_an_application(tmp_path: Pat
         with pytest.raises(Stale):
             await engine.submit(msgspec.structs.replace(ready, application=None))
         assert engine.view.running.manifest == _raw()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_setting_keeps_a_removed_user_from_cancelling_the_update(
+    tmp_path: Path, *, allowed: bool
+) -> None:
+    def remove(content: Document) -> None:
+        del content["Users"]["u2"]
+
+    process = new_process()._replace(removed_may_cancel=allowed)
+    async with running_engine(tmp_path / "data", process=process) as engine:
+        await set_manifest(engine, _raw())
+        await _initiate(engine, _raw(remove))
+        cancel = CancelUpdate(identity=user("u2").der, manifest=None)
+        if allowed:
+            assert (await engine.submit(cancel)).running.pending is None
+            return
+        with pytest.raises(Forbidden, match="is removed by this update"):
+            await engine.submit(cancel)
+        stays = CancelUpdate(identity=user("u1").der, manifest=None)
+        assert (await engine.submit(stays)).running.pending is None
 
 
 # --- what an update keeps and renews ---

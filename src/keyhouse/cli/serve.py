@@ -123,6 +123,7 @@ async def _serve_home(
                 claim=settings.claim_fingerprint,
                 allowed_in_recovery=not settings.no_new_manifest_in_recovery,
             ),
+            removed_may_cancel=not settings.no_cancel_by_removed,
         ),
         new=new,
         confirm_clock=settings.confirm_clock,

@@ -58,6 +58,13 @@ SETTINGS: Final = (
         is_switch=True,
     ),
     Setting(
+        "--no-cancel-by-removed",
+        "measured",
+        "",
+        "let no user cancel a pending update whose manifest removes that user",
+        is_switch=True,
+    ),
+    Setting(
         "--data-dir",
         "host",
         "keyhouse-data",
@@ -159,6 +166,7 @@ class Settings(msgspec.Struct, frozen=True):
     confirm_clock: bool
     claim_fingerprint: str  # lower case; empty: any manifest
     no_new_manifest_in_recovery: bool
+    no_cancel_by_removed: bool
     data_dir: Path
     client_host: str  # empty: every address of the machine
     client_port: int
@@ -195,6 +203,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         confirm_clock=bool(given["confirm_clock"]),
         claim_fingerprint=values["--claim-fingerprint"].lower(),
         no_new_manifest_in_recovery=bool(given["no_new_manifest_in_recovery"]),
+        no_cancel_by_removed=bool(given["no_cancel_by_removed"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,
         client_port=port,

@@ -124,3 +124,4 @@ class Context(msgspec.Struct, frozen=True):
     version: str
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True  # whether a user may stop the update that removes that user

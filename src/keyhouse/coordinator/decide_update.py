@@ -64,6 +64,8 @@ def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tu
     if command.identity is not None:
         user = policy_of(state.manifest).authorize_update(command.identity)
     pending = require_pending(state)
+    if command.identity is not None and not context.removed_may_cancel:
+        _require_not_removed(command.identity, user, pending)
     if command.manifest is not None and command.manifest != pending.manifest:
         raise NotFound("this update is no longer pending")
     cancelled = UpdateCancelled(
@@ -114,6 +116,14 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
             hint=f"its fingerprint is {fingerprint(pending.manifest)}",
         )
     return pending
+
+
+def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
+    if policy_of(pending.manifest).permissions.find_user(identity) is None:
+        raise Forbidden(
+            f"user {quoted(user)} is removed by this update and may not cancel it",
+            hint="another user with UpdateManifest may; see --no-cancel-by-removed",
+        )
 
 
 def _applied(

@@ -60,6 +60,7 @@ class Process(NamedTuple):
     version: str
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True
 
 
 class _Waiting(NamedTuple):
