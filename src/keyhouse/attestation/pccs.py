@@ -72,14 +72,15 @@ class Pccs:
         Raises ``CollateralUnavailable`` if no whole answer comes in time or it has none,
         ``CollateralRefused`` if what comes is no collateral.
         """
+        # One that fails does not cancel the others: a connection that is cancelled while it is
+        # being made is not closed before the event loop forgets it.
+        asked = (self._get(path) for path in requests_for(kind))
         try:
-            async with asyncio.timeout(self._patience), asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._get(path)) for path in requests_for(kind)]
+            async with asyncio.timeout(self._patience):
+                outcomes = await asyncio.gather(*asked, return_exceptions=True)
         except TimeoutError:
             raise _unavailable("does not answer in time") from None
-        except BaseExceptionGroup as failures:
-            raise _first(failures) from None
-        tcb, qe_identity, pck_crl, root_crl = (task.result() for task in tasks)
+        tcb, qe_identity, pck_crl, root_crl = map(_answered, outcomes)
         return assemble(PccsAnswers(tcb, qe_identity, pck_crl, root_crl))
 
     async def _get(self, path: str) -> Fetched:
@@ -116,11 +117,10 @@ def _require_ok(status: int, path: str) -> None:
         raise _unavailable(f"answers {status} for {what}", "look at the PCCS's own log")
 
 
-def _first(failures: BaseExceptionGroup) -> BaseException:
-    """Return the failure to tell: not of our making before the others, else the first."""
-    leaves = failures.exceptions
-    ours = (CollateralRefused, CollateralUnavailable)
-    return next((leaf for leaf in leaves if not isinstance(leaf, ours)), leaves[0])
+def _answered(outcome: Fetched | BaseException) -> Fetched:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _unconnected(error: BaseException) -> CollateralUnavailable:
