@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from keyhouse.attestation import PlatformMissing, open_platform
-from keyhouse.wire.errors import NotYet
 
 
 def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -22,11 +21,13 @@ def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path, name: str
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["gramine", "tdx"])
-def test_hardware_platforms_to_come_say_so_and_are_never_replaced(
-    tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    ("name", "place"), [("gramine", "/dev/attestation"), ("tdx", "/sys/kernel/config/tsm/report")]
+)
+def test_hardware_that_is_not_here_is_named_and_never_replaced(
+    tmp_path: Path, name: str, place: str
 ) -> None:
-    with pytest.raises(NotYet, match=name):
+    with pytest.raises(PlatformMissing, match=f"{name} is not here: there is no {place}"):
         open_platform(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -34,5 +35,5 @@ def test_hardware_platforms_to_come_say_so_and_are_never_replaced(
 def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OE_SIMULATION", "KEYHOUSE_PLATFORM", "EDG_COORDINATOR_DEV_MODE"):
         monkeypatch.setenv(variable, "1")
-    with pytest.raises(NotYet):
+    with pytest.raises(PlatformMissing, match="gramine is not here"):
         open_platform("gramine", tmp_path)

@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from keyhouse.attestation.platform import Platform
-from keyhouse.wire.errors import NotYet, Refused
+from keyhouse.attestation.platform import Platform, SealPolicy
+from keyhouse.wire.errors import Refused
 
 __all__ = ["PLATFORMS", "PlatformMissing", "open_platform"]
 
@@ -22,27 +22,51 @@ _SIMULATION = "keyhouse_simulation:open_platform"
 
 
 class PlatformMissing(Refused):
-    """No such platform, or the distribution that has it is not installed."""
+    """No such platform, not on this machine, or its distribution is not installed."""
 
     code = "platform-missing"
 
 
 def open_platform(name: str, state_dir: Path) -> Platform:
-    """Return the platform ``name``; it may keep a folder of its own name under ``state_dir``.
+    """Return the platform ``name``: it makes quotes and derives sealing keys.
 
-    Raises ``PlatformMissing`` for names that are unknown or not installed, ``NotYet`` for those
-    to come, and whatever refusals the platform itself has.
+    It may keep a folder of its own name under ``state_dir``. Raises ``PlatformMissing`` for names
+    that are unknown, not installed or not of this machine, ``NoSealingKey`` for a platform that
+    cannot keep a state, and whatever refusals the platform itself has.
     """
-    if name == "simulation":
-        return _simulation()(state_dir / "simulation")
-    if name in PLATFORMS:
-        raise NotYet(
-            f"the platform {name} cannot be used in this version",
-            hint="only simulation can, which protects nothing: try out with --platform simulation",
+    platform = _opened(name, state_dir)
+    # Asked for now, a key that cannot be derived stops the start, not the first manifest.
+    platform.sealing_key(SealPolicy.PRODUCT_KEY)
+    return platform
+
+
+def _opened(name: str, state_dir: Path) -> Platform:
+    match name:
+        case "simulation":
+            return _simulation()(state_dir / "simulation")
+        case "gramine":
+            from keyhouse.attestation.platform_gramine import DEV_ATTESTATION, open_gramine
+
+            _require_place(name, DEV_ATTESTATION)
+            return open_gramine()
+        case "tdx":
+            from keyhouse.attestation.platform_tdx import TSM_REPORTS, open_tdx
+
+            _require_place(name, TSM_REPORTS)
+            return open_tdx()
+        case _:
+            raise PlatformMissing(
+                "there is no platform of that name", hint=f"known are {', '.join(PLATFORMS)}"
+            )
+
+
+def _require_place(name: str, place: Path) -> None:
+    if not place.is_dir():
+        raise PlatformMissing(
+            f"the platform {name} is not here: there is no {place}",
+            hint="start it in an enclave; or, to try it out without any protection, say"
+            " --platform simulation",
         )
-    raise PlatformMissing(
-        "there is no platform of that name", hint=f"known are {', '.join(PLATFORMS)}"
-    )
 
 
 def _simulation() -> Callable[[Path], Platform]:

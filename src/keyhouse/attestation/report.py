@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.attestation.quote_form import QuoteForm, Tee
 from keyhouse.attestation.verdict import TdMeasurements
 
-__all__ = ["Report", "read_report"]
+__all__ = ["Report", "read_report", "read_sgx_report"]
 
 _REPORT_AT = 48
 _TDX_5_REPORT_AT = 54  # body type and size come before it
@@ -32,12 +32,13 @@ class Report(msgspec.Struct, frozen=True):
 def read_report(form: QuoteForm) -> Report:
     """Return the report of a quote of exact length."""
     if form.tee is Tee.SGX:
-        return _sgx(form.raw[_REPORT_AT:])
+        return read_sgx_report(form.raw[_REPORT_AT:])
     version = form.raw[0]
     return _tdx(form.raw[_TDX_5_REPORT_AT if version == _TDX_5 else _REPORT_AT :])
 
 
-def _sgx(report: bytes) -> Report:
+def read_sgx_report(report: bytes) -> Report:
+    """Return what stands in an SGX report, of 384 bytes or more; the rest is not read."""
     return Report(
         report_data=report[320:384],
         debug=bool(report[48] & _SGX_DEBUG),

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation import PlatformMissing
+from keyhouse.attestation.platform_gramine import DEV_ATTESTATION
+from keyhouse.attestation.platform_tdx import TSM_REPORTS
 
 __all__ = ["platform_name"]
 
-_PLACES: Final = {
-    "gramine": Path("/dev/attestation"),
-    "tdx": Path("/sys/kernel/config/tsm/report"),
-}
+_PLACES: Final = {"gramine": DEV_ATTESTATION, "tdx": TSM_REPORTS}
 
 
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:

@@ -1,0 +1,148 @@
+"""The special files through which a platform is asked, and what can be wrong with its answers."""
+
+import errno
+import hmac
+import os
+from pathlib import Path
+
+from keyhouse.attestation.chain import read_chain
+from keyhouse.attestation.errors import QuoteRefused
+from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
+from keyhouse.attestation.quote_form import Tee, read_form
+from keyhouse.attestation.report import Report, read_report
+from keyhouse.wire.errors import Broken, Refused, Unavailable
+
+__all__ = [
+    "REPORT_DATA",
+    "NoSealingKey",
+    "PlatformUnusable",
+    "QuoteNotMade",
+    "own_report",
+    "read_file",
+    "read_quote_file",
+    "require_report_data_length",
+    "write_file",
+]
+
+REPORT_DATA = 64
+"""Bytes of report data."""
+
+_PIECE = 16_384
+
+
+class PlatformUnusable(Broken):
+    """The platform is there but not as it must be, or it answers something that cannot be."""
+
+    code = "platform-unusable"
+
+
+class QuoteNotMade(Unavailable):
+    """The platform has no quote to give now."""
+
+    code = "quote-not-made"
+
+
+class NoSealingKey(Refused):
+    """The platform derives no sealing key, so no state can be kept on it."""
+
+    code = "no-sealing-key"
+
+
+def require_report_data_length(report_data: bytes) -> None:
+    """Raise ``ValueError`` unless these are 64 bytes."""
+    if len(report_data) != REPORT_DATA:
+        raise ValueError(f"report data have {REPORT_DATA} bytes")
+
+
+def read_file(path: Path, *, limit: int) -> bytes:
+    """Return what ``path`` gives, to its end. Raises ``PlatformUnusable`` over ``limit`` bytes."""
+    try:
+        return _read(path, limit)
+    except OSError as exc:
+        raise _unusable(f"{path} cannot be read: {_reason(exc)}") from None
+
+
+def read_quote_file(path: Path, *, limit: int) -> bytes:
+    """Return what ``path`` gives; that it gives nothing now may pass.
+
+    Raises ``QuoteNotMade`` then, ``PlatformUnusable`` if there is no such file or no end of it.
+    """
+    try:
+        quote = _read(path, limit)
+    except FileNotFoundError as exc:
+        raise _unusable(f"{path} cannot be read: {_reason(exc)}") from None
+    except OSError as exc:
+        raise _not_made(path, _reason(exc)) from None
+    if not quote:
+        raise _not_made(path, "it is empty")
+    return quote
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``, which exists, in one write: drivers take it whole or not."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            written = os.write(handle, data)
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        raise _unusable(f"{path} cannot be written: {_reason(exc)}") from None
+    if written != len(data):
+        raise _unusable(f"{path} took {written} of {len(data)} bytes")
+
+
+def own_report(quote: bytes, tee: Tee, report_data: bytes) -> Report:
+    """Return the report in a quote that this platform made over ``report_data``.
+
+    It is a whole raw quote of ``tee`` over exactly these 64 bytes, not of a debug environment, and
+    the certificates that it carries end in Intel's root. Its signatures are not verified: that is
+    for those whom it shall convince. Raises ``PlatformUnusable``.
+    """
+    try:
+        form = read_form(quote)
+        root = read_chain(form.chain.decode("latin-1"), "the quote's certificate chain")[-1]
+    except QuoteRefused as exc:
+        raise _unusable(f"its quote cannot be used: {exc.message}") from None
+    if form.tee is not tee or form.raw != quote:
+        raise _unusable(f"its quote is no raw {tee.upper()} quote")
+    if root != INTEL_SGX_ROOT:
+        # Of a simulation, or of a host that plays platform.
+        raise _unusable("its quote's certificate chain does not end in Intel's root")
+    report = read_report(form)
+    if not hmac.compare_digest(report.report_data, report_data):
+        raise _unusable("its quote was made over other report data than it was asked for")
+    if report.debug:
+        raise _unusable("its quote is of an environment that can be debugged")
+    return report
+
+
+def _read(path: Path, limit: int) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    found = b""
+    try:
+        while piece := os.read(handle, _PIECE):
+            found += piece
+            if len(found) > limit:
+                raise _unusable(f"{path} gives more than {limit} bytes")
+    finally:
+        os.close(handle)
+    return found
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno or errno.EIO).lower()
+
+
+def _unusable(problem: str) -> PlatformUnusable:
+    return PlatformUnusable(
+        f"the platform cannot be used: {problem}",
+        hint="see that this runs where it should: a release enclave or domain on real hardware",
+    )
+
+
+def _not_made(path: Path, problem: str) -> QuoteNotMade:
+    return QuoteNotMade(
+        f"the platform makes no quote now: {path}: {problem}",
+        hint="see that the quoting service of the host (AESM or QGS) runs and knows its PCCS",
+    )
