@@ -17,6 +17,7 @@ __all__ = [
     "pending_body",
     "status_body",
     "status_message",
+    "still_needed",
 ]
 
 _MESSAGES: Final = {
@@ -27,6 +28,13 @@ _MESSAGES: Final = {
 
 
 _SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
+
+
+def still_needed(acknowledgements: int) -> str:
+    """Return how many are missing, in words; clients read the number in front."""
+    if acknowledgements == 1:
+        return "1 more acknowledgement is needed"
+    return f"{acknowledgements} more acknowledgements are needed"
 
 
 def status_message(view: View, *, simulated: bool) -> str:
@@ -61,7 +69,7 @@ def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes
     return msgspec.json.encode(
         {
             "manifest": manifest,
-            "message": f"{missing} more acknowledgements are needed",
+            "message": still_needed(missing),
             "missingUsers": users,
         }
     )

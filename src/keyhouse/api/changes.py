@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
+from keyhouse.api.bodies import still_needed
 from keyhouse.api.exchange import Head
 from keyhouse.api.request_body import require_size
 from keyhouse.api.service import INLINE, Service
@@ -72,7 +73,7 @@ class Agreement(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """Return it in words; clients read the first: ``All``, or a number."""
         if self.missing:
-            return f"{self.missing} more acknowledgements are needed"
+            return still_needed(self.missing)
         return "; ".join(("All necessary users have agreed: the update is applied", *self.notes))
 
 

@@ -1,0 +1,73 @@
+"""`keyhouse trust show | forget`: what is remembered of coordinators."""
+
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.memory_option import MemoryOption, memory_of
+from keyhouse.cli.talk import show_json, show_rows, speaks
+from keyhouse.cli.trust_options import HostArgument
+from keyhouse.client import Memories, StateMemory, forgotten, parse_address
+from keyhouse.wire.errors import NotFound
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="See and forget what is remembered of coordinators: their roots and states.",
+)
+
+
+@app.command(name="show")
+@speaks
+def show(
+    memory: MemoryOption = "",
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Print the remembered coordinators: address, SHA-256 of the root, newest state.
+
+    Example: keyhouse trust show
+    """
+    memories = _required(memory).read()
+    if as_json:
+        show_json({"coordinators": [_object(memories, where) for where in sorted(memories.roots)]})
+        return
+    for where in sorted(memories.roots):
+        root = memories.roots[where]
+        show_rows({"address": where, "root": root, "state": str(memories.highest(root))})
+
+
+@app.command(name="forget")
+@speaks
+def forget(host: HostArgument, memory: MemoryOption = "") -> None:
+    """Forget the deployment at HOST: the next one that proves what it is will be accepted there.
+
+    For a deployment that was made anew, or an older copy that was put back, on purpose.
+
+    Example: keyhouse trust forget localhost:4433
+    """
+    address = parse_address(host)
+    lost: list[str] = []
+
+    def step(memories: Memories) -> Memories:
+        rest = forgotten(memories, address)
+        lost.extend(sorted(memories.roots.keys() - rest.roots.keys()))
+        return rest
+
+    _required(memory).change(step)
+    if not lost:
+        raise NotFound(f"nothing is remembered of {address}", hint="keyhouse trust show lists all")
+    show_rows({"forgotten": ", ".join(lost)})
+
+
+def _required(option: str) -> StateMemory:
+    memory = memory_of(option)
+    if memory is None:
+        raise NotFound("there is no memory", hint="--memory FILE names one")
+    return memory
+
+
+def _object(memories: Memories, where: str) -> dict[str, str]:
+    root = memories.roots[where]
+    return {"address": where, "root": root, "state": str(memories.highest(root))}

@@ -1,0 +1,221 @@
+"""What a client remembers of coordinators, to notice what no single quote can show.
+
+A quote proves which code answers and under which root, not that it goes on from its newest state:
+a host can put an older copy of everything back, or run two copies apart. But every answer of a
+coordinator that enforces a manifest carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``, its
+place in a journal that only grows. What was seen once must hold for ever:
+
+====================================================  =============================================
+the root certificate at an address is another          another deployment answers
+a lower sequence than was known when the call began   rollback: an older copy
+an equal sequence with another chain or epoch         fork: two copies have run apart
+epochs do not rise with the sequences                 contradiction: no journal has both
+no place at all, where there was one                  the state is gone
+====================================================  =============================================
+"""
+
+import hashlib
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from keyhouse.client.address import Address
+from keyhouse.client.errors import TrustFailed
+from keyhouse.wire.errors import Refused
+
+__all__ = [
+    "KEPT",
+    "MOST",
+    "Memories",
+    "MemoryFull",
+    "Place",
+    "StateMemory",
+    "Watch",
+    "forgotten",
+    "read_place",
+    "remembered",
+    "require_root_of",
+]
+
+KEPT: Final = 1_000
+"""Places that are remembered of each deployment, the highest."""
+
+MOST: Final = 100
+"""Addresses that are remembered."""
+
+_FORM: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})", re.ASCII)
+_SERVER_ERROR: Final = 500
+
+
+class MemoryFull(Refused):
+    """No further coordinator can be remembered."""
+
+    code = "memory-full"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place in a journal, as ``Keyhouse-State`` tells it."""
+
+    epoch: int
+    sequence: int
+    chain: str  # the first 8 bytes of the chain value, 16 lower-case hex digits
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.sequence}.{self.chain}"
+
+
+class Memories(msgspec.Struct, frozen=True):
+    """Everything that is remembered. Places ascend by sequence, and their epochs never fall."""
+
+    roots: dict[str, str] = {}  # ``host:port`` to the SHA-256 of the root certificate, in hex
+    places: dict[str, tuple[Place, ...]] = {}  # that SHA-256 to what was seen under it
+
+    def root_at(self, address: Address) -> str:
+        """Return the SHA-256 of the root that answered at ``address``; "" if none is known."""
+        return self.roots.get(_key(address), "")
+
+    def highest(self, root: str) -> Place | None:
+        """Return the newest place under ``root``, a SHA-256 in hex."""
+        places = self.places.get(root, ())
+        return places[-1] if places else None
+
+
+class StateMemory(Protocol):
+    """Keeps ``Memories`` for longer than a session lasts."""
+
+    def read(self) -> Memories:
+        """Return what is remembered now."""
+        ...
+
+    def change(self, step: Callable[[Memories], Memories]) -> None:
+        """Put ``step`` of what is remembered in its place, durably, as if nobody else did."""
+        ...
+
+
+class Watch:
+    """Judges the answers of one coordinator by ``memory``. Without one it judges nothing."""
+
+    def __init__(self, memory: StateMemory | None, address: Address, root_der: bytes) -> None:
+        self._memory = memory
+        self._address = address
+        self._root = hashlib.sha256(root_der).hexdigest()
+
+    def begin(self) -> Place | None:
+        """Return the newest place that is known before a call: its answer must not be older."""
+        return self._memory.read().highest(self._root) if self._memory is not None else None
+
+    def judge(self, known: Place | None, state: str | None, http_status: int) -> None:
+        """Judge an answer to a call that began when ``known`` was; remember its ``state``.
+
+        ``state`` is the value of the header ``Keyhouse-State``, None if the answer has none.
+        Raises ``TrustFailed``, and refusals of a memory that cannot be used.
+        """
+        if self._memory is None or (state is None and http_status >= _SERVER_ERROR):
+            return  # a failure inside the server tells no state, and nothing else either
+        seen = read_place(state) if state is not None else None
+        self._memory.change(
+            lambda memories: remembered(memories, self._address, self._root, known, seen)
+        )
+
+
+def read_place(text: str) -> Place:
+    """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustFailed``."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise _contradiction("the coordinator's Keyhouse-State cannot be read")
+    return Place(int(found[1]), int(found[2]), found[3])
+
+
+def require_root_of(memories: Memories, address: Address, root: str) -> None:
+    """Require that no other root than ``root`` (SHA-256, hex) is known at ``address``.
+
+    Raises ``TrustFailed``.
+    """
+    known = memories.root_at(address)
+    if known and known != root:
+        raise TrustFailed(
+            f"another root certificate than before answers at {address}: its SHA-256 is {root},"
+            f" must be {known}",
+            hint="another deployment is there, or it waits for recovery (keyhouse status --memory"
+            " none tells); if a new one is meant to be there: keyhouse trust forget"
+            f" {address}",
+        )
+
+
+def remembered(
+    memories: Memories, address: Address, root: str, known: Place | None, seen: Place | None
+) -> Memories:
+    """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
+
+    ``known`` is the newest place under that root when the call began: answers that overtake each
+    other are no rollback. Raises ``TrustFailed``, or ``MemoryFull``.
+    """
+    require_root_of(memories, address, root)
+    if seen is None:
+        if known is not None:
+            raise _contradiction(
+                f"the coordinator at {address} tells no state; it was at {known} before"
+            )
+        return memories
+    if known is not None and seen.sequence < known.sequence:
+        raise _contradiction(
+            f"rollback: the coordinator at {address} is at {seen}, but was at {known} before"
+        )
+    places = _with(memories.places.get(root, ()), seen, address)
+    if memories.root_at(address) == root and places is memories.places.get(root):
+        return memories
+    roots = {**memories.roots, _key(address): root}
+    if len(roots) > MOST:
+        raise MemoryFull(
+            f"{MOST} coordinators are remembered already",
+            hint="keyhouse trust forget those that are gone, or name another --memory",
+        )
+    return Memories(roots, {**memories.places, root: places})
+
+
+def forgotten(memories: Memories, address: Address) -> Memories:
+    """Return ``memories`` without the deployment at ``address``, whatever its other addresses."""
+    root = memories.root_at(address)
+    return Memories(
+        {where: other for where, other in memories.roots.items() if other != root},
+        {other: places for other, places in memories.places.items() if other != root},
+    )
+
+
+def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
+    """Return ``places`` with ``seen``; the same tuple if it is there already."""
+    at = bisect_left(places, seen.sequence, key=_sequence)
+    before, after = places[max(at - 1, 0) : at], places[at : at + 1]
+    if after and after[0].sequence == seen.sequence:
+        if after[0] != seen:
+            raise _contradiction(
+                f"fork: the coordinator at {address} is at {seen}, but was at {after[0]} before"
+            )
+        return places
+    if any(one.epoch > seen.epoch for one in before) or any(
+        one.epoch < seen.epoch for one in after
+    ):
+        other = next(iter((*after, *before)))
+        raise _contradiction(
+            f"contradiction: the coordinator at {address} is at {seen}, but was at {other} before"
+        )
+    return (*places[:at], seen, *places[at:])[-KEPT:]
+
+
+def _sequence(place: Place) -> int:
+    return place.sequence
+
+
+def _key(address: Address) -> str:
+    return str(address).lower()
+
+
+def _contradiction(problem: str) -> TrustFailed:
+    return TrustFailed(
+        problem,
+        hint="an older copy of its state was put back, or two copies run: find out which, and send"
+        " it nothing; to go on from this state on purpose: keyhouse trust forget HOST",
+    )

@@ -1,0 +1,179 @@
+"""Memories in a file: for commands that end, and run at the same time.
+
+::
+
+    {"version": 1,
+     "roots": {"<host:port>": "<SHA-256 of the root certificate, hex>", ...},
+     "places": {"<SHA-256, hex>": ["<epoch>.<sequence>.<16 hex digits>", ...], ...}}
+
+Whoever can write the file can make its owner forget: it is 0600 and refused if it belongs to
+others or others can write it. A damaged one is refused and never taken for an empty one.
+"""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from keyhouse.client.errors import TrustFailed
+from keyhouse.client.memory import KEPT, MOST, Memories, read_place
+from keyhouse.wire.errors import Refused
+from keyhouse.wire.jsonreader import UInt16, Unreadable, read
+
+__all__ = ["FileMemory", "MemoryUnusable"]
+
+_VERSION: Final = 1
+_LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
+_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_ROOT: Final = re.compile("[0-9a-f]{64}")
+
+
+class MemoryUnusable(Refused):
+    """What is remembered cannot be read or written; nothing is decided without it."""
+
+    code = "memory-unusable"
+
+
+class _Content(msgspec.Struct, frozen=True):
+    version: UInt16
+    roots: dict[str, str]
+    places: dict[str, tuple[str, ...]]
+
+
+class FileMemory:
+    """Remembers in the file ``path``; nothing there: nothing is remembered yet.
+
+    Its directory is made (0700) if it is missing. Beside it stands ``<path>.lock``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self._new: Final = path.with_name(f"{path.name}.new")
+        self._lock: Final = path.with_name(f"{path.name}.lock")
+
+    def read(self) -> Memories:
+        """Return what is remembered now. Raises ``MemoryUnusable``."""
+        try:
+            raw = self._raw()
+        except FileNotFoundError:
+            return Memories()
+        except OSError as error:
+            raise self._unusable("cannot be read", error) from None
+        try:
+            return _memories(raw)
+        except (_Damaged, TrustFailed, Unreadable):
+            raise MemoryUnusable(
+                f"the memory {self.path} is damaged",
+                hint="move it away to begin again: what was seen before is forgotten then",
+            ) from None
+
+    def change(self, step: Callable[[Memories], Memories]) -> None:
+        """Replace what is remembered by ``step`` of it: durable when this returns.
+
+        Raises ``MemoryUnusable``, and what ``step`` raises; then nothing has changed.
+        """
+        with self._locked():
+            before = self.read()
+            after = step(before)
+            if after == before:
+                return
+            try:
+                self._write(_content(after))
+            except OSError as error:
+                raise self._unusable("cannot be written", error) from None
+
+    def _raw(self) -> bytes:
+        handle = os.open(self.path, os.O_RDONLY | _FLAGS)
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            others = stat.S_IWGRP | stat.S_IWOTH
+            if (
+                not stat.S_ISREG(found.st_mode)
+                or found.st_uid != os.geteuid()
+                or found.st_mode & others
+            ):
+                raise MemoryUnusable(
+                    f"the memory {self.path} is no file that only you can write",
+                    hint="find out who else wrote it; chmod 600 once it is right",
+                )
+            return file.read(_LARGEST + 1)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of all who change this memory."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        except OSError as error:
+            raise self._unusable("cannot be locked", error) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _write(self, content: bytes) -> None:
+        """Put a new file in place of the old one, whole or not at all."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
+        with os.fdopen(os.open(self._new, flags, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)  # one that was left there may be wider
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        self._new.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _unusable(self, what: str, error: OSError) -> MemoryUnusable:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        return MemoryUnusable(
+            f"the memory {self.path} {what}: {reason}",
+            hint="--memory FILE names another one, --memory none does without: then nobody notices"
+            " a rollback",
+        )
+
+
+class _Damaged(Exception):
+    """The content is not what this file holds."""
+
+
+def _memories(raw: bytes) -> Memories:
+    """Return the memories in ``raw``; raises if they are not exactly as they were written."""
+    found = read(raw, _Content) if len(raw) <= _LARGEST else None
+    if found is None or found.problems or found.value.version != _VERSION:
+        raise _Damaged
+    content = found.value
+    memories = Memories(
+        content.roots,
+        {root: tuple(map(read_place, places)) for root, places in content.places.items()},
+    )
+    if (
+        len(memories.roots) > MOST
+        or set(memories.roots.values()) != set(memories.places)
+        or not all(map(_ROOT.fullmatch, memories.places))
+    ):
+        raise _Damaged
+    for places in memories.places.values():
+        rising = all(a.sequence < b.sequence and a.epoch <= b.epoch for a, b in pairwise(places))
+        if not rising or not 0 < len(places) <= KEPT:
+            raise _Damaged
+    return memories
+
+
+def _content(memories: Memories) -> bytes:
+    content = _Content(
+        _VERSION,
+        memories.roots,
+        {root: tuple(map(str, places)) for root, places in memories.places.items()},
+    )
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
