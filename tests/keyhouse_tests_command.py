@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from keyhouse_tests_server import KEYHOUSE
@@ -33,16 +34,20 @@ def run(
     folder: Path | None = None,
     stdin: bytes = b"",
 ) -> Ended:
-    """Return how ``keyhouse`` ended, started with these words and variables only."""
-    done = subprocess.run(
-        [KEYHOUSE, *words],
-        env=dict(env or {}),
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        timeout=_LONGEST,
-        check=False,
-    )
+    """Return how ``keyhouse`` ended, started with these words and variables only.
+
+    It remembers coordinators until it ends, unless ``env`` says where.
+    """
+    with TemporaryDirectory() as state:
+        done = subprocess.run(
+            [KEYHOUSE, *words],
+            env={"XDG_STATE_HOME": state, **(env or {})},
+            cwd=folder,
+            input=stdin,
+            capture_output=True,
+            timeout=_LONGEST,
+            check=False,
+        )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

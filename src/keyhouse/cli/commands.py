@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from keyhouse.cli.collateral import app as collateral_app
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
 from keyhouse.cli.recover import app as recover_app
@@ -13,6 +14,7 @@ from keyhouse.cli.standard_error import write_error
 from keyhouse.cli.status import status
 from keyhouse.cli.store import app as store_app
 from keyhouse.cli.talk import REFUSED
+from keyhouse.cli.trust import app as trust_app
 
 __all__ = ["app", "run"]
 
@@ -29,6 +31,8 @@ app.add_typer(manifest_app, name="manifest")
 app.add_typer(secret_app, name="secret")
 app.add_typer(recover_app, name="recover")
 app.add_typer(store_app, name="store")
+app.add_typer(collateral_app, name="collateral")
+app.add_typer(trust_app, name="trust")
 
 
 @app.command(name="serve", add_help_option=False, context_settings={"ignore_unknown_options": True})

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
@@ -39,6 +40,7 @@ def get(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     output: Output = "",
     *,
     display_update: Annotated[
@@ -61,7 +63,9 @@ def get(
     Example: keyhouse manifest get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o manifest.json
     """
-    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+    with Coordinator(
+        trusted(host, attestation, collateral, simulation_root, memory)
+    ) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
     content = _raised(current.manifest, entries) if display_update else current.manifest
@@ -85,6 +89,7 @@ def verify(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +100,9 @@ def verify(
     """
     given = _FINGERPRINT.fullmatch(expected)
     wanted = expected.lower() if given else fingerprint(read_file(expected))
-    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+    with Coordinator(
+        trusted(host, attestation, collateral, simulation_root, memory)
+    ) as coordinator:
         found = coordinator.manifest().fingerprint
     if found != wanted:
         raise TrustFailed(
@@ -114,6 +121,7 @@ def log(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     output: Output = "",
     *,
     as_json: AsJson = False,
@@ -123,7 +131,9 @@ def log(
     Example: keyhouse manifest log localhost:4433 --attestation attestation.json
     --simulation-root root.pem
     """
-    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+    with Coordinator(
+        trusted(host, attestation, collateral, simulation_root, memory)
+    ) as coordinator:
         entries = coordinator.update_log()
     if output:
         write_output("".join(f"{entry.text}\n" for entry in entries).encode(), output)

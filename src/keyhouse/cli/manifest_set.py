@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.recovery_place import RecoveryOption, recovery_place
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
@@ -27,6 +28,7 @@ def set_manifest(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
@@ -37,7 +39,7 @@ def set_manifest(
     --simulation-root root.pem -r recovery.json
     """
     raw = read_file(str(file))
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with recovery_place(recoverydata, raw) as place, Coordinator(proven) as coordinator:
         shares = coordinator.set_manifest(raw, place.keep)
         path = place.path

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
@@ -20,7 +21,7 @@ from keyhouse.cli.trust_options import (
     trusted,
 )
 from keyhouse.cli.user_options import CertificateFile, KeyFile
-from keyhouse.client import ClientIdentity, Coordinator, Pending, UpdateAnswer
+from keyhouse.client import ClientIdentity, Coordinator, Keep, Pending, UpdateAnswer
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import NotFound
 
@@ -41,6 +42,7 @@ class _Typed(msgspec.Struct, frozen=True):
     attestation: Path
     collateral: Path | None
     simulation_root: Path | None
+    memory: str
 
     @property
     def acknowledging(self) -> str:
@@ -68,6 +70,7 @@ def apply(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -79,7 +82,7 @@ def apply(
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
     --key alice.key --attestation attestation.json --simulation-root root.pem
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root)
+    typed = _Typed(file, host, attestation, collateral, simulation_root, memory)
     _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.update, as_json=as_json)
 
 
@@ -93,6 +96,7 @@ def acknowledge(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -102,7 +106,7 @@ def acknowledge(
     Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
     --key bob.key --attestation attestation.json --simulation-root root.pem
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root)
+    typed = _Typed(file, host, attestation, collateral, simulation_root, memory)
     _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.acknowledge, as_json=as_json)
 
 
@@ -113,6 +117,7 @@ def get(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="new file for the manifest")
     ] = "",
@@ -127,7 +132,9 @@ def get(
     Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o pending.json
     """
-    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+    with Coordinator(
+        trusted(host, attestation, collateral, simulation_root, memory)
+    ) as coordinator:
         pending = coordinator.pending()
     if pending is None:
         raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
@@ -150,6 +157,7 @@ def cancel(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -158,7 +166,7 @@ def cancel(
     Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         coordinator.cancel()
     if as_json:
@@ -171,16 +179,21 @@ def _agree(
     typed: _Typed,
     user: ClientIdentity,
     recoverydata: str,
-    call: Callable[[Coordinator, bytes], UpdateAnswer],
+    call: Callable[[Coordinator, bytes, Keep], UpdateAnswer],
     *,
     as_json: bool,
 ) -> None:
     """Upload or acknowledge; keep recovery secrets first, then say how far the update is."""
     raw = read_file(str(typed.file))
-    proven = trusted(typed.host, typed.attestation, typed.collateral, typed.simulation_root)
+    proven = trusted(
+        typed.host,
+        typed.attestation,
+        typed.collateral,
+        typed.simulation_root,
+        typed.memory,
+    )
     with recovery_place(recoverydata, raw) as place, Coordinator(proven, user) as coordinator:
-        answer = call(coordinator, raw)
-        place.keep(answer.recovery_secrets)
+        answer = call(coordinator, raw, place.keep)
         _show(answer, raw, place, as_json=as_json)
     if not answer.applied:
         typer.echo(_next_step(answer, typed), err=True)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_public_key,
 )
 
+from keyhouse.cli.memory_option import NONE, MemoryOption, memory_of
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_files import OutputFile, certificate
@@ -23,7 +24,7 @@ from keyhouse.cli.trust_options import (
     trusted,
 )
 from keyhouse.cli.user_options import CertificateFile, KeyFile
-from keyhouse.client import ClientIdentity, Coordinator, Offer, require_root
+from keyhouse.client import ClientIdentity, Coordinator, Offer, require_remembered, require_root
 
 __all__ = ["public_key", "secrets"]
 
@@ -39,6 +40,7 @@ def public_key(
     output: OutputFile = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
 ) -> None:
     """Verify a coordinator in recovery mode and print the key that shares are encrypted to.
 
@@ -46,8 +48,12 @@ def public_key(
     --attestation attestation.json --simulation-root simulation/root.pem
     """
     kept = certificate(root) if root is not None else None
-    with Coordinator(trusted(host, attestation, collateral, simulation_root)) as coordinator:
+    remembering = memory_of(memory)
+    proven = trusted(host, attestation, collateral, simulation_root, NONE)  # a temporary root
+    with Coordinator(proven) as coordinator:
         offer = coordinator.recovery_offer()
+    if remembering is not None:
+        require_remembered(offer, remembering.read().root_at(proven.address))
     if kept is not None:
         require_root(offer, kept)
     key = load_der_public_key(offer.ephemeral_public_key)
@@ -64,13 +70,14 @@ def secrets(
     output: OutputFile = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
 ) -> None:
     """Print the encrypted recovery secrets again, as a user with UpdateManifest.
 
     Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key
     --attestation attestation.json --simulation-root simulation/root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         found = coordinator.recovery_secrets()
     write_output(msgspec.json.encode({"RecoverySecrets": found}) + b"\n", output)

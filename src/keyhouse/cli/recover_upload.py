@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.memory_option import NONE, MemoryOption, memory_of
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_files import (
     PLAIN_SIZES,
@@ -34,6 +35,7 @@ from keyhouse.client import (
     TrustFailed,
     encrypt_share,
     require_listed,
+    require_remembered,
     require_root,
     require_signed,
 )
@@ -65,6 +67,7 @@ def upload(
     name: ShareName = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
@@ -81,9 +84,12 @@ def upload(
     if own is None and signed is None:
         raise ShareUnreadable("nothing signs the recovery secret", hint="--key or --signature")
     kept = certificate(root) if root is not None else None
-    proven = trusted(host, attestation, collateral, simulation_root)
+    remembering = memory_of(memory)
+    proven = trusted(host, attestation, collateral, simulation_root, NONE)  # a temporary root
     with Coordinator(proven) as coordinator:
         offer = coordinator.recovery_offer()
+        if remembering is not None:
+            require_remembered(offer, remembering.read().root_at(proven.address))
         if kept is None:
             typer.echo("warning: without --root the deployment is not compared", err=True)
         else:
@@ -91,7 +97,8 @@ def upload(
         encrypted, made = _prepared(offer, secrets, name, own, signed)
         progress = coordinator.recover(encrypted, made)
     if not progress.remaining:
-        again = trusted(host, attestation, collateral, simulation_root)
+        memory = memory if remembering is not None else NONE  # that there is none has been told
+        again = trusted(host, attestation, collateral, simulation_root, memory)
         if again.root_der != offer.index.root:
             raise TrustFailed("the coordinator recovered under another root than it had said")
     if as_json:

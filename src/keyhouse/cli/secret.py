@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pem_secret import read_pem_secret
 from keyhouse.cli.secret_file import read_secret_file
@@ -38,6 +39,7 @@ def get(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="FILE", help="new file (0600) for the JSON object"),
@@ -50,7 +52,7 @@ def get(
     Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         found = coordinator.secrets(names)
     secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
@@ -73,6 +75,7 @@ def set_secrets(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     from_pem: Annotated[
         str,
         typer.Option(
@@ -91,7 +94,7 @@ def set_secrets(
     """
     content = read_file(str(file))
     uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         coordinator.write_secrets(uploads)
     if as_json:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
@@ -23,6 +24,7 @@ def status(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    memory: MemoryOption = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
@@ -31,7 +33,7 @@ def status(
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root)
+    proven = trusted(host, attestation, collateral, simulation_root, memory)
     with Coordinator(proven) as coordinator:
         found = coordinator.status()
     verdict = proven.verdict

@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import INTEL_SGX_ROOT, read_collateral, read_expected_identity
+from keyhouse.cli.memory_option import memory_of
 from keyhouse.cli.talk import read_file
 from keyhouse.client import (
     AnswerUnreadable,
@@ -51,9 +52,15 @@ class RootUnreadable(Refused):
 
 
 def trusted(
-    host: str, attestation: Path, collateral: Path | None, simulation_root: Path | None
+    host: str,
+    attestation: Path,
+    collateral: Path | None,
+    simulation_root: Path | None,
+    memory: str,
 ) -> TrustedCoordinator:
     """Return the coordinator at ``host`` after it proved who it is. There is no other way to one.
+
+    By ``memory``, the option, it is the deployment that was there before, in no older state.
 
     Raises:
         TrustFailed, Unreachable, and refusals of files that cannot be used.
@@ -67,8 +74,11 @@ def trusted(
     expected = read_expected_identity(read_file(str(attestation)))
     root = INTEL_SGX_ROOT if simulation_root is None else _certificate(simulation_root)
     bundle = read_collateral(read_file(str(collateral)))
+    remembering = memory_of(memory)
     try:
-        return verify_coordinator(host, expected=expected, root_ca_der=root, collateral=bundle)
+        return verify_coordinator(
+            host, expected=expected, root_ca_der=root, collateral=bundle, memory=remembering
+        )
     except (AnswerUnreadable, CallRefused) as error:
         # Whoever answers at this address has not proven to be the coordinator.
         raise TrustFailed(

@@ -10,16 +10,19 @@ from keyhouse.client.errors import (
     TrustFailed,
     Unreachable,
 )
+from keyhouse.client.memory import Memories, Place, StateMemory, forgotten
+from keyhouse.client.memory_file import FileMemory, MemoryUnusable
 from keyhouse.client.recovery import (
     HolderKey,
     Offer,
     Progress,
     encrypt_share,
     require_listed,
+    require_remembered,
     require_root,
     require_signed,
 )
-from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, SecretUpload
+from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, Keep, SecretUpload
 from keyhouse.client.trust import TrustedCoordinator, verify_coordinator
 
 __all__ = [
@@ -32,21 +35,29 @@ __all__ = [
     "ClientSetup",
     "Coordinator",
     "CurrentManifest",
+    "FileMemory",
     "HolderKey",
+    "Keep",
     "LogEntry",
+    "Memories",
+    "MemoryUnusable",
     "Offer",
     "Pending",
+    "Place",
     "Progress",
     "SecretObject",
     "SecretUpload",
+    "StateMemory",
     "Status",
     "TrustFailed",
     "TrustedCoordinator",
     "Unreachable",
     "UpdateAnswer",
     "encrypt_share",
+    "forgotten",
     "parse_address",
     "require_listed",
+    "require_remembered",
     "require_root",
     "require_signed",
     "verify_coordinator",

@@ -23,6 +23,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     http_status: int
     body: bytes
+    state: str | None = None  # the header Keyhouse-State
 
 
 class Connection:
@@ -78,7 +79,9 @@ class Connection:
             with self._client.stream(
                 method, path, params=tuple(query), content=body, headers=headers
             ) as response:
-                return Answer(response.status_code, self._read(response, maximum, deadline))
+                body = self._read(response, maximum, deadline)
+                state = response.headers.get("Keyhouse-State")
+                return Answer(response.status_code, body, state)
         except httpx.HTTPError as exc:
             raise self._unreachable(exc, sent=method != "GET") from None
 

@@ -12,6 +12,7 @@ Only then the share is decrypted, signed, encrypted to the ephemeral key, and se
 reference of the interface, "Recovery"; security rules, "Recovery".
 """
 
+import hashlib
 import hmac
 from typing import Final
 
@@ -42,6 +43,7 @@ __all__ = [
     "encrypt_share",
     "require_listed",
     "require_offer",
+    "require_remembered",
     "require_root",
     "require_signed",
 ]
@@ -165,6 +167,20 @@ def require_root(offer: Offer, kept_root: bytes) -> None:
         raise TrustFailed(
             "the state to be recovered has another root certificate than the one that you kept",
             hint="send nothing: it is another deployment, or one that was made up",
+        )
+
+
+def require_remembered(offer: Offer, root: str) -> None:
+    """Return if ``root`` (SHA-256, hex) is that of the state to be recovered, or "": none is known.
+
+    Raises ``TrustFailed``: another deployment was at this address.
+    """
+    if root and not hmac.compare_digest(hashlib.sha256(offer.index.root).hexdigest(), root):
+        raise TrustFailed(
+            "the state to be recovered has another root certificate than the one that is"
+            " remembered at this address",
+            hint="send nothing: it is another deployment, or one that was made up; keyhouse trust"
+            " show tells what is remembered",
         )
 
 

@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -27,9 +28,10 @@ from keyhouse.client.answers import (
     data_of,
     log_entry,
 )
-from keyhouse.client.connection import Connection
+from keyhouse.client.connection import Answer, Connection
 from keyhouse.client.errors import CallRefused, ClientSetup, TrustFailed, shown
 from keyhouse.client.manifest_signature import require_signature
+from keyhouse.client.memory import Watch
 from keyhouse.client.pinned_tls import pinned_context
 from keyhouse.client.recovery import (
     Offer,
@@ -42,7 +44,7 @@ from keyhouse.client.recovery import (
 from keyhouse.client.trust import TrustedCoordinator
 from keyhouse.wire.secret import Secret
 
-__all__ = ["ClientIdentity", "Coordinator", "CurrentManifest", "SecretUpload"]
+__all__ = ["ClientIdentity", "Coordinator", "CurrentManifest", "Keep", "SecretUpload"]
 
 _MAX_SMALL = 1 << 20
 _MAX_LARGE = 64 << 20
@@ -79,8 +81,9 @@ class SecretUpload(msgspec.Struct, frozen=True, kw_only=True):
 class Coordinator:
     """A session with ``trusted``. Each TLS handshake pins its root; use it with ``with``.
 
-    All calls raise ``TrustFailed`` if another peer answers, ``Unreachable`` if none does,
-    ``CallRefused`` or ``CallPutOff`` if the coordinator says no.
+    All calls raise ``TrustFailed`` if another peer answers, or if the state that came with the
+    answer contradicts the memory of ``trusted``; ``Unreachable`` if nobody answers; ``CallRefused``
+    or ``CallPutOff`` if the coordinator says no.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Coordinator:
         if identity is not None:
             _show(context, identity)
         self._connection = Connection(trusted.address, context, timeout)
+        self._watch = Watch(trusted.memory, trusted.address, trusted.root_der)
 
     def __enter__(self) -> Self:
         return self
@@ -113,12 +117,12 @@ class Coordinator:
 
     def status(self) -> Status:
         """Return the coordinator's phase."""
-        answer = self._connection.call("GET", "/api/v2/status", maximum=_MAX_SMALL)
+        answer = self._call("GET", "/api/v2/status", maximum=_MAX_SMALL)
         return data_of(answer, StatusAnswer).data
 
     def manifest(self) -> CurrentManifest:
         """Return the manifest in force; its fingerprint and signature are checked."""
-        answer = self._connection.call("GET", "/api/v2/manifest", maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/manifest", maximum=_MAX_LARGE)
         data = data_of(answer, ManifestAnswer).data
         if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
             raise TrustFailed("the manifest does not have the fingerprint that came with it")
@@ -131,32 +135,33 @@ class Coordinator:
         Afterwards the manifest in force has been read back and is this one, byte for byte. The
         coordinator gives the shares only once: ``keep`` gets them before anything else can fail.
         """
-        body = msgspec.json.encode({"manifest": manifest})
-        answer = self._connection.call("POST", "/api/v2/manifest", body=body, maximum=_MAX_LARGE)
-        shares = data_of(answer, SetAnswer).data.recovery_secrets
-        if keep is not None:
-            keep(shares)
+        with self._once("/api/v2/manifest", manifest) as answer:
+            shares = data_of(answer, SetAnswer).data.recovery_secrets
+            if keep is not None:
+                keep(shares)
         if self.manifest().manifest != manifest:
             raise TrustFailed("another manifest is in force than the one that was set")
         return shares
 
-    def update(self, manifest: bytes) -> UpdateAnswer:
+    def update(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
-        The coordinator gives the ``recovery_secrets`` of the answer only once.
+        The coordinator gives the ``recovery_secrets`` of the answer only once: ``keep`` gets them
+        before anything else can fail.
         """
-        return self._agree("/api/v2/update", manifest)
+        return self._agree("/api/v2/update", manifest, keep)
 
-    def acknowledge(self, manifest: bytes) -> UpdateAnswer:
+    def acknowledge(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
-        The coordinator gives the ``recovery_secrets`` of the answer only once.
+        The coordinator gives the ``recovery_secrets`` of the answer only once: ``keep`` gets them
+        before anything else can fail.
         """
-        return self._agree("/api/v2/update-manifest", manifest)
+        return self._agree("/api/v2/update-manifest", manifest, keep)
 
     def pending(self) -> Pending | None:
         """Return the update that waits for acknowledgements. None: there is none."""
-        answer = self._connection.call("GET", "/api/v2/update-manifest", maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/update-manifest", maximum=_MAX_LARGE)
         try:
             return data_of(answer, PendingAnswer).data
         except CallRefused as refused:
@@ -166,13 +171,13 @@ class Coordinator:
 
     def cancel(self) -> None:
         """Give the pending update up."""
-        answer = self._connection.call("POST", "/api/v2/update-cancel", maximum=_MAX_SMALL)
+        answer = self._call("POST", "/api/v2/update-cancel", maximum=_MAX_SMALL)
         data_of(answer, NoAnswer)
 
     def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
         """Return the secrets of these names, all or none."""
         query = [("s", name) for name in names]
-        answer = self._connection.call("GET", "/api/v2/secrets", query=query, maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/secrets", query=query, maximum=_MAX_LARGE)
         found = data_of(answer, SecretsAnswer).data.secrets
         if set(found) != set(names):
             raise TrustFailed("the answer has other secrets than those that were asked for")
@@ -181,7 +186,7 @@ class Coordinator:
     def write_secrets(self, secrets: Mapping[str, SecretUpload]) -> None:
         """Set user-defined secrets, all or none."""
         body = msgspec.json.encode({"secrets": {n: _upload(s) for n, s in secrets.items()}})
-        answer = self._connection.call("POST", "/api/v2/secrets", body=body, maximum=_MAX_SMALL)
+        answer = self._call("POST", "/api/v2/secrets", body=body, maximum=_MAX_SMALL)
         data_of(answer, NoAnswer)
 
     def recovery_offer(self) -> Offer:
@@ -189,7 +194,7 @@ class Coordinator:
 
         Before anything is sent, ``require_root`` and ``require_listed`` judge what it is for.
         """
-        answer = self._connection.call("GET", "/api/v2/recover/public-key", maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/recover/public-key", maximum=_MAX_LARGE)
         offer = data_of(answer, OfferAnswer).data
         require_offer(offer, self._trusted.root_der)
         return offer
@@ -199,26 +204,55 @@ class Coordinator:
         body = msgspec.json.encode(
             {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
         )
-        answer = self._connection.call("POST", "/api/v2/recover", body=body, maximum=_MAX_SMALL)
+        answer = self._call("POST", "/api/v2/recover", body=body, maximum=_MAX_SMALL)
         return data_of(answer, ProgressAnswer).data
 
     def recovery_secrets(self) -> dict[str, bytes]:
         """Return the encrypted recovery shares by key name; for users who may update."""
-        answer = self._connection.call("GET", "/api/v2/recovery-secrets", maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/recovery-secrets", maximum=_MAX_LARGE)
         return data_of(answer, SharesAnswer).data.recovery_secrets
 
     def update_log(self) -> tuple[LogEntry, ...]:
         """Return the update log, oldest entry first."""
-        answer = self._connection.call("GET", "/api/v2/update", maximum=_MAX_LARGE)
+        answer = self._call("GET", "/api/v2/update", maximum=_MAX_LARGE)
         return tuple(map(log_entry, data_of(answer, LogAnswer).data.update_log))
 
-    def _agree(self, path: str, manifest: bytes) -> UpdateAnswer:
-        body = msgspec.json.encode({"manifest": manifest})
-        envelope = data_of(
-            self._connection.call("POST", path, body=body, maximum=_MAX_LARGE), UpdateEnvelope
-        )
+    def _agree(self, path: str, manifest: bytes, keep: Keep | None) -> UpdateAnswer:
+        with self._once(path, manifest) as answer:
+            envelope = data_of(answer, UpdateEnvelope)
+            if keep is not None:
+                keep(envelope.data.recovery_secrets)
         message = shown(envelope.data.message or envelope.message)
         return msgspec.structs.replace(envelope.data, message=message)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: bytes | None = None,
+        maximum: int,
+    ) -> Answer:
+        """Return the answer; it goes on from what is remembered."""
+        known = self._watch.begin()
+        answer = self._connection.call(method, path, query=query, body=body, maximum=maximum)
+        self._watch.judge(known, answer.state, answer.http_status)
+        return answer
+
+    @contextmanager
+    def _once(self, path: str, manifest: bytes) -> Iterator[Answer]:
+        """POST ``manifest``; the answer is judged by the memory when it has been kept.
+
+        Nobody gets it a second time, and a memory that cannot be written must not lose it.
+        """
+        body = msgspec.json.encode({"manifest": manifest})
+        known = self._watch.begin()
+        answer = self._connection.call("POST", path, body=body, maximum=_MAX_LARGE)
+        try:
+            yield answer
+        finally:
+            self._watch.judge(known, answer.state, answer.http_status)
 
 
 def _upload(secret: SecretUpload) -> dict[str, str]:

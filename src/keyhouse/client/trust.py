@@ -6,9 +6,11 @@
 3. The intermediate is a CA that the root has signed.
 4. The quote verifies under the pinned root of the platform's maker, at this time.
 5. It binds the root certificate and the nonce, and is of the expected identity.
+6. With a memory: it is the deployment that was here before, and in no older state.
 """
 
 import base64
+import hashlib
 import secrets
 from datetime import UTC, datetime
 
@@ -27,8 +29,9 @@ from keyhouse.attestation import (
 from keyhouse.attestation.chain import read_chain
 from keyhouse.client.address import Address, parse_address
 from keyhouse.client.answers import QuoteAnswer, data_of
-from keyhouse.client.connection import Connection
+from keyhouse.client.connection import Answer, Connection
 from keyhouse.client.errors import TrustFailed
+from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.pinned_tls import watching_context
 from keyhouse.wire.errors import Refused
 
@@ -49,6 +52,7 @@ class TrustedCoordinator(msgspec.Struct, frozen=True):
     verdict: Verdict
     quote: bytes  # as it came, for the records
     nonce: bytes  # that it was made for
+    memory: StateMemory | None = None  # sessions judge each answer by it
 
 
 def verify_coordinator(
@@ -60,6 +64,7 @@ def verify_coordinator(
     nonce: bytes | None = None,
     now: datetime | None = None,
     timeout: float = 30.0,
+    memory: StateMemory | None = None,
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
@@ -67,11 +72,19 @@ def verify_coordinator(
     ``nonce``: the one of ``expected`` or 32 fresh bytes if not given. ``now``: the present if not
     given. ``timeout`` in seconds, for the whole call.
 
-    Raises ``TrustFailed`` if it does not prove it, ``Unreachable`` if it does not answer.
+    ``memory`` remembers the root at this address and the states that it was in, here and in each
+    session with the result. Without one nobody notices an older copy of the state, two copies that
+    run apart, or another deployment by the same code: a quote cannot show them. Only to talk to a
+    coordinator in recovery mode, whose root is a temporary one, there is no other way.
+
+    Raises ``TrustFailed`` if it does not prove it, ``Unreachable`` if it does not answer, and what
+    ``memory`` raises if it cannot be used.
     """
     where = parse_address(address) if isinstance(address, str) else address
     challenge = nonce or expected.nonce or secrets.token_bytes(NONCE)
-    answer, leaf = _ask(where, challenge, timeout)
+    before = memory.read() if memory is not None else Memories()
+    raw, leaf = _ask(where, challenge, timeout)
+    answer = data_of(raw, QuoteAnswer)
     try:
         intermediate, root = _chain(answer.data.cert)
         _require_served(leaf, root)
@@ -86,10 +99,14 @@ def verify_coordinator(
         raise TrustFailed(
             f"the coordinator at {where} is not trusted: {exc.message}", hint=exc.hint or _HINT
         ) from exc
-    return TrustedCoordinator(where, root, intermediate, verdict, answer.data.quote, challenge)
+    if memory is not None:
+        _require_remembered(memory, before, where, root, raw)
+    return TrustedCoordinator(
+        where, root, intermediate, verdict, answer.data.quote, challenge, memory
+    )
 
 
-def _ask(where: Address, nonce: bytes, timeout: float) -> tuple[QuoteAnswer, bytes]:
+def _ask(where: Address, nonce: bytes, timeout: float) -> tuple[Answer, bytes]:
     seen: list[bytes] = []
     text = base64.urlsafe_b64encode(nonce).decode()
     with Connection(where, watching_context(seen.append), timeout) as connection:
@@ -98,7 +115,7 @@ def _ask(where: Address, nonce: bytes, timeout: float) -> tuple[QuoteAnswer, byt
         )
     if len(seen) != 1:  # several handshakes: which one gave the answer would be a guess
         raise _untrusted("the quote did not come over the one connection made for it")
-    return data_of(answer, QuoteAnswer), seen[0]
+    return answer, seen[0]
 
 
 def _chain(pem: str) -> tuple[bytes, bytes]:
@@ -122,6 +139,19 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
         raise _untrusted("its intermediate certificate is not signed by its root") from None
     if not is_ca:
         raise _untrusted("its intermediate certificate is of no CA")
+
+
+def _require_remembered(
+    memory: StateMemory, before: Memories, where: Address, root: bytes, answer: Answer
+) -> None:
+    """Require that ``answer`` goes on from what was remembered ``before`` the quote was asked for.
+
+    The state came before the root was proven, but over the connection that the root has.
+    """
+    digest = hashlib.sha256(root).hexdigest()
+    require_root_of(memory.read(), where, digest)
+    known = before.highest(digest)
+    Watch(memory, where, root).judge(known, answer.state, answer.http_status)
 
 
 def _untrusted(problem: str) -> TrustFailed:
