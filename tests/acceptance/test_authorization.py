@@ -34,7 +34,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/recover/public-key"): (409, 409, 409, 409),  # it has no recovery keys
     ("POST", "/api/v2/recover"): (400, 409, 409, 409),
     ("GET", "/api/v2/recovery-secrets"): (401, 401, 401, 403),
-    ("POST", "/api/v2/sign-quote"): (403, 403, 501, 501),
+    ("POST", "/api/v2/sign-quote"): (403, 403, 400, 400),
     ("POST", "/api/v2/monotonic-counter"): (403, 403, 401, 401),
     ("GET", "/status"): (200, 200, 200, 200),
     ("GET", "/manifest"): (200, 200, 200, 200),

@@ -1,5 +1,6 @@
 """The bytes of the interface: one success and each refusal of every endpoint, in golden files."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -160,6 +161,26 @@ def in_recovery(server: Server) -> Answers:
     return answers
 
 
+def sign_quote(server: Server) -> Answers:
+    """Play what a coordinator answers whose manifest lets it sign quotes."""
+    with server.client() as client:
+        quote = client.get(f"{V2}/quote").data["quote"]
+    cut = b64(base64.b64decode(quote)[:-1])
+    answers: Answers = {}
+    with asking(server, answers) as ask:
+        for note, body in (
+            ("empty", b""),
+            ("no JSON", b"{"),
+            ("no quote", {}),
+            ("no base64", {"sgxQuote": "?"}),
+            ("no text", {"sgxQuote": 1}),
+            ("not whole", {"sgxQuote": cut}),
+            ("valid", {"sgxQuote": quote}),
+        ):
+            ask("POST", "/sign-quote", body, note=note)
+    return answers
+
+
 @pytest.fixture(scope="module")
 def played(
     servers: dict[Phase, Server], tmp_path_factory: pytest.TempPathFactory
@@ -172,6 +193,7 @@ def played(
             "while_running": while_running(server),
             "version_1": version_1(server),
             "in_recovery": in_recovery(servers[Phase.RECOVERY]),
+            "sign_quote": sign_quote(servers[Phase.RUNNING]),
         }
     with Server(folder / "other") as server, server.client() as client:
         without = client.post(f"{V2}/manifest", wrapped(full_manifest()))
@@ -182,7 +204,9 @@ def played(
     }
 
 
-@pytest.mark.parametrize("name", ["before_a_manifest", "while_running", "version_1", "in_recovery"])
+@pytest.mark.parametrize(
+    "name", ["before_a_manifest", "while_running", "version_1", "in_recovery", "sign_quote"]
+)
 def test_every_answer_is_the_golden_one(played: dict[str, dict[str, Any]], name: str) -> None:
     if is_writing():
         write(name, played[name])

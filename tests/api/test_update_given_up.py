@@ -11,6 +11,7 @@ from keyhouse_tests_updates import together
 
 from keyhouse.api import Service, changes, routes
 from keyhouse.api.exchange import Head
+from keyhouse.api.quote_checks import QuoteChecks, no_collateral
 from keyhouse.api.quotes import Quotes
 from keyhouse.coordinator import CannotBeApplied, Engine
 from keyhouse_simulation import SimulatedPlatform, make_machine
@@ -20,7 +21,9 @@ DAY = 24 * 3600 * 1_000_000
 
 def _service(engine: Engine) -> Service:
     platform = SimulatedPlatform(make_machine(datetime.now(UTC)))
-    return Service(engine, Quotes(platform, engine.view.state.keys), routes(), simulated=True)
+    checks = QuoteChecks(platform.root_ca, no_collateral, lambda: datetime.now(UTC))
+    quotes = Quotes(platform, engine.view.state.keys)
+    return Service(engine, quotes, routes(), quote_checks=checks, simulated=True)
 
 
 def _head(name: str) -> Head:

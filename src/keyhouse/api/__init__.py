@@ -3,14 +3,15 @@
 from keyhouse.api import v1, v2
 from keyhouse.api.envelope import ERRORS
 from keyhouse.api.limits import Limits
+from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.server import Listener
 from keyhouse.api.service import Service
 from keyhouse.api.tls import TlsContext
 
-__all__ = ["ERRORS", "Caller", "Limits", "Listener", "Quotes", "Route", "Service", "Table"]
-__all__ += ["TlsContext", "routes"]
+__all__ = ["ERRORS", "Caller", "Limits", "Listener", "QuoteChecks", "Quotes", "Route"]
+__all__ += ["Service", "Table", "TlsContext", "routes"]
 
 
 def routes() -> Table:

@@ -132,7 +132,8 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         refused=(Forbidden,),
     ),
     ("POST", "/api/v2/sign-quote"): Described(
-        summary="Have a valid quote signed by the root key.",
+        summary="Have a quote that verifies signed by the root key, with its TCB status. It is "
+        "compared with no package.",
         body=wire.SignQuoteBody,
         data=wire.SignQuoteData,
         refused=(BadRequest,),

@@ -10,6 +10,7 @@ import structlog
 from keyhouse.api import envelope
 from keyhouse.api.bodies import LogBody, LogText
 from keyhouse.api.exchange import Admission, Answer, Head, Refusal
+from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.recovery import RecoveryDesk
 from keyhouse.api.routes import Caller, Route, Table
@@ -42,9 +43,18 @@ MANIFESTS_WAITING: Final = 4
 class Service:
     """Implements ``Application`` over the engine's current view."""
 
-    def __init__(self, engine: Engine, quotes: Quotes, table: Table, *, simulated: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        quotes: Quotes,
+        table: Table,
+        *,
+        quote_checks: QuoteChecks,
+        simulated: bool,
+    ) -> None:
         self.engine: Final = engine
         self.quotes: Final = quotes
+        self.quote_checks: Final = quote_checks
         self.log_body: Final = LogBody()
         self.log_text: Final = LogText()
         self.simulated: Final = simulated
@@ -128,6 +138,15 @@ class Service:
         headers = self.headers(self.engine.view)
         return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
+    def judged_again(self, head: Head) -> View:
+        """Return the view of now if it still allows the request of ``head``, whose body took time.
+
+        Raises what ``admit`` would have refused it with.
+        """
+        view = self.engine.view
+        self._judge(self._table.by_target[head.method, head.path], view, head.identity)
+        return view
+
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, without keeping other requests waiting."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -152,6 +171,7 @@ class Service:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.recovery.close()
         self.quotes.close()
+        self.quote_checks.close()
 
     async def _ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
         """Make quote and TLS context of recovered ``keys``; return what begins to serve them.

@@ -8,6 +8,7 @@ from keyhouse.api import v2_writes as writes
 from keyhouse.api.request_body import ENCODED_BYTES
 from keyhouse.api.routes import Caller, get, post
 from keyhouse.api.served_openapi import read_openapi
+from keyhouse.api.v2_sign_quote import sign_quote
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
 
@@ -49,7 +50,7 @@ ROUTES: Final = (
     post(
         "/api/v2/sign-quote",
         Operation.SIGN_QUOTE,
-        writes.not_yet,
+        sign_quote,
         gate=FeatureGate.SIGN_QUOTE_ENDPOINT,
         limit=1024 * 1024,
     ),

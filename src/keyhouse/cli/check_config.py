@@ -14,6 +14,7 @@ import msgspec
 
 from keyhouse.attestation import open_platform
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.cli.collateral_file import CollateralFile
 from keyhouse.cli.new_deployment import new_deployment
 from keyhouse.cli.platform_choice import platform_name
 from keyhouse.cli.printable import printable
@@ -63,6 +64,9 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     yield from (Finding("environment", is_problem=False, text=note) for note in settings.notes)
     yield from _platform(settings)
     yield from _directory(settings)
+    bundle = settings.collateral
+    if bundle is not None:
+        yield from _try("--collateral", lambda: CollateralFile(bundle))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))
     yield from problems
     if new is not None and settings.startup_manifest is not None:

@@ -141,10 +141,17 @@ async def _listen(
     from keyhouse import __version__
     from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
     from keyhouse.cli.serve_metrics import counts_for, metrics_served
+    from keyhouse.cli.serve_quote_checks import quote_checks
 
     keys = engine.view.state.keys
-    simulated = platform.kind == "simulation"
-    service = Service(engine, Quotes(platform, keys), routes(), simulated=simulated)
+    checks = quote_checks(settings, platform, engine)
+    service = Service(
+        engine,
+        Quotes(platform, keys),
+        routes(),
+        quote_checks=checks,
+        simulated=platform.kind == "simulation",
+    )
     try:
         counts = counts_for(settings.metrics)
         context = TlsContext(keys.root_key, [keys.root_cert])

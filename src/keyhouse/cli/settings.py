@@ -107,6 +107,14 @@ SETTINGS: Final = (
         ("KEYHOUSE_STARTUP_RECOVERY_FILE",),
     ),
     Setting(
+        "--collateral",
+        "host",
+        "",
+        "file of the collateral that verifies quotes for sign-quote, read anew when it changes;"
+        " on the simulated platform its own if not given",
+        ("KEYHOUSE_COLLATERAL",),
+    ),
+    Setting(
         "--log-level",
         "host",
         "info",
@@ -174,6 +182,7 @@ class Settings(msgspec.Struct, frozen=True):
     dns_names: str
     startup_manifest: Path | None
     startup_recovery_file: Path | None
+    collateral: Path | None
     log_level: str
     log_format: str
     check_config: bool
@@ -211,6 +220,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         dns_names=values["--dns-names"],
         startup_manifest=_path(values["--startup-manifest"]),
         startup_recovery_file=_path(values["--startup-recovery-file"]),
+        collateral=_path(values["--collateral"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
         check_config=bool(given["check_config"]),

@@ -70,7 +70,7 @@ class RecoverBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SignQuoteBody(msgspec.Struct, frozen=True, rename="camel"):
-    """Body of ``POST /api/v2/sign-quote``: the quote without a header."""
+    """Body of ``POST /api/v2/sign-quote``: the quote, raw or with its 16-byte header."""
 
     sgx_quote: bytes = b""
 

@@ -1,0 +1,51 @@
+"""Signing a quote that verifies: for clients that trust the root key and no platform's maker."""
+
+from typing import Final
+
+import msgspec
+
+from keyhouse.api.exchange import Answer, Head
+from keyhouse.api.request_body import read_body
+from keyhouse.api.service import INLINE, Service
+from keyhouse.attestation import QuoteRefused
+from keyhouse.authority import sign_quote_text
+from keyhouse.wire.client_api import SignQuoteBody, SignQuoteData
+from keyhouse.wire.errors import BadRequest
+
+__all__ = ["sign_quote"]
+
+_FIELD: Final = "sgxQuote"
+
+
+async def sign_quote(service: Service, head: Head, body: bytes) -> Answer:
+    """Answer the quote's TCB status, and the root key's signature over quote and status.
+
+    The quote is signed as it was submitted, with the header in front or without. It is compared
+    with no package. Source: Client API, "sign-quote".
+    """
+    quote = _quote(body) if len(body) <= INLINE else await service.off_loop(lambda: _quote(body))
+    try:
+        verdict = await service.quote_checks.verify(quote)
+    except QuoteRefused as refused:
+        raise BadRequest(
+            "the quote is not signed", fields={_FIELD: refused.message}, hint=refused.hint
+        ) from None
+    # The manifest may have been replaced by one that does not enable this.
+    view = service.judged_again(head)
+    keys, status = view.state.keys, verdict.tcb_status
+    signature = await service.off_loop(lambda: sign_quote_text(keys, quote, status))
+    data = SignQuoteData(status, signature, signature)
+    return service.success(msgspec.json.encode(data), view)
+
+
+def _quote(body: bytes) -> bytes:
+    """Return the quote. Raises ``BadRequest`` with a reason for the one field that there is."""
+    try:
+        return read_body(body, SignQuoteBody).sgx_quote
+    except BadRequest as problem:
+        reason = "; ".join(f"{name} {text}" for name, text in problem.fields.items())
+        raise BadRequest(
+            "the quote cannot be read",
+            fields={_FIELD: reason or problem.message},
+            hint=problem.hint or 'send {"sgxQuote": the quote in base64}',
+        ) from None

@@ -1,0 +1,85 @@
+"""A real coordinator signs quotes under its platform's root; its collateral can be replaced."""
+
+import base64
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from keyhouse_tests_command import refused_start, run
+from keyhouse_tests_deployment import manifest
+from keyhouse_tests_server import Client, Reply, Server
+
+pytestmark = pytest.mark.acceptance
+
+VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+GATE = manifest(FeatureGates=["SignQuoteEndpoint"])
+
+
+def submit(client: Client, quote: bytes) -> Reply:
+    sent = {"sgxQuote": base64.b64encode(quote).decode()}
+    return client.post("/api/v2/sign-quote", sent)
+
+
+def own_quote(client: Client) -> tuple[bytes, x509.Certificate]:
+    """Return the coordinator's own quote, with its header, and its root certificate."""
+    data = client.get("/api/v2/quote?nonce=AAAA").data
+    _, root = x509.load_pem_x509_certificates(data["cert"].encode())
+    return base64.b64decode(data["quote"]), root
+
+
+def test_a_quote_of_the_platform_is_signed_in_either_form(running: Server) -> None:
+    with running.client() as client:
+        quote, root = own_quote(client)
+        key = root.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        for form in (quote, quote[16:]):
+            data = submit(client, form).data
+            assert data["tcbStatus"] == "UpToDate"
+            signature = base64.b64decode(data["verificationSignature"])
+            text = base64.b64encode(form) + b"UpToDate"
+            key.verify(signature, text, ec.ECDSA(hashes.SHA256()))
+
+
+@pytest.mark.parametrize("name", ["sgx_quote", "tdx_quote", "tdx_quote_outdated"])
+def test_quotes_of_hardware_are_refused_by_a_simulation(running: Server, name: str) -> None:
+    with running.client() as client:
+        reply = submit(client, (VECTORS / name).read_bytes())
+    assert (reply.status, reply.envelope["status"]) == (400, "fail")
+    assert "root" in reply.envelope["data"]["sgxQuote"]
+
+
+def test_collateral_is_read_anew_when_its_file_changes(tmp_path: Path) -> None:
+    first = Server(tmp_path / "data")
+    with first, first.client() as client:
+        assert client.set_manifest(GATE).status == 200
+    bundle = tmp_path / "bundle.json"
+    shutil.copy(VECTORS / "sgx_quote_collateral.json", bundle)
+    server = Server(tmp_path / "data", environment={"KEYHOUSE_COLLATERAL": str(bundle)})
+    with server, server.client() as client:
+        quote, _ = own_quote(client)
+        refused = submit(client, quote)
+        assert (refused.status, refused.envelope["status"]) == (400, "fail")
+        shutil.copy(tmp_path / "data/simulation/collateral.json", tmp_path / "new")
+        (tmp_path / "new").replace(bundle)
+        # The same quote without its header: the refusal of the other form is remembered a while.
+        assert submit(client, quote[16:]).status == 200
+        bundle.write_text("{")
+        assert submit(client, quote[16:]).status == 200
+        bundle.unlink()
+        assert submit(client, quote[16:]).status == 200
+    assert "the collateral stays as it was" in server.logged()
+
+
+def test_a_start_with_collateral_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{}")
+    for path in (broken, tmp_path / "missing.json", tmp_path):
+        refused = refused_start(tmp_path / "data", "--collateral", str(path))
+        assert str(path) in refused.error
+        words = ("--platform", "simulation", "--data-dir", str(tmp_path / "other"))
+        checked = run("serve", *words, "--collateral", str(path), "--check-config")
+        assert checked.code == 1
+        assert "error: --collateral: " in checked.out

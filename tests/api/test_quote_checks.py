@@ -1,0 +1,146 @@
+"""Verifying quotes for anybody: at an injected time, few at once, refusals remembered briefly."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from keyhouse.api.quote_checks import (
+    REMEMBERED,
+    REMEMBERED_FOR,
+    WAITING,
+    CollateralNow,
+    QuoteChecks,
+    no_collateral,
+)
+from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
+    Collateral,
+    QuoteProblem,
+    QuoteRefused,
+    TcbStatus,
+    add_header,
+    read_collateral,
+)
+from keyhouse.wire.errors import Unavailable
+
+VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+AT = datetime.fromtimestamp(1751328000, UTC)
+
+
+def quote(name: str) -> bytes:
+    return (VECTORS / name).read_bytes()
+
+
+def collateral(name: str) -> Collateral:
+    return read_collateral((VECTORS / f"{name}_collateral.json").read_bytes())
+
+
+class Desk:
+    """What the checks look at: collateral that counts how often it is asked for, and the time."""
+
+    def __init__(self, found: Collateral, at: datetime = AT) -> None:
+        self.collateral, self.at, self.asked = found, at, 0
+
+    def __call__(self) -> Collateral:
+        self.asked += 1
+        return self.collateral
+
+
+@contextmanager
+def checking(desk: Desk, given: CollateralNow | None = None) -> Iterator[QuoteChecks]:
+    checks = QuoteChecks(INTEL_SGX_ROOT, given or desk, lambda: desk.at)
+    try:
+        yield checks
+    finally:
+        checks.close()
+
+
+async def refusal(checks: QuoteChecks, given: bytes) -> QuoteProblem:
+    with pytest.raises(QuoteRefused) as caught:
+        await checks.verify(given)
+    return caught.value.reason
+
+
+async def test_recorded_quotes_have_their_status_at_their_time() -> None:
+    desk = Desk(collateral("sgx_quote"))
+    with checking(desk) as checks:
+        for form in (quote("sgx_quote"), add_header(quote("sgx_quote"))):
+            verdict = await checks.verify(form)
+            assert verdict.tcb_status is TcbStatus.CONFIGURATION_AND_SW_HARDENING_NEEDED
+        desk.collateral = collateral("tdx_quote")
+        assert (await checks.verify(quote("tdx_quote"))).tcb_status is TcbStatus.UP_TO_DATE
+        desk.collateral = collateral("tdx_quote_outdated")
+        desk.at = datetime.fromtimestamp(1771498731, UTC)
+        assert await refusal(checks, quote("tdx_quote_outdated")) is QuoteProblem.TCB_LEVEL
+
+
+async def test_bytes_before_and_after_a_quote_are_refused() -> None:
+    whole = quote("sgx_quote")
+    with checking(Desk(collateral("sgx_quote"))) as checks:
+        for bent in (b"", whole + b"\0", b"\0" + whole, whole[:-1], add_header(whole) + b"\0"):
+            assert await refusal(checks, bent) is QuoteProblem.MALFORMED
+
+
+async def test_a_refused_quote_is_refused_again_without_a_check_for_a_while() -> None:
+    desk = Desk(collateral("tdx_quote"))
+    with checking(desk) as checks:
+        for _ in range(5):
+            assert await refusal(checks, quote("sgx_quote")) is QuoteProblem.WRONG_PLATFORM
+        assert desk.asked == 1
+        desk.collateral = collateral("sgx_quote")
+        desk.at += REMEMBERED_FOR - timedelta(microseconds=1)
+        assert await refusal(checks, quote("sgx_quote")) is QuoteProblem.WRONG_PLATFORM
+        desk.at += timedelta(microseconds=1)
+        await checks.verify(quote("sgx_quote"))
+        assert desk.asked == 2
+
+
+async def test_only_the_newest_refusals_are_remembered() -> None:
+    desk = Desk(collateral("sgx_quote"))
+    with checking(desk) as checks:
+        for number in range(REMEMBERED + 1):
+            await refusal(checks, b"%d" % number)
+        asked = desk.asked
+        await refusal(checks, b"%d" % REMEMBERED)
+        assert desk.asked == asked
+        await refusal(checks, b"0")
+        assert desk.asked == asked + 1
+
+
+async def test_an_expired_bundle_is_refused_at_the_time_of_the_call() -> None:
+    desk = Desk(collateral("sgx_quote"), AT + timedelta(days=400))
+    with checking(desk) as checks:
+        assert await refusal(checks, quote("sgx_quote")) is QuoteProblem.EXPIRED
+
+
+async def test_without_collateral_callers_are_told_to_come_again() -> None:
+    with (
+        checking(Desk(collateral("sgx_quote")), no_collateral) as checks,
+        pytest.raises(Unavailable, match="no collateral"),
+    ):
+        await checks.verify(quote("sgx_quote"))
+
+
+async def test_only_so_many_callers_may_wait() -> None:
+    """The collateral is held back until the queue has been looked at."""
+    desk, go_on = Desk(collateral("sgx_quote")), Event()
+
+    def held_back() -> Collateral:
+        assert go_on.wait(30)
+        return desk()
+
+    with checking(desk, held_back) as checks:
+        callers = [
+            asyncio.create_task(checks.verify(quote("sgx_quote"))) for _ in range(WAITING + 6)
+        ]
+        refused, _ = await asyncio.wait(callers, return_when=asyncio.FIRST_COMPLETED)
+        assert refused
+        go_on.set()
+        answers = await asyncio.gather(*callers, return_exceptions=True)
+        assert sum(isinstance(each, Unavailable) for each in answers) == 6
+        await checks.verify(quote("sgx_quote"))
