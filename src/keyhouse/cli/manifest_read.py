@@ -10,6 +10,7 @@ import typer
 
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
@@ -40,6 +41,8 @@ def get(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     output: Output = "",
     *,
@@ -64,7 +67,7 @@ def get(
     --simulation-root root.pem -o manifest.json
     """
     with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory)
+        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
@@ -89,6 +92,8 @@ def verify(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     *,
     as_json: AsJson = False,
@@ -101,7 +106,7 @@ def verify(
     given = _FINGERPRINT.fullmatch(expected)
     wanted = expected.lower() if given else fingerprint(read_file(expected))
     with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory)
+        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
         found = coordinator.manifest().fingerprint
     if found != wanted:
@@ -121,6 +126,8 @@ def log(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     output: Output = "",
     *,
@@ -132,7 +139,7 @@ def log(
     --simulation-root root.pem
     """
     with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory)
+        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
         entries = coordinator.update_log()
     if output:

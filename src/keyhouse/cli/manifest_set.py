@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from keyhouse.cli.memory_option import MemoryOption
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.recovery_place import RecoveryOption, recovery_place
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
@@ -28,6 +29,8 @@ def set_manifest(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
@@ -39,7 +42,9 @@ def set_manifest(
     --simulation-root root.pem -r recovery.json
     """
     raw = read_file(str(file))
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with recovery_place(recoverydata, raw) as place, Coordinator(proven) as coordinator:
         shares = coordinator.set_manifest(raw, place.keep)
         path = place.path

@@ -10,6 +10,7 @@ import typer
 
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
@@ -42,6 +43,8 @@ class _Typed(msgspec.Struct, frozen=True):
     attestation: Path
     collateral: Path | None
     simulation_root: Path | None
+    pccs: str
+    pccs_ca: Path | None
     memory: str
 
     @property
@@ -51,6 +54,8 @@ class _Typed(msgspec.Struct, frozen=True):
             ("--attestation", self.attestation),
             ("--collateral", self.collateral),
             ("--simulation-root", self.simulation_root),
+            ("--pccs", self.pccs or None),
+            ("--pccs-ca", self.pccs_ca),
         ]
         lines = [
             ["keyhouse", "manifest", "update", "acknowledge", str(self.file), self.host],
@@ -70,6 +75,8 @@ def apply(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
@@ -82,7 +89,7 @@ def apply(
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
     --key alice.key --attestation attestation.json --simulation-root root.pem
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root, memory)
+    typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
     _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.update, as_json=as_json)
 
 
@@ -96,6 +103,8 @@ def acknowledge(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     recoverydata: RecoveryOption = "",
     *,
@@ -106,7 +115,7 @@ def acknowledge(
     Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
     --key bob.key --attestation attestation.json --simulation-root root.pem
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root, memory)
+    typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
     _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.acknowledge, as_json=as_json)
 
 
@@ -117,6 +126,8 @@ def get(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="new file for the manifest")
@@ -133,7 +144,7 @@ def get(
     --simulation-root root.pem -o pending.json
     """
     with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory)
+        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
         pending = coordinator.pending()
     if pending is None:
@@ -157,6 +168,8 @@ def cancel(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     *,
     as_json: AsJson = False,
@@ -166,7 +179,9 @@ def cancel(
     Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         coordinator.cancel()
     if as_json:
@@ -191,6 +206,8 @@ def _agree(
         typed.collateral,
         typed.simulation_root,
         typed.memory,
+        pccs=typed.pccs,
+        pccs_ca=typed.pccs_ca,
     )
     with recovery_place(recoverydata, raw) as place, Coordinator(proven, user) as coordinator:
         answer = call(coordinator, raw, place.keep)

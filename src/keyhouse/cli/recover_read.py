@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.cli.memory_option import NONE, MemoryOption, memory_of
 from keyhouse.cli.output import write_output
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_files import OutputFile, certificate
 from keyhouse.cli.talk import speaks
@@ -40,6 +41,8 @@ def public_key(
     output: OutputFile = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
 ) -> None:
     """Verify a coordinator in recovery mode and print the key that shares are encrypted to.
@@ -49,7 +52,15 @@ def public_key(
     """
     kept = certificate(root) if root is not None else None
     remembering = memory_of(memory)
-    proven = trusted(host, attestation, collateral, simulation_root, NONE)  # a temporary root
+    proven = trusted(
+        host,
+        attestation,
+        collateral,
+        simulation_root,
+        NONE,  # a temporary root
+        pccs=pccs,
+        pccs_ca=pccs_ca,
+    )
     with Coordinator(proven) as coordinator:
         offer = coordinator.recovery_offer()
     if remembering is not None:
@@ -70,6 +81,8 @@ def secrets(
     output: OutputFile = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
 ) -> None:
     """Print the encrypted recovery secrets again, as a user with UpdateManifest.
@@ -77,7 +90,9 @@ def secrets(
     Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key
     --attestation attestation.json --simulation-root simulation/root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         found = coordinator.recovery_secrets()
     write_output(msgspec.json.encode({"RecoverySecrets": found}) + b"\n", output)

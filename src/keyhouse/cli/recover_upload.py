@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from keyhouse.cli.memory_option import NONE, MemoryOption, memory_of
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_files import (
     PLAIN_SIZES,
@@ -67,6 +68,8 @@ def upload(
     name: ShareName = "",
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
@@ -98,7 +101,9 @@ def upload(
         progress = coordinator.recover(encrypted, made)
     if not progress.remaining:
         memory = memory if remembering is not None else NONE  # that there is none has been told
-        again = trusted(host, attestation, collateral, simulation_root, memory)
+        again = trusted(
+            host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+        )
         if again.root_der != offer.index.root:
             raise TrustFailed("the coordinator recovered under another root than it had said")
     if as_json:

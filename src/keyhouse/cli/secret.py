@@ -9,6 +9,7 @@ import typer
 
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.pem_secret import read_pem_secret
 from keyhouse.cli.secret_file import read_secret_file
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
@@ -39,6 +40,8 @@ def get(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     output: Annotated[
         str,
@@ -52,7 +55,9 @@ def get(
     Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         found = coordinator.secrets(names)
     secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
@@ -75,6 +80,8 @@ def set_secrets(
     key: KeyFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     from_pem: Annotated[
         str,
@@ -94,7 +101,9 @@ def set_secrets(
     """
     content = read_file(str(file))
     uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
         coordinator.write_secrets(uploads)
     if as_json:

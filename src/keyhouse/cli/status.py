@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from keyhouse.cli.memory_option import MemoryOption
+from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
@@ -24,6 +25,8 @@ def status(
     attestation: AttestationFile,
     collateral: CollateralFile = None,
     simulation_root: SimulationRoot = None,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
     memory: MemoryOption = "",
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
@@ -33,7 +36,9 @@ def status(
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
     """
-    proven = trusted(host, attestation, collateral, simulation_root, memory)
+    proven = trusted(
+        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
+    )
     with Coordinator(proven) as coordinator:
         found = coordinator.status()
     verdict = proven.verdict

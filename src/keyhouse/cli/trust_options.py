@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.attestation import INTEL_SGX_ROOT, read_collateral, read_expected_identity
+from keyhouse.attestation import Collateral, read_collateral, read_expected_identity
 from keyhouse.cli.memory_option import memory_of
+from keyhouse.cli.pccs_options import from_pccs, maker_root
 from keyhouse.cli.talk import read_file
 from keyhouse.client import (
     AnswerUnreadable,
     CallRefused,
+    CollateralFor,
     TrustedCoordinator,
     TrustFailed,
     verify_coordinator,
@@ -45,18 +45,15 @@ SimulationRoot = Annotated[
 ]
 
 
-class RootUnreadable(Refused):
-    """The file of the simulation's root is no certificate."""
-
-    code = "root-unreadable"
-
-
 def trusted(
     host: str,
     attestation: Path,
     collateral: Path | None,
     simulation_root: Path | None,
     memory: str,
+    *,
+    pccs: str = "",
+    pccs_ca: Path | None = None,
 ) -> TrustedCoordinator:
     """Return the coordinator at ``host`` after it proved who it is. There is no other way to one.
 
@@ -65,15 +62,9 @@ def trusted(
     Raises:
         TrustFailed, Unreachable, and refusals of files that cannot be used.
     """
-    if collateral is None:
-        if simulation_root is None:
-            raise Refused(
-                "without collateral no quote can be verified", hint="name a bundle: --collateral"
-            )
-        collateral = simulation_root.with_name("collateral.json")
     expected = read_expected_identity(read_file(str(attestation)))
-    root = INTEL_SGX_ROOT if simulation_root is None else _certificate(simulation_root)
-    bundle = read_collateral(read_file(str(collateral)))
+    root = maker_root(simulation_root)
+    bundle = _collateral(collateral, simulation_root, root, pccs, pccs_ca)
     remembering = memory_of(memory)
     try:
         return verify_coordinator(
@@ -87,8 +78,24 @@ def trusted(
         ) from error
 
 
-def _certificate(path: Path) -> bytes:
-    try:
-        return x509.load_pem_x509_certificate(read_file(str(path))).public_bytes(Encoding.DER)
-    except ValueError:
-        raise RootUnreadable(f"{path} holds no PEM certificate") from None
+def _collateral(
+    collateral: Path | None,
+    simulation_root: Path | None,
+    root_ca: bytes,
+    pccs: str,
+    pccs_ca: Path | None,
+) -> Collateral | CollateralFor:
+    if pccs:
+        if collateral is not None:
+            raise Refused(
+                "the collateral is to come from two places", hint="name --pccs or --collateral"
+            )
+        return from_pccs(pccs, pccs_ca, root_ca)
+    if collateral is None:
+        if simulation_root is None:
+            raise Refused(
+                "without collateral no quote can be verified",
+                hint="name a PCCS or a bundle: --pccs or --collateral",
+            )
+        collateral = simulation_root.with_name("collateral.json")
+    return read_collateral(read_file(str(collateral)))

@@ -23,7 +23,7 @@ from keyhouse.client.recovery import (
     require_signed,
 )
 from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, Keep, SecretUpload
-from keyhouse.client.trust import TrustedCoordinator, verify_coordinator
+from keyhouse.client.trust import CollateralFor, TrustedCoordinator, verify_coordinator
 
 __all__ = [
     "DEFAULT_PORT",
@@ -33,6 +33,7 @@ __all__ = [
     "CallRefused",
     "ClientIdentity",
     "ClientSetup",
+    "CollateralFor",
     "Coordinator",
     "CurrentManifest",
     "FileMemory",

@@ -12,6 +12,7 @@
 import base64
 import hashlib
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -35,11 +36,14 @@ from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.pinned_tls import watching_context
 from keyhouse.wire.errors import Refused
 
-__all__ = ["TrustedCoordinator", "verify_coordinator"]
+__all__ = ["CollateralFor", "TrustedCoordinator", "verify_coordinator"]
 
 NONCE = 32
 _MAX_QUOTE_ANSWER = 1 << 20
 _CHAIN = 2  # intermediate, root
+CollateralFor = Callable[[bytes], Collateral]
+"""Has the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
+
 _HINT = "do not use it: it may be another machine that answers at this address"
 
 
@@ -60,7 +64,7 @@ def verify_coordinator(
     *,
     expected: ExpectedIdentity,
     root_ca_der: bytes,
-    collateral: Collateral,
+    collateral: Collateral | CollateralFor,
     nonce: bytes | None = None,
     now: datetime | None = None,
     timeout: float = 30.0,
@@ -68,6 +72,7 @@ def verify_coordinator(
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
+    ``collateral``: a bundle, or what gives the one for the quote.
     ``root_ca_der`` is the root of the platform's maker (``INTEL_SGX_ROOT``, or a simulated one).
     ``nonce``: the one of ``expected`` or 32 fresh bytes if not given. ``now``: the present if not
     given. ``timeout`` in seconds, for the whole call.
@@ -90,7 +95,7 @@ def verify_coordinator(
         _require_served(leaf, root)
         _require_issued(intermediate, root)
         verdict = Verifier(root_ca_der).verify(
-            answer.data.quote, collateral, now or datetime.now(UTC)
+            answer.data.quote, _for(collateral, answer.data.quote), now or datetime.now(UTC)
         )
         appraise(verdict, expected, binding=quote_binding(root, challenge))
     except TrustFailed:
@@ -104,6 +109,10 @@ def verify_coordinator(
     return TrustedCoordinator(
         where, root, intermediate, verdict, answer.data.quote, challenge, memory
     )
+
+
+def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
+    return collateral if isinstance(collateral, Collateral) else collateral(quote)
 
 
 def _ask(where: Address, nonce: bytes, timeout: float) -> tuple[Answer, bytes]:
