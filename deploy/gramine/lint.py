@@ -1,0 +1,212 @@
+# ruff: noqa: INP001  a program that stands alone, no package
+"""Check a rendered Gramine manifest against the security rules of Keyhouse.
+
+Usage: python3 lint.py keyhouse.manifest [...]
+
+Prints one line for each rule that is broken; exit code 0 if none is, 1 if some are, 2 if a file
+cannot be read. Takes what gramine-manifest renders and what gramine-sgx-sign writes.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+PASSED_THROUGH: Final = frozenset(
+    {
+        "EDG_COORDINATOR_CLIENT_ADDR",
+        "EDG_COORDINATOR_DNS_NAMES",
+        "EDG_COORDINATOR_PROMETHEUS_ADDR",
+        "EDG_COORDINATOR_SEAL_DIR",
+        "EDG_STARTUP_MANIFEST",
+        "KEYHOUSE_CLIENT_ADDR",
+        "KEYHOUSE_DATA_DIR",
+        "KEYHOUSE_DNS_NAMES",
+        "KEYHOUSE_LOG_FORMAT",
+        "KEYHOUSE_LOG_LEVEL",
+        "KEYHOUSE_METRICS_ADDR",
+        "KEYHOUSE_STARTUP_MANIFEST",
+        "KEYHOUSE_STARTUP_RECOVERY_FILE",
+    }
+)
+"""Variables of settings of the class *host*: the only ones that the host may choose."""
+
+_FIXED: Final = PASSED_THROUGH | {"KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "PATH", "TZ"}
+_COMMAND: Final = ["-I", "-B", "-m", "keyhouse.cli", "serve"]
+_PLATFORM_FILES: Final = ("/dev", "/proc", "/sys")
+_QUIET: Final = {"none", "error", "warning"}
+_SIZES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SMALLEST: Final = 512 << 20
+_FEWEST_THREADS: Final = 16
+_LARGEST_NUMBER: Final = 0xFFFF
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def problems(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a parsed manifest, one line each; the first words name the key."""
+    return [
+        *_every_key(manifest, ""),
+        *_enclave(_table(manifest, "sgx")),
+        *_arguments(manifest),
+        *_environment(_table(manifest, "loader")),
+        *_mounts(_table(manifest, "fs")),
+        *_files(_table(manifest, "sgx")),
+    ]
+
+
+def main(paths: Sequence[str]) -> int:
+    """Check each file; return the exit code."""
+    if not paths:
+        sys.stderr.write("usage: lint.py MANIFEST [...]\n")
+        return 2
+    code = 0
+    for path in paths:
+        try:
+            found = problems(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            sys.stderr.write(f"{path}: cannot be read as TOML; render it first\n")
+            return 2
+        for problem in found:
+            sys.stdout.write(f"{path}: {problem}\n")
+        code = 1 if found else code
+    return code
+
+
+def _every_key(value: object, at: str) -> Iterator[str]:
+    """Yield what is wrong wherever it stands: insecure options, and places not rendered."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            place = f"{at}.{key}" if at else str(key)
+            if "insecure__" in key:
+                yield f"{place}: options named insecure__ undo the protection; remove it"
+            yield from _every_key(below, place)
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            yield from _every_key(below, f"{at}[{number}]")
+    elif isinstance(value, str) and ("{{" in value or "{%" in value):
+        yield f"{at}: is not rendered"
+
+
+def _enclave(sgx: Mapping[str, Any]) -> Iterator[str]:
+    if sgx.get("debug") is not False:
+        yield "sgx.debug: must be false; the host reads the memory of a debug enclave"
+    if sgx.get("remote_attestation") != "dcap":
+        yield 'sgx.remote_attestation: must be "dcap"'
+    if sgx.get("file_check_policy") != "strict":
+        yield 'sgx.file_check_policy: must be "strict"; else files nobody measured can be read'
+    for name in ("isvprodid", "isvsvn"):
+        if not _is_number(sgx.get(name), 1, _LARGEST_NUMBER):
+            yield f"sgx.{name}: must be a number of 1 or more; clients take 0 for not given"
+    if _size(sgx.get("enclave_size")) < _SMALLEST:
+        yield "sgx.enclave_size: must be at least 512M"
+    if not _is_number(sgx.get("max_threads"), _FEWEST_THREADS, _LARGEST_NUMBER):
+        yield f"sgx.max_threads: must be at least {_FEWEST_THREADS}"
+    if _table(sgx, "profile").get("enable", "none") not in {"none", False}:
+        yield "sgx.profile.enable: must not be set; it works with sgx.debug only"
+
+
+def _arguments(manifest: Mapping[str, Any]) -> Iterator[str]:
+    loader = _table(manifest, "loader")
+    if loader.get("log_level", "error") not in _QUIET:
+        yield "loader.log_level: must be none, error or warning; others write arguments and paths"
+    if "argv_src_file" in loader:
+        yield "loader.argv_src_file: must not be set; arguments are fixed in loader.argv"
+    argv = loader.get("argv")
+    if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        yield "loader.argv: must be a list of fixed words"
+        return
+    if argv[0] != _table(manifest, "libos").get("entrypoint"):
+        yield "libos.entrypoint: must be the first word of loader.argv"
+    if argv[1 : 1 + len(_COMMAND)] != _COMMAND:
+        yield f"loader.argv: must go on with {' '.join(_COMMAND)}"
+    yield from _flags(argv[1 + len(_COMMAND) :])
+
+
+def _flags(words: Sequence[str]) -> Iterator[str]:
+    pairs = [*zip(words, [*words[1:], ""], strict=True)]
+    platforms = [value for word, value in pairs if word == "--platform"]
+    platforms += [word for word in words if word.startswith("--platform=")]
+    if platforms not in (["gramine"], ["--platform=gramine"]):
+        yield "loader.argv: must have --platform gramine, once"
+    if "--confirm-clock" in words:
+        yield "loader.argv: --confirm-clock must not be built in; it is for one start"
+
+
+def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
+    if "env_src_file" in loader:
+        yield "loader.env_src_file: must not be set; the host would choose the environment"
+    for name, value in _table(loader, "env").items():
+        place = f"loader.env.{name}"
+        if isinstance(value, Mapping):
+            fixed = value.get("value")
+            if value.get("passthrough") is True and name not in PASSED_THROUGH:
+                yield f"{place}: must not come from the host"
+            if value.get("passthrough") is not True and not isinstance(fixed, str):
+                yield f"{place}: must have a fixed value, or passthrough = true"
+        elif not isinstance(value, str):
+            yield f"{place}: must be a text"
+        if name not in _FIXED:
+            yield f"{place}: is none of the variables that may be set; it could change the program"
+
+
+def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
+    mounts = fs.get("mounts", [])
+    if not isinstance(mounts, list):
+        yield "fs.mounts: must be a list"
+        return
+    for number, mount in enumerate(mounts):
+        path = str(mount.get("path", "")) if isinstance(mount, Mapping) else ""
+        if not path.startswith("/") or ".." in path.split("/") or not path.strip("/"):
+            yield f"fs.mounts[{number}].path: must be an absolute path below /, without .."
+        top = "/" + path.strip("/").split("/")[0]
+        if top in _PLATFORM_FILES:
+            yield f"fs.mounts[{number}].path: must not hide {top}; the platform is asked there"
+
+
+def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
+    trusted = [_uri(entry) for entry in _list(sgx, "trusted_files")]
+    allowed = [_uri(entry) for entry in _list(sgx, "allowed_files")]
+    if not trusted or not all(uri.startswith("file:") for uri in trusted):
+        yield "sgx.trusted_files: must be a list of file: URIs"
+    for number, entry in enumerate(_list(sgx, "trusted_files")):
+        if isinstance(entry, Mapping) and not _DIGEST.fullmatch(str(entry.get("sha256"))):
+            yield f"sgx.trusted_files[{number}].sha256: must be 64 hex digits"
+    if len(allowed) != 1 or not re.fullmatch(r"file:.*[^/]/", allowed[0]):
+        yield "sgx.allowed_files: must be the data directory alone, with / at its end"
+        return
+    if any(uri.startswith(allowed[0]) or allowed[0].startswith(_folder(uri)) for uri in trusted):
+        yield "sgx.allowed_files: must not overlap with sgx.trusted_files"
+
+
+def _folder(uri: str) -> str:
+    """Return ``uri`` so that what begins with it lies in it."""
+    return uri if uri.endswith("/") else uri + "/"
+
+
+def _uri(entry: object) -> str:
+    return str(entry.get("uri", "")) if isinstance(entry, Mapping) else str(entry)
+
+
+def _list(table: Mapping[str, Any], name: str) -> list[Any]:
+    found = table.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _is_number(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _size(text: object) -> int:
+    found = re.fullmatch(r"([0-9]{1,6})([KMG])", text) if isinstance(text, str) else None
+    return int(found[1]) * _SIZES[found[2]] if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
