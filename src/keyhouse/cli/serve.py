@@ -108,7 +108,10 @@ async def _serve(settings: Settings) -> None:
 async def _serve_home(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
 ) -> None:
+    import structlog
+
     from keyhouse import __version__
+    from keyhouse.cli.sealing_note import sealing_note
     from keyhouse.coordinator import FirstManifestRule, HostClock, Process, open_engine
 
     engine = await open_engine(
@@ -128,6 +131,8 @@ async def _serve_home(
         new=new,
         confirm_clock=settings.confirm_clock,
     )
+    if note := sealing_note(platform.kind, engine.view.state):
+        structlog.get_logger(__name__).warning(note)
     async with _writing(engine) as writing:
         await _apply_startup_manifest(settings, engine)
         await _listen(settings, platform, engine, writing, stop)

@@ -1,0 +1,101 @@
+"""A coordinator on Gramine's files: its quotes, its state over restarts, its warning."""
+
+import asyncio
+import base64
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import FixedClock, manifest, new_process, set_manifest
+from keyhouse_tests_hardware import Gramine
+from keyhouse_tests_recovery import holders, recoverable
+
+from keyhouse.api import Quotes
+from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
+from keyhouse.attestation.platform_gramine import GraminePlatform, open_gramine
+from keyhouse.attestation.report import read_report
+from keyhouse.cli.sealing_note import sealing_note
+from keyhouse.coordinator import Engine, NewDeployment, Phase, open_engine
+from keyhouse.journal import Home
+
+
+@pytest.fixture
+def gramine(tmp_path: Path) -> Gramine:
+    return Gramine(tmp_path / "attestation")
+
+
+@asynccontextmanager
+async def coordinator(platform: GraminePlatform, path: Path) -> AsyncIterator[Engine]:
+    home = await Home.open(
+        path,
+        platform_kind=platform.kind,
+        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+    )
+    engine = await open_engine(
+        home,
+        clock=FixedClock(),
+        process=new_process(platform.kind),
+        new=NewDeployment("P-256", ("localhost",), ()),
+    )
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        await writing
+        await engine.close()
+
+
+async def test_state_is_kept_over_restarts_and_lost_with_the_key(
+    gramine: Gramine, tmp_path: Path
+) -> None:
+    with gramine.running() as files:
+        platform = open_gramine(files)
+    async with coordinator(platform, tmp_path / "data") as engine:
+        await set_manifest(engine, manifest(1))
+    async with coordinator(platform, tmp_path / "data") as engine:
+        assert engine.view.phase is Phase.RUNNING
+    gramine.put("keys/_sgx_mrsigner", os.urandom(16))  # as after an update of microcode
+    async with coordinator(platform, tmp_path / "data") as engine:
+        assert engine.view.phase is Phase.RECOVERY
+
+
+async def test_concurrent_nonces_get_each_a_quote_of_its_own(
+    gramine: Gramine, tmp_path: Path
+) -> None:
+    nonces = [os.urandom(16) for _ in range(20)]
+    with gramine.running() as files:
+        platform = open_gramine(files)
+        async with coordinator(platform, tmp_path / "data") as engine:
+            keys = engine.view.state.keys
+            quotes = Quotes(platform, keys)
+            answers = await asyncio.gather(*(quotes.fresh(keys, nonce) for nonce in nonces))
+            quotes.close()
+    for nonce, answer in zip(nonces, answers, strict=True):
+        quote = base64.b64decode(json.loads(answer)["quote"])
+        found = read_report(read_form(quote)).report_data
+        assert found == report_data(quote_binding(keys.root_cert, nonce))
+
+
+@pytest.mark.parametrize(
+    ("raw", "warned"),
+    [
+        (manifest(1), True),
+        (recoverable(holders(1)), False),
+        (recoverable([], Config={"SealMode": "UniqueKey"}), True),
+    ],
+    ids=["no recovery keys", "recovery keys", "UniqueKey"],
+)
+async def test_only_without_recovery_keys_is_the_operator_warned(
+    gramine: Gramine, tmp_path: Path, raw: bytes, *, warned: bool
+) -> None:
+    with gramine.running() as files:
+        platform = open_gramine(files)
+    async with coordinator(platform, tmp_path / "data") as engine:
+        assert "loses the state" in sealing_note("gramine", engine.view.state)
+        assert sealing_note("simulation", engine.view.state) == ""
+        await set_manifest(engine, raw)
+        assert bool(sealing_note("gramine", engine.view.state)) is warned
