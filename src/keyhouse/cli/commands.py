@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from keyhouse.cli.attest import app as attest_app
 from keyhouse.cli.collateral import app as collateral_app
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
@@ -31,6 +32,7 @@ app.add_typer(manifest_app, name="manifest")
 app.add_typer(secret_app, name="secret")
 app.add_typer(recover_app, name="recover")
 app.add_typer(store_app, name="store")
+app.add_typer(attest_app, name="attest")
 app.add_typer(collateral_app, name="collateral")
 app.add_typer(trust_app, name="trust")
 

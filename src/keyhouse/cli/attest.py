@@ -1,0 +1,161 @@
+"""`keyhouse attest explain`: a quote in words, and which packages would admit it, at any time."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.cli.pccs_options import maker_root
+from keyhouse.cli.quote_explanation import Appraised, Explanation, explain_quote
+from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.errors import BadRequest, Refused
+
+__all__ = ["app"]
+
+REFUSED: Final = 1
+TRUST_FAILED: Final = 4
+
+app = typer.Typer(no_args_is_help=True, help="Explain quotes, and rehearse how they are judged.")
+
+
+@app.callback()
+def group() -> None:
+    """Explain quotes, and rehearse how they are judged."""
+
+
+@app.command(name="explain")
+@speaks
+def explain(
+    quote: Annotated[
+        Path, typer.Argument(help="file of a quote, binary or base64; - for standard input")
+    ],
+    collateral: Annotated[
+        Path | None,
+        typer.Option(
+            "--collateral",
+            help="what verifies it: a bundle file (default with --simulation-root:"
+            " collateral.json beside it)",
+        ),
+    ] = None,
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
+        ),
+    ] = "",
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", help="manifest file: say what each of its packages makes of it"),
+    ] = None,
+    simulation_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--simulation-root", help="the root certificate of a SIMULATED platform instead (PEM)"
+        ),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Print what a quote says, whether it verifies, and which packages would admit it or why not.
+
+    Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
+    Example: keyhouse attest explain quote.bin --collateral tomorrow.json --manifest manifest.json
+    """
+    from keyhouse.manifest import check
+
+    moment = _moment(at)
+    raw = None if manifest is None else read_file(str(manifest))
+    checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
+    explanation = explain_quote(
+        _quote(read_file(str(quote))),
+        maker_root(simulation_root),
+        _bundle(collateral, simulation_root),
+        moment,
+        checked,
+    )
+    if as_json:
+        show_json(explanation.as_json())
+    else:
+        show_rows(_rows(explanation))
+    if explanation.verdict is None:
+        sys.exit(TRUST_FAILED)
+    if checked is not None and not any(each.admitted for each in explanation.packages.values()):
+        sys.exit(REFUSED)
+
+
+def _moment(text: str) -> datetime:
+    """Return the time that was given; a date is its first moment, UTC."""
+    if not text:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        is_date = len(text) == len("2026-03-01")
+        moment = moment.replace(tzinfo=UTC) if is_date and not moment.tzinfo else moment
+        if moment.tzinfo is not None and moment.timestamp() >= 0:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise Refused(
+        "--at is no time, or has no zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
+    )
+
+
+def _quote(content: bytes) -> bytes:
+    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
+    try:
+        return decode_base64(content.decode("ascii").strip())
+    except (UnicodeDecodeError, BadRequest):
+        return content
+
+
+def _bundle(collateral: Path | None, simulation_root: Path | None) -> Collateral | None:
+    if collateral is None and simulation_root is not None:
+        collateral = simulation_root.with_name("collateral.json")
+    return None if collateral is None else read_collateral(read_file(str(collateral)))
+
+
+def _rows(explanation: Explanation) -> dict[str, str]:
+    said, verdict, why = explanation.said, explanation.verdict, explanation.unverified
+    rows = {"at": _time(explanation.at), "verified": "yes" if verdict else "NO"}
+    if why is not None:
+        rows["because"] = f"{why.message} ({why.hint})" if why.hint else why.message
+    if verdict is not None:
+        rows |= {
+            "TCB status": verdict.tcb_status,
+            "advisories": ", ".join(verdict.advisories) or "none",
+            "TCB date": _time(verdict.tcb_date),
+            "collateral until": _time(verdict.freshness.expires),
+            "platform": f"FMSPC {verdict.fmspc.hex()}, PPID {verdict.ppid.hex()}",
+        }
+    claims = {
+        "environment": said.tee.upper(),
+        "UniqueID": said.unique_id,
+        "SignerID": said.signer_id,
+        "MRTD": said.mrtd,
+        "report data": said.report_data,
+    }
+    rows |= {name: value for name, value in claims.items() if value}
+    if said.unique_id:
+        rows["ProductID"] = str(said.product_id)
+        rows["SecurityVersion"] = str(said.security_version)
+    rows |= {f"RTMR {number}": value for number, value in enumerate(said.rtmrs)}
+    rows["debug"] = "YES: anybody can read its memory" if said.debug else "no"
+    packages = explanation.packages.items()
+    return rows | {f"package {name}": _package(appraised) for name, appraised in packages}
+
+
+def _package(appraised: Appraised) -> str:
+    marbles = ", ".join(appraised.marbles) or "no marble"
+    if appraised.admitted:
+        return f"admits it (for {marbles})"
+    reasons = "; ".join(f"{each.rule}: {each.problem}" for each in appraised.reasons)
+    word = "STOPS it" if appraised.is_enclave else "is for another enclave"
+    return f"{word} (for {marbles}): {reasons}"
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

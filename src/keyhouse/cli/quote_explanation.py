@@ -1,0 +1,147 @@
+"""What a quote says, whether it is true at some time, and which packages would admit it."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier, read_form
+from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
+from keyhouse.attestation.report import Report, read_report
+from keyhouse.coordinator.package_identity import rules_of_manifest
+from keyhouse.manifest import Manifest
+
+__all__ = ["Appraised", "Explanation", "Said", "Unverified", "explain_quote"]
+
+_OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
+
+
+class Said(msgspec.Struct, frozen=True, rename="camel"):
+    """What the quote's report says. Byte strings are lower-case hex."""
+
+    tee: str
+    debug: bool
+    report_data: str
+    unique_id: str = msgspec.field(default="", name="uniqueID")
+    signer_id: str = msgspec.field(default="", name="signerID")
+    product_id: int = msgspec.field(default=0, name="productID")
+    security_version: int = 0
+    mrtd: str = ""
+    rtmrs: tuple[str, ...] = ()
+
+
+class Unverified(msgspec.Struct, frozen=True):
+    """Why the quote is not known to be true."""
+
+    reason: str
+    message: str
+    hint: str = ""
+
+
+class Appraised(msgspec.Struct, frozen=True, rename="camel"):
+    """What a package makes of the quote; what the quote binds is not looked at.
+
+    ``is_enclave``: the enclave is the package's; if it is not admitted then, its platform's state
+    is why.
+    """
+
+    admitted: bool
+    is_enclave: bool
+    marbles: tuple[str, ...]
+    reasons: tuple[Mismatch, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything about a quote at one time."""
+
+    at: datetime
+    said: Said
+    verdict: Verdict | None  # None: it is not known to be true
+    unverified: Unverified | None
+    packages: dict[str, Appraised]  # empty without a manifest, or without a verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        return {
+            "at": self.at,
+            "verified": self.verdict is not None,
+            "refused": self.unverified,
+            "quote": self.said,
+            "platform": None if self.verdict is None else _platform(self.verdict),
+            "packages": self.packages,
+        }
+
+
+def explain_quote(
+    quote: bytes,
+    root_ca: bytes,
+    collateral: Collateral | None,
+    at: datetime,
+    manifest: Manifest | None,
+) -> Explanation:
+    """Return what ``quote`` says and what would be made of it at ``at``.
+
+    Raises ``QuoteRefused`` only if the bytes are no whole quote.
+    """
+    said = _said(quote)
+    try:
+        verdict = _verdict(quote, root_ca, collateral, at)
+    except QuoteRefused as refused:
+        why = Unverified(refused.reason, refused.message, refused.hint)
+        return Explanation(at, said, None, why, {})
+    if verdict is None:
+        why = Unverified("no-collateral", "it was not verified: no collateral was named")
+        return Explanation(at, said, None, why, {})
+    packages = {} if manifest is None else _appraised(verdict, manifest)
+    return Explanation(at, said, verdict, None, packages)
+
+
+def _verdict(
+    quote: bytes, root_ca: bytes, collateral: Collateral | None, at: datetime
+) -> Verdict | None:
+    return None if collateral is None else Verifier(root_ca).verify(quote, collateral, at)
+
+
+def _said(quote: bytes) -> Said:
+    form = read_form(quote)
+    report: Report = read_report(form)
+    return Said(
+        tee=form.tee,
+        debug=report.debug,
+        report_data=report.report_data.hex(),
+        unique_id=report.mrenclave.hex(),
+        signer_id=report.mrsigner.hex(),
+        product_id=report.isvprodid,
+        security_version=report.isvsvn,
+        mrtd=report.td.mrtd.hex() if report.td else "",
+        rtmrs=tuple(value.hex() for value in report.td.rtmrs) if report.td else (),
+    )
+
+
+def _platform(verdict: Verdict) -> dict[str, Any]:
+    freshness = verdict.freshness
+    return {
+        "tcbStatus": verdict.tcb_status,
+        "advisories": verdict.advisories,
+        "tcbDate": verdict.tcb_date,
+        "fmspc": verdict.fmspc.hex(),
+        "ppid": verdict.ppid.hex(),
+        "evaluationNumber": freshness.tcb_evaluation_number,
+        "collateralIssued": freshness.issued,
+        "collateralExpires": freshness.expires,
+    }
+
+
+def _appraised(verdict: Verdict, manifest: Manifest) -> dict[str, Appraised]:
+    found = {}
+    for name, rules in rules_of_manifest(manifest).items():
+        reasons = mismatches(verdict, rules)
+        found[name] = Appraised(
+            admitted=not reasons,
+            is_enclave=all(reason.rule in _OF_THE_PLATFORM for reason in reasons),
+            marbles=tuple(
+                sorted(marble for marble, it in manifest.marbles.items() if it.package == name)
+            ),
+            reasons=reasons,
+        )
+    return found

@@ -1,0 +1,170 @@
+"""`keyhouse attest explain`: recorded quotes of real machines, judged by manifests at any time."""
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from keyhouse_tests_command import Ended, run
+
+from keyhouse.attestation import TcbStatus, report_data, write_collateral
+from keyhouse_simulation import COORDINATOR, Parameters, SimulatedPlatform, TcbInfo, make_machine
+
+VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+BUNDLE = VECTORS / "sgx_quote_collateral.json"
+ENCLAVE = "33d8736db756ed4997e04ba358d27833188f1932ff7b1d156904d3f560452fbb"
+SIGNER = "815f42f11cf64430c30bab7816ba596a1da0130c3b028b673133a66cf9a3e0e6"
+STATUS = "ConfigurationAndSWHardeningNeeded"
+
+
+def manifest_file(folder: Path, **packages: dict[str, object]) -> str:
+    """Return a manifest file with these packages and a marble for each."""
+    marbles = {f"{name}-marble": {"Package": name} for name in packages}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({"Packages": packages, "Marbles": marbles}))
+    return str(path)
+
+
+def explain(quote: Path, *words: str, at: str = "2025-07-01") -> Ended:
+    return run("attest", "explain", str(quote), "--at", at, *words)
+
+
+def explained(quote: Path, *words: str, at: str = "2025-07-01") -> tuple[int, Any]:
+    """Return the exit code and what ``--json`` printed."""
+    ended = explain(quote, *words, "--json", at=at)
+    return ended.code, json.loads(ended.out)
+
+
+def test_a_verified_quote_is_told_with_its_platform_and_enclave() -> None:
+    code, found = explained(VECTORS / "sgx_quote", "--collateral", str(BUNDLE))
+
+    assert code == 0
+    assert found["verified"] is True
+    assert found["refused"] is None
+    assert found["at"] == "2025-07-01T00:00:00Z"
+    platform = found["platform"]
+    assert (platform["tcbStatus"], platform["fmspc"]) == (STATUS, "00a067110000")
+    assert platform["advisories"] == ["INTEL-SA-00289", "INTEL-SA-00615"]
+    assert found["quote"]["uniqueID"] == ENCLAVE
+    assert found["quote"]["signerID"] == SIGNER
+    assert found["packages"] == {}
+
+
+def test_packages_that_admit_it_and_why_others_do_not(tmp_path: Path) -> None:
+    file = manifest_file(
+        tmp_path,
+        tolerant={"UniqueID": ENCLAVE, "AcceptedTCBStatuses": [STATUS]},
+        strict={"UniqueID": ENCLAVE},
+        newer={"SignerID": SIGNER, "ProductID": 0, "SecurityVersion": 1},
+    )
+    words = ("--collateral", str(BUNDLE), "--manifest", file)
+
+    code, found = explained(VECTORS / "sgx_quote", *words)
+
+    assert code == 0
+    packages = found["packages"]
+    assert packages["tolerant"] == {
+        "admitted": True,
+        "isEnclave": True,
+        "marbles": ["tolerant-marble"],
+        "reasons": [],
+    }
+    assert [each["rule"] for each in packages["strict"]["reasons"]] == ["AcceptedTCBStatuses"]
+    assert packages["strict"]["isEnclave"] is True
+    rules = [each["rule"] for each in packages["newer"]["reasons"]]
+    assert rules == ["AcceptedTCBStatuses", "SecurityVersion"]
+    assert packages["newer"]["isEnclave"] is False
+
+    text = explain(VECTORS / "sgx_quote", *words).out
+    assert "admits it (for tolerant-marble)" in text
+    assert (
+        f"STOPS it (for strict-marble): AcceptedTCBStatuses: the platform's TCB status is {STATUS}"
+        in text
+    )
+    assert "is for another enclave (for newer-marble)" in text
+
+
+def test_no_package_that_admits_it_is_an_exit_code(tmp_path: Path) -> None:
+    file = manifest_file(tmp_path, strict={"UniqueID": ENCLAVE})
+
+    ended = explain(VECTORS / "sgx_quote", "--collateral", str(BUNDLE), "--manifest", file)
+
+    assert ended.code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "reason"),
+    [
+        (("--collateral", str(BUNDLE)), "2026-07-01T00:00:00+02:00", "expired"),
+        (("--collateral", str(BUNDLE)), "2020-01-01", "not-yet-valid"),
+        (("--collateral", str(VECTORS / "tdx_quote_collateral.json")), "2025-07-01", ""),
+        ((), "2025-07-01", "no-collateral"),
+    ],
+)
+def test_a_quote_that_is_not_verified_says_so_and_what_it_claims(
+    tmp_path: Path, words: tuple[str, ...], at: str, reason: str
+) -> None:
+    file = manifest_file(tmp_path, any={"UniqueID": ENCLAVE, "AcceptedTCBStatuses": [STATUS]})
+
+    code, found = explained(VECTORS / "sgx_quote", *words, "--manifest", file, at=at)
+
+    assert code == 4
+    assert found["verified"] is False
+    assert reason in found["refused"]["reason"].replace("_", "-")
+    assert found["quote"]["uniqueID"] == ENCLAVE
+    assert (found["platform"], found["packages"]) == (None, {})
+
+
+def test_a_tdx_quote_is_explained_and_matches_no_package(tmp_path: Path) -> None:
+    file = manifest_file(tmp_path, any={"UniqueID": ENCLAVE})
+    bundle = str(VECTORS / "tdx_quote_collateral.json")
+
+    code, found = explained(VECTORS / "tdx_quote", "--collateral", bundle, "--manifest", file)
+
+    assert code == 1
+    assert found["platform"]["tcbStatus"] == "UpToDate"
+    assert found["quote"]["mrtd"].startswith("91eb2b44d141d4ec")
+    assert [each["rule"] for each in found["packages"]["any"]["reasons"]] == ["Tee"]
+
+
+def test_a_quote_may_come_in_base64_and_with_the_bytes_of_no_quote_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    text = tmp_path / "quote.txt"
+    text.write_bytes(base64.encodebytes((VECTORS / "sgx_quote").read_bytes()))
+    assert explain(text, "--collateral", str(BUNDLE)).code == 0
+    for junk in (b"", b"\xff" * 700, b"no quote!"):
+        text.write_bytes(junk)
+        ended = explain(text, "--collateral", str(BUNDLE))
+        assert ended.code == 1
+        assert ended.err.startswith("error: the quote is malformed")
+
+
+@pytest.mark.parametrize("at", ["tomorrow", "2025-07-01T00:00:00", "1969-01-01"])
+def test_a_time_that_is_none_is_refused(at: str) -> None:
+    ended = explain(VECTORS / "sgx_quote", at=at)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: --at is no time")
+
+
+def test_tomorrows_collateral_tells_which_workloads_a_recovery_would_stop(tmp_path: Path) -> None:
+    """One machine, one quote, two bundles: before and after its maker found something."""
+    now = datetime.now(UTC)
+    machine = make_machine(now - timedelta(days=2))
+    root, quote = tmp_path / "root.pem", tmp_path / "quote"
+    root.write_bytes(machine.root.public_bytes(Encoding.PEM))
+    file = manifest_file(tmp_path, app={"UniqueID": COORDINATOR.unique_id.hex()})
+    codes = {}
+    for status in (TcbStatus.UP_TO_DATE, TcbStatus.OUT_OF_DATE):
+        platform = SimulatedPlatform(machine, Parameters(tcb_info=TcbInfo(status=status)))
+        quote.write_bytes(platform.workload_quote(COORDINATOR, report_data(bytes(32))))
+        bundle = tmp_path / f"{status}.json"
+        bundle.write_bytes(write_collateral(platform.collateral))
+        words = ("--simulation-root", str(root), "--collateral", str(bundle), "--manifest", file)
+        codes[status] = explain(quote, *words, at=(now + timedelta(days=1)).isoformat()).code
+
+    assert codes == {TcbStatus.UP_TO_DATE: 0, TcbStatus.OUT_OF_DATE: 1}
