@@ -30,13 +30,25 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral_cache import MOST_KEPT, CollateralCache, Kept
 from keyhouse.attestation.collateral_source import (
+    AT_ONCE,
     FAILED_WITHIN,
+    MOST_FAILED,
+    MOST_RUNNING,
     SEEN_WITHIN,
     BundleSource,
     PccsSource,
 )
 from keyhouse.attestation.pccs import Pccs
-from keyhouse_simulation import Lists, Parameters, Pck, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation import (
+    Lists,
+    Machine,
+    Parameters,
+    Pck,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
+from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import Fault, PccsServer, Served
 
 REQUESTS = 4  # of one fetch
@@ -49,12 +61,12 @@ def site() -> Site:
 
 @asynccontextmanager
 async def source(
-    site: Site, folder: Path | None = None, *, patience: float = 10.0
+    site: Site, folder: Path | None = None, *, patience: float = 10.0, grace: float = 5.0
 ) -> AsyncIterator[PccsSource]:
     """Open a source on the site's PCCS, which may run or not."""
     pccs = Pccs(site.pccs.url, site.pccs.ca_pem, patience=patience)
     async with PccsSource(
-        pccs, site.root_ca, folder, now=site.clock, warn=site.warned.append
+        pccs, site.root_ca, folder, now=site.clock, warn=site.warned.append, grace=grace
     ) as opened:
         yield opened
 
@@ -418,3 +430,58 @@ async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
         async with source(site) as opened:
             assert await opened.collateral_for(quote) == await opened.collateral_for(site.quote)
     assert len(site.pccs.asked) == REQUESTS
+
+
+async def test_a_fetch_that_nobody_waits_for_does_not_hold_up_the_end(
+    site: Site, tmp_path: Path
+) -> None:
+    with site.pccs:
+        async with source(site, tmp_path) as opened:
+            await opened.collateral_for(site.quote)
+        site.now += SEEN_WITHIN
+        site.pccs.faults = {Fault.SLOW: 1.0}
+        async with source(site, tmp_path, patience=60.0, grace=0.05) as opened:
+            assert await opened.collateral_for(site.quote) == site.collateral
+    (said,) = site.warned
+    assert said.startswith("the PCCS does not answer in time; ")
+    assert "is kept and expires at" in said
+
+
+def _quotes_of_kinds(site: Site, count: int) -> list[bytes]:
+    """Return quotes of as many kinds of platforms, all under the site's maker."""
+    whole = site.machine
+    found = []
+    for number in range(count):
+        extension = pck_extension(Pck(fmspc=number.to_bytes(6, "big")))
+        issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
+        pck = issue_leaf("PCK", whole.pck_key, issuer, site.now - timedelta(days=30), extension)
+        machine = Machine(**{**vars(whole), "pck": pck})
+        platform = SimulatedPlatform(machine, collateral=site.collateral)
+        found.append(platform.quote(report_data(bytes(32))))
+    return found
+
+
+async def test_kinds_of_platforms_that_wait_are_bounded(site: Site) -> None:
+    quotes = _quotes_of_kinds(site, MOST_RUNNING + 1)
+    site.pccs.faults = {Fault.SLOW: 1.0}
+    with site.pccs:
+        async with source(site, patience=60.0, grace=0.05) as opened:
+            waiting = [asyncio.create_task(opened.collateral_for(one)) for one in quotes[:-1]]
+            await asyncio.sleep(0)
+            with pytest.raises(CollateralUnavailable, match="too many"):
+                await opened.collateral_for(quotes[-1])
+            assert len(opened._running) == MOST_RUNNING
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(outcome) for outcome in ended} == {CollateralUnavailable}
+    assert len(site.pccs.asked) <= AT_ONCE * REQUESTS
+
+
+async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
+    quotes = _quotes_of_kinds(site, MOST_FAILED + 1)
+    with site.pccs:
+        """Nobody listens on its port afterwards."""
+    async with source(site) as opened:
+        for quote in quotes:
+            with pytest.raises(CollateralUnavailable, match="cannot be reached"):
+                await opened.collateral_for(quote)
+        assert len(opened._failed) == MOST_FAILED

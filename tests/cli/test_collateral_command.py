@@ -10,7 +10,7 @@ from keyhouse_tests_collateral import recorded
 from keyhouse_tests_command import run
 
 from keyhouse.attestation import report_data, write_collateral
-from keyhouse_simulation import Parameters, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation import Lists, Parameters, SimulatedPlatform, TcbInfo, make_machine
 from keyhouse_simulation.machine import pem
 from keyhouse_simulation.pccs import PccsServer, Served
 
@@ -150,6 +150,10 @@ def test_check_refuses_another_root_another_platform_and_a_bad_signature(air: Ai
     wrong = run("collateral", "check", other, "--quote", air.quote, "--simulation-root", air.root)
     assert wrong.code == 1
     assert "for SGX FMSPC 000000000000" in wrong.err
+    revoked = air.bent(Parameters(lists=Lists(revokes_pck=True)))
+    out = run("collateral", "check", revoked, "--quote", air.quote, "--simulation-root", air.root)
+    assert out.code == 1
+    assert "has been revoked" in out.err
     future = air.bent(Parameters(tcb_info=TcbInfo(issued_ago=-timedelta(days=1))))
     early = run("collateral", "check", future, "--simulation-root", air.root)
     assert early.code == 1

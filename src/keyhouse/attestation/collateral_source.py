@@ -111,8 +111,9 @@ class PccsSource:
     """The collateral of ``pccs``, kept in ``folder`` (``None``: in memory alone).
 
     ``root_ca``: the pinned root of the platforms' maker, DER. ``now`` gives the time, with a zone.
-    ``warn`` is told, in words, of fetches that failed and until when what is kept serves. Use it
-    with ``async with``, in one event loop; it owns ``pccs`` from then on.
+    ``warn`` is told, in words, of fetches that failed and until when what is kept serves.
+    ``grace``: seconds that fetches which nobody waits for get at the end. Use it with ``async
+    with``, in one event loop; it owns ``pccs`` from then on.
     """
 
     def __init__(
@@ -123,7 +124,9 @@ class PccsSource:
         *,
         now: Clock | None = None,
         warn: Callable[[str], None] | None = None,
+        grace: float = GRACE,
     ) -> None:
+        self._grace = grace
         self._pccs = pccs
         self._root_ca = root_ca
         self._cache = CollateralCache(folder, root_ca) if folder is not None else None
@@ -145,14 +148,20 @@ class PccsSource:
         trace: TracebackType | None,
     ) -> None:
         try:
-            running = list(self._running.values())
-            if running:
-                _, late = await asyncio.wait(running, timeout=GRACE)
-                for task in late:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+            await self._finish()
         finally:
             await self._pccs.__aexit__(kind, error, trace)
+
+    async def _finish(self) -> None:
+        """Give the fetches that still run a moment, then end them."""
+        running = dict(self._running)
+        if not running:
+            return
+        await asyncio.wait(running.values(), timeout=self._grace)
+        for kind, task in running.items():
+            if task.cancel():  # it was not done
+                self._fail(kind, CollateralUnavailable("the PCCS does not answer in time"))
+        await asyncio.gather(*running.values(), return_exceptions=True)
 
     def held(self) -> tuple[CollateralFacts, ...]:
         """Return what is kept in memory says of itself, and so when each will expire."""
@@ -168,8 +177,10 @@ class PccsSource:
             return kept.collateral
         failure = self._failed_lately(kind)
         if failure is None:
-            # Whoever gives up waiting does not end it for the others.
-            await asyncio.shield(self._begin(kind))
+            fetch = self._begin(kind)
+            await asyncio.wait([fetch])  # whoever gives up waiting does not end it for the others
+            if not fetch.cancelled():  # it is at the end of the source alone
+                fetch.result()
             failure = self._failed_lately(kind)
         fetched = self._usable(kind)
         if fetched is None:

@@ -39,8 +39,9 @@ class Pccs:
     """A PCCS at ``url``: ``https://name:8081``, with a path if it has one.
 
     ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
-    empty. Neither proxies nor environment variables have any effect; redirects are not followed.
-    Use it with ``async with``. Raises ``ConfigurationRefused`` for an address or CA that is none.
+    empty (which, as everywhere in OpenSSL, SSL_CERT_FILE can name). Proxies of the environment
+    and .netrc have no effect, redirects are not followed. Use it with ``async with``. Raises
+    ``ConfigurationRefused`` for an address or CA that is none.
     """
 
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
