@@ -57,6 +57,7 @@ class FileMemory:
         self.path: Final = path
         self._new: Final = path.with_name(f"{path.name}.new")
         self._lock: Final = path.with_name(f"{path.name}.lock")
+        self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
 
     def read(self) -> Memories:
         """Return what is remembered now. Raises ``MemoryUnusable``."""
@@ -66,13 +67,18 @@ class FileMemory:
             return Memories()
         except OSError as error:
             raise self._unusable("cannot be read", error) from None
+        known, memories = self._decoded
+        if raw and raw == known:
+            return memories
         try:
-            return _memories(raw)
+            memories = _memories(raw)
         except (_Damaged, TrustFailed, Unreadable):
             raise MemoryUnusable(
                 f"the memory {self.path} is damaged",
                 hint="move it away to begin again: what was seen before is forgotten then",
             ) from None
+        self._decoded = (raw, memories)
+        return memories
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
         """Replace what is remembered by ``step`` of it: durable when this returns.
