@@ -12,6 +12,8 @@ from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Measurements,
     Platform,
+    PlatformUnusable,
+    QuoteNotMade,
     QuoteRefused,
     SealPolicy,
     Verifier,
@@ -19,7 +21,6 @@ from keyhouse.attestation import (
     read_collateral,
     read_form,
 )
-from keyhouse.attestation.platform_files import PlatformUnusable, QuoteNotMade
 from keyhouse.attestation.platform_gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.report import read_report
 from keyhouse.journal import Fresh, Home

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_hardware import SGX_QUOTE, TDX_QUOTE, Tsm
 
-from keyhouse.attestation import INTEL_SGX_ROOT, Platform, SealPolicy, read_form
-from keyhouse.attestation.platform_files import NoSealingKey, PlatformUnusable, QuoteNotMade
+from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
+    NoSealingKey,
+    Platform,
+    PlatformUnusable,
+    QuoteNotMade,
+    SealPolicy,
+    read_form,
+)
 from keyhouse.attestation.platform_tdx import ReportFolders, TdxPlatform, open_tdx
 from keyhouse.attestation.report import read_report
 

@@ -20,6 +20,7 @@ from keyhouse.attestation.identity import (
 )
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
 from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.platform_files import NoSealingKey, PlatformUnusable, QuoteNotMade
 from keyhouse.attestation.platform_kind import PckCa, PlatformKind, platform_kind
 from keyhouse.attestation.platforms import PLATFORMS, PlatformMissing, open_platform
 from keyhouse.attestation.quote_form import QuoteForm, Tee, add_header, read_form
@@ -41,11 +42,14 @@ __all__ = [
     "Freshness",
     "IdentityRefused",
     "Measurements",
+    "NoSealingKey",
     "PckCa",
     "Platform",
     "PlatformKind",
     "PlatformMissing",
+    "PlatformUnusable",
     "QuoteForm",
+    "QuoteNotMade",
     "QuoteProblem",
     "QuoteRefused",
     "SealPolicy",
