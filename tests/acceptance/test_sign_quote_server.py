@@ -2,12 +2,14 @@
 
 import base64
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from keyhouse_tests_abuse import besieged, open_wires
 from keyhouse_tests_command import refused_start, run
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_server import Client, Reply, Server
@@ -83,3 +85,24 @@ def test_a_start_with_collateral_that_cannot_be_used_is_refused(tmp_path: Path) 
         checked = run("serve", *words, "--collateral", str(path), "--check-config")
         assert checked.code == 1
         assert "error: --collateral: " in checked.out
+
+
+def test_a_flood_of_quotes_is_queued_or_told_to_come_again(tmp_path: Path) -> None:
+    """80 connections submit at once, true quotes and large rubbish; reads stay served meanwhile."""
+    with besieged(tmp_path, GATE, growth=200) as server:
+        with server.client() as client:
+            quote, _ = own_quote(client)
+        bodies = [
+            b'{"sgxQuote":"%b"}' % base64.b64encode(each)
+            for each in (quote, quote[16:], bytes(700_000), b"\x03\0\x02\0" + bytes(60_000))
+        ]
+        with open_wires(server, 80) as wires, server.client() as client:
+            for number, wire in enumerate(wires):
+                body = bodies[number % len(bodies)]
+                wire.send(b"POST /api/v2/sign-quote HTTP/1.1\r\nHost: a\r\n")
+                wire.send(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert client.get("/api/v2/status").status == 200
+            statuses = Counter(int(wire.tls.recv(65536)[9:12]) for wire in wires)
+    assert set(statuses) <= {200, 400, 503}
+    assert statuses[200]
+    assert statuses[400]

@@ -10,12 +10,14 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier
 from keyhouse.wire.errors import Unavailable
 
 __all__ = ["CollateralNow", "QuoteChecks", "no_collateral"]
+
+T = TypeVar("T")
 
 CollateralNow = Callable[[], Collateral]
 """Returns the collateral in use, at once or after reading a file; called on a thread.
@@ -66,15 +68,22 @@ class QuoteChecks:
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest, now)
+        try:
+            return await self.in_turn(lambda: self._verify(quote, now))
+        except QuoteRefused as refused:
+            self._remember(digest, now, refused)
+            raise
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, on the thread of the checks: strangers take no other.
+
+        Raises ``Unavailable`` if too many callers wait already.
+        """
         if self._waiting >= WAITING:
             raise Unavailable("too many callers are having quotes verified", hint="try again later")
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._verify, quote, now)
-        except QuoteRefused as refused:
-            self._remember(digest, now, refused)
-            raise
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
             self._waiting -= 1
 

@@ -23,9 +23,10 @@ async def sign_quote(service: Service, head: Head, body: bytes) -> Answer:
     The quote is signed as it was submitted, with the header in front or without. It is compared
     with no package. Source: Client API, "sign-quote".
     """
-    quote = _quote(body) if len(body) <= INLINE else await service.off_loop(lambda: _quote(body))
+    checks = service.quote_checks
+    quote = _quote(body) if len(body) <= INLINE else await checks.in_turn(lambda: _quote(body))
     try:
-        verdict = await service.quote_checks.verify(quote)
+        verdict = await checks.verify(quote)
     except QuoteRefused as refused:
         raise BadRequest(
             "the quote is not signed", fields={_FIELD: refused.message}, hint=refused.hint
@@ -33,7 +34,7 @@ async def sign_quote(service: Service, head: Head, body: bytes) -> Answer:
     # The manifest may have been replaced by one that does not enable this.
     view = service.judged_again(head)
     keys, status = view.state.keys, verdict.tcb_status
-    signature = await service.off_loop(lambda: sign_quote_text(keys, quote, status))
+    signature = await checks.in_turn(lambda: sign_quote_text(keys, quote, status))
     data = SignQuoteData(status, signature, signature)
     return service.success(msgspec.json.encode(data), view)
 
