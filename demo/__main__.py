@@ -14,6 +14,7 @@ from demo.calls import Caller
 from demo.crash import crash_it
 from demo.disk import carry_it_away
 from demo.process import CoordinatorProcess, free_port
+from demo.recovery import recover_it
 from demo.screen import Screen, Unexpected
 from demo.setting import check_it, read_it_back, set_it
 from demo.shell import Shell
@@ -107,6 +108,7 @@ def _walk(stage: Stage) -> None:
     see_the_log(stage)
     update_it(stage, trusted)
     crash_it(stage, trusted)
+    recover_it(stage, trusted)
     carry_it_away(stage, trusted)
 
 

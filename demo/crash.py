@@ -2,29 +2,18 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from demo.calls import STATUS
 from demo.pin import verify
+from demo.remembered import Remembered, compare, remember, user
 from demo.shell import typed
 from demo.stage import Stage
 from demo.stream import UploadStream
-from keyhouse.client import ClientIdentity, Coordinator, SecretObject, TrustedCoordinator
+from keyhouse.client import TrustedCoordinator
 
 __all__ = ["crash_it"]
 
 _ENOUGH = 150  # acknowledged uploads of each stream, before the end
 _STREAMED = ("apiToken", "partnerKey")
-
-
-class Remembered(msgspec.Struct, frozen=True):
-    """What has to survive."""
-
-    root: bytes
-    fingerprint: str
-    generated: dict[str, SecretObject]  # carol's
-    uploaded: dict[str, SecretObject]  # bob's
-    log: tuple[str, ...]
 
 
 def crash_it(stage: Stage, trusted: TrustedCoordinator) -> None:
@@ -35,8 +24,8 @@ def crash_it(stage: Stage, trusted: TrustedCoordinator) -> None:
         " killed at once (SIGKILL): no warning, no clean end.",
     )
     before = stage.call(STATUS)
-    remembered = _remember(stage, trusted)
-    streams = [UploadStream(trusted, _user(stage, "bob"), name, _value) for name in _STREAMED]
+    remembered = remember(stage, trusted)
+    streams = [UploadStream(trusted, user(stage, "bob"), name, _value) for name in _STREAMED]
     counts = _killed_meanwhile(stage, streams)
     stage.screen.say()
     stage.screen.say("Started again, on the same state directory:")
@@ -45,8 +34,8 @@ def crash_it(stage: Stage, trusted: TrustedCoordinator) -> None:
     stage.screen.holds(stage.coordinator.pid > 0, f"it serves again after {seconds:.2f} s")
     after = stage.call(STATUS)
     again = verify(stage.address, stage.shell.folder / "state/simulation")
-    _compare(stage, remembered, _remember(stage, again))
-    _compare_uploads(stage, streams, counts, remembered, _remember(stage, again))
+    compare(stage, remembered, remember(stage, again))
+    _compare_uploads(stage, streams, counts, remembered, remember(stage, again))
     (epoch, old, _), (same, new, _) = before.state.split("."), after.state.split(".")
     stage.screen.holds(
         same == epoch and int(new) > int(old),
@@ -71,18 +60,6 @@ def _killed_meanwhile(stage: Stage, streams: Sequence[UploadStream]) -> list[int
     return counts
 
 
-def _compare(stage: Stage, old: Remembered, new: Remembered) -> None:
-    stage.screen.holds(
-        new.root == old.root, "the same root certificate, vouched for by a new quote"
-    )
-    stage.screen.holds(new.fingerprint == old.fingerprint, "the same manifest")
-    stage.screen.holds(
-        new.generated == old.generated
-        and new.uploaded["partnerCert"] == old.uploaded["partnerCert"],
-        "the same secrets: clusterKey, apiCert, partnerCert",
-    )
-
-
 def _compare_uploads(
     stage: Stage,
     streams: Sequence[UploadStream],
@@ -102,21 +79,6 @@ def _compare_uploads(
         new.log[: len(old.log)] == old.log and sum(counts) <= further <= sum(counts) + len(streams),
         f"the same log, and behind it every acknowledged upload: {further} new lines",
     )
-
-
-def _remember(stage: Stage, trusted: TrustedCoordinator) -> Remembered:
-    with Coordinator(trusted, _user(stage, "carol")) as coordinator:
-        fingerprint = coordinator.manifest().fingerprint
-        generated = coordinator.secrets(["clusterKey", "apiCert"])
-        log = tuple(entry.text for entry in coordinator.update_log())
-    with Coordinator(trusted, _user(stage, "bob")) as coordinator:
-        uploaded = coordinator.secrets(["apiToken", "partnerKey", "partnerCert"])
-    return Remembered(trusted.root_der, fingerprint, generated, uploaded, log)
-
-
-def _user(stage: Stage, name: str) -> ClientIdentity:
-    folder = stage.shell.folder
-    return ClientIdentity(certificate=folder / f"{name}.crt", key=folder / f"{name}.key")
 
 
 def _value(number: int) -> bytes:

@@ -36,8 +36,8 @@ def carry_it_away(stage: Stage, trusted: TrustedCoordinator) -> None:
         done = stage.keyhouse(*_status(address, "stolen"))
         stage.screen.holds(
             done.output.startswith(b"state     1 "),
-            "recovery mode: there it has no manifest, no users and no secrets. Holders of recovery"
-            " keys can open it (uploading their secrets is not in this version yet)",
+            "recovery mode: there it has no manifest, no users and no secrets. Only two"
+            " holders of recovery keys together could open it there, too",
         )
         stage.screen.say()
         stage.screen.say("And whoever expects the first machine refuses this one:")

@@ -53,10 +53,11 @@ def make_user(folder: Path, name: str) -> bytes:
 
 
 def make_holder(folder: Path, name: str) -> tuple[rsa.RSAPrivateKey, bytes]:
-    """Make ``name.pub`` in ``folder``; return the private key and the PEM public key."""
+    """Make ``name.key`` and ``name.pub`` in ``folder``; return the private key and public PEM."""
     key = rsa.generate_private_key(65537, _BITS)
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (folder / f"{name}.pub").write_bytes(pem)
+    private_file(folder / f"{name}.key", _pkcs8(key, Encoding.PEM))
     return key, pem
 
 

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from demo.calls import Call
-from demo.people import HOLDERS, USERS, make_holder, make_user, opened
+from demo.people import HOLDERS, USERS, make_holder, make_user, opened, private_file
 from demo.sample import fill_in
 from demo.stage import Stage
 from keyhouse.client import Coordinator, TrustedCoordinator
@@ -55,6 +56,8 @@ def set_it(stage: Stage, holders: Mapping[str, RSAPrivateKey]) -> None:
     stage.command("""echo '{"manifest":"'$(base64 -w0 manifest.json)'"}' > set.json""")
     answer = stage.call(Call("/api/v2/manifest", body="set.json"))
     shares = answer.json["data"]["RecoverySecrets"]
+    kept = json.dumps({"RecoverySecrets": shares}).encode()
+    private_file(stage.shell.folder / "recovery.json", kept)
     stage.screen.holds(
         set(shares) == set(holders), f"a recovery secret for each of {', '.join(shares)}"
     )
@@ -63,6 +66,7 @@ def set_it(stage: Stage, holders: Mapping[str, RSAPrivateKey]) -> None:
         len(share) == _SHARE,
         f"rk2's private key opens rk2's: a share of {_SHARE} bytes, any 2 of the 3 give the key",
     )
+    stage.screen.say("The holders keep them, still encrypted, as recovery.json.")
     stage.screen.say()
     stage.screen.say("Nobody can set another one, not even the same again:")
     stage.refused(Call("/api/v2/manifest", body="set.json"), 409, "refused")

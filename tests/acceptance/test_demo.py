@@ -27,6 +27,7 @@ STEPS = (
     "See what has happened",
     "Two of three change the manifest",
     "Kill it in the middle of its work",
+    "Lose its key, and recover",
     "Carry its disk to another machine",
 )
 
