@@ -20,6 +20,7 @@ __all__ = [
     "read_targets",
     "secret_name",
     "secrets_manifest",
+    "update_manifests",
     "upload_bodies",
     "upload_chunks",
 ]
@@ -90,16 +91,30 @@ def large_manifest(
     packages: int = 1000, marbles: int = 1000, keys: int = 1000, certificates: int = 100
 ) -> bytes:
     """Return a manifest with so many parts; each marble uses a key, each certificate is P-256."""
+    return msgspec.json.encode(_large(packages, marbles, keys, certificates))
+
+
+def update_manifests(first: User, second: User) -> tuple[bytes, bytes]:
+    """Return a small manifest, and a full update to the large one; both users have to agree."""
+    users = {
+        "first": {"Certificate": first.text, "Roles": ["admins"]},
+        "second": {"Certificate": second.text, "Roles": ["admins"]},
+    }
+    roles = {"admins": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]}}
+    people = {"Users": users, "Roles": roles}
+    small, large = _large(1, 1, 1, 0) | people, _large(1000, 1000, 1000, 100) | people
+    return msgspec.json.encode(small), msgspec.json.encode(large)
+
+
+def _large(packages: int, marbles: int, keys: int, certificates: int) -> dict[str, Any]:
     certificate = {"Type": "cert-ecdsa", "Size": 256, "Shared": True, "ValidFor": 90}
     key = {"Type": "symmetric-key", "Size": _KEY_BITS, "Shared": True}
-    return msgspec.json.encode(
-        {
-            "Packages": {f"package-{n}": _package(n) for n in range(packages)},
-            "Marbles": {f"marble-{n}": _marble(n, packages, keys) for n in range(marbles)},
-            "Secrets": {f"key{n}": key for n in range(keys)}
-            | {f"certificate{n}": certificate for n in range(certificates)},
-        }
-    )
+    return {
+        "Packages": {f"package-{n}": _package(n) for n in range(packages)},
+        "Marbles": {f"marble-{n}": _marble(n, packages, keys) for n in range(marbles)},
+        "Secrets": {f"key{n}": key for n in range(keys)}
+        | {f"certificate{n}": certificate for n in range(certificates)},
+    }
 
 
 def _package(number: int) -> dict[str, Any]:

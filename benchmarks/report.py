@@ -141,4 +141,6 @@ def _footprint_table(found: Footprint) -> str:
         ]
     title = f"set a manifest of {found.large_manifest_bytes / 1e6:.2f} MB"
     rows.append([title, f"{median(found.large_manifest_ms):,.0f} ms"])
+    title = "last acknowledgement of an update to it"
+    rows.append([title, f"{median(found.large_update_ms):,.0f} ms"])
     return _aligned(rows)

@@ -24,6 +24,7 @@ class Footprint(msgspec.Struct, frozen=True):
     worked_kib: dict[int, int]
     large_manifest_bytes: int
     large_manifest_ms: list[float]
+    large_update_ms: list[float]
 
 
 class Result(msgspec.Struct, frozen=True):

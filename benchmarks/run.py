@@ -58,6 +58,8 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
         worked = servers.memory()
         _say("setting large manifests")
         taken = servers.manifest_times(envelope(manifest), options.rounds)
+        _say("applying large updates")
+        updated = servers.update_times(options.rounds)
     return Result(
         time=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         surroundings=surroundings,
@@ -74,6 +76,7 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
             worked_kib=worked,
             large_manifest_bytes=len(manifest),
             large_manifest_ms=_milliseconds(taken),
+            large_update_ms=_milliseconds(updated),
         ),
         series=series,
     )

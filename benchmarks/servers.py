@@ -8,7 +8,7 @@ from typing import Self
 
 import msgspec
 from benchmarks.coordinator import Coordinator
-from benchmarks.manifests import User
+from benchmarks.manifests import User, envelope, update_manifests
 from benchmarks.processes import Process, Trouble
 
 __all__ = ["Servers"]
@@ -74,6 +74,23 @@ class Servers:
         for number in range(times):
             coordinator = self._fresh(f"manifest-{number}")
             taken.append(coordinator.post("/api/v2/manifest", body))
+            coordinator.stop()
+        return taken
+
+    def update_times(self, times: int) -> list[float]:
+        """Return the seconds of the last acknowledgement, which applies a large full update.
+
+        Each time on a fresh coordinator; the first acknowledgement is the upload.
+        """
+        folder = self._folder / "second"
+        folder.mkdir()
+        second, taken = User.create(folder), []
+        small, large = update_manifests(self.user, second)
+        for number in range(times):
+            coordinator = self._fresh(f"update-{number}")
+            coordinator.post("/api/v2/manifest", envelope(small))
+            coordinator.post("/api/v2/update", envelope(large), self.user)
+            taken.append(coordinator.post("/api/v2/update-manifest", envelope(large), second))
             coordinator.stop()
         return taken
 
