@@ -165,7 +165,7 @@ def sign_quote(server: Server) -> Answers:
     """Play what a coordinator answers whose manifest lets it sign quotes."""
     with server.client() as client:
         quote = client.get(f"{V2}/quote").data["quote"]
-    cut = b64(base64.b64decode(quote)[:-1])
+    longer = b64(base64.b64decode(quote)[16:] + b"\0")  # raw: its message has no length in it
     answers: Answers = {}
     with asking(server, answers) as ask:
         for note, body in (
@@ -174,7 +174,7 @@ def sign_quote(server: Server) -> Answers:
             ("no quote", {}),
             ("no base64", {"sgxQuote": "?"}),
             ("no text", {"sgxQuote": 1}),
-            ("not whole", {"sgxQuote": cut}),
+            ("a byte too long", {"sgxQuote": longer}),
             ("valid", {"sgxQuote": quote}),
         ):
             ask("POST", "/sign-quote", body, note=note)
