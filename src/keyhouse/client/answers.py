@@ -100,7 +100,7 @@ class UpdateAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
     missing_acknowledgments: UInt64
     missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
-    recovery_secrets: dict[str, bytes] = {}  # new encrypted shares by key name: given only once
+    recovery_secrets: dict[str, bytes] = {}  # new encrypted shares by key name: kept first of all
     message: str = ""  # in the coordinator's words: warnings, and what it does to the users
 
     @property

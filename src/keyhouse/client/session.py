@@ -133,7 +133,7 @@ class Coordinator:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
         Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        coordinator gives the shares only once: ``keep`` gets them before anything else can fail.
+        shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
         """
         with self._once("/api/v2/manifest", manifest) as answer:
             shares = data_of(answer, SetAnswer).data.recovery_secrets
@@ -146,16 +146,16 @@ class Coordinator:
     def update(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
         """Upload an update, of security versions or of the whole manifest; return how far it is.
 
-        The coordinator gives the ``recovery_secrets`` of the answer only once: ``keep`` gets them
-        before anything else can fail.
+        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
+        only a user with ``UpdateManifest`` can have them again.
         """
         return self._agree("/api/v2/update", manifest, keep)
 
     def acknowledge(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
         """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
-        The coordinator gives the ``recovery_secrets`` of the answer only once: ``keep`` gets them
-        before anything else can fail.
+        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
+        only a user with ``UpdateManifest`` can have them again.
         """
         return self._agree("/api/v2/update-manifest", manifest, keep)
 
