@@ -45,6 +45,8 @@ The manifest of this demo: demo/manifest.json. Read next: README.md, then SECURI
 def main() -> int:
     """Run the demo; return 0, or 1 if anything was not as it claims, 130 after an interrupt."""
     options = _options()
+    # Shells start background jobs with SIGINT ignored; this one stops whoever sends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)
     screen = Screen(
