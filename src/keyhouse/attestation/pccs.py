@@ -35,6 +35,9 @@ _LONGEST_URL = 2_000
 _PORTS = 65_535
 
 
+_TURNS_TO_CLOSE = 4  # of the loop: TLS gives up, then the socket, each in a turn of its own
+
+
 class Pccs:
     """A PCCS at ``url``: ``https://name:8081``, with a path if it has one.
 
@@ -66,6 +69,9 @@ class Pccs:
         trace: TracebackType | None,
     ) -> None:
         await self._client.aclose()
+        # What a cut-off handshake leaves is closed by callbacks of the loop, which may end next.
+        for _ in range(_TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     async def fetch(self, kind: PlatformKind) -> Collateral:
         """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
