@@ -2,25 +2,42 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TypeVar
 
 from immutables import Map
 
 from keyhouse.authority import StoredSecret
-from keyhouse.coordinator.events import BaseBegun, BaseEnded, BaseLog, BaseSecrets, Event
-from keyhouse.coordinator.state import Running
+from keyhouse.coordinator.audit_trail import AuditView
+from keyhouse.coordinator.events import (
+    BaseActivations,
+    BaseAudit,
+    BaseBegun,
+    BaseCounters,
+    BaseEnded,
+    BaseLog,
+    BaseSecrets,
+    Counter,
+    Event,
+)
+from keyhouse.coordinator.state import Counters, Running
 from keyhouse.coordinator.update_log import LogView
 
 __all__ = ["base_events"]
+
+T = TypeVar("T")
 
 SECRET_BYTES = 64 * 1024
 """Secrets are gathered into a piece until it holds this much."""
 
 LOG_LINES = 1000
-"""Lines of the update log in a piece."""
+"""Lines of the update log, or of the audit trail, in a piece."""
+
+COUNTS = 500
+"""Counters, or counted marble types, in a piece."""
 
 
 def base_events(state: Running, log: LogView) -> Iterator[Event]:
-    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then log."""
+    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs."""
     yield BaseBegun(
         time=state.time,
         platform=state.platform,
@@ -38,9 +55,33 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         yield BaseSecrets(secrets=secrets)
     for secrets in _pieces(state.previous):
         yield BaseSecrets(secrets=secrets, previous=True)
+    for counts in _chunks(sorted(state.activations.items()), COUNTS):
+        yield BaseActivations(counts=dict(counts))
+    for counters in _chunks(_counters(state.counters), COUNTS):
+        yield BaseCounters(counters=counters)
     for lines in _chunks(log.lines(), LOG_LINES):
         yield BaseLog(lines=lines)
-    yield BaseEnded(secrets=len(state.secrets), previous=len(state.previous), log_lines=len(log))
+    yield from _audit(log.audit)
+    yield BaseEnded(
+        secrets=len(state.secrets),
+        previous=len(state.previous),
+        log_lines=len(log),
+        activations=len(state.activations),
+        counters=sum(map(len, state.counters.values())),
+        audit_lines=len(log.audit),
+    )
+
+
+def _counters(counters: Counters) -> Iterator[Counter]:
+    for marble_type, uuid in sorted(counters):
+        own = counters[marble_type, uuid]
+        for name in sorted(own):
+            yield Counter(marble_type=marble_type, uuid=uuid, name=name, value=own[name])
+
+
+def _audit(audit: AuditView) -> Iterator[BaseAudit]:
+    for first in range(audit.first, audit.end, LOG_LINES):
+        yield BaseAudit(first=first, lines=tuple(audit.lines(first, LOG_LINES)))
 
 
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:
@@ -56,7 +97,7 @@ def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]
         yield piece
 
 
-def _chunks(lines: Iterable[bytes], size: int) -> Iterator[tuple[bytes, ...]]:
-    remaining = iter(lines)
+def _chunks(values: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    remaining = iter(values)
     while chunk := tuple(islice(remaining, size)):
         yield chunk

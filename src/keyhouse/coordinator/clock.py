@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from keyhouse.wire.errors import Broken
 
-__all__ = ["Clock", "HostClock", "check_host_time", "moment", "security_time"]
+__all__ = ["Clock", "HostClock", "check_host_time", "moment", "security_time", "timestamp"]
 
 BUILD_TIME: Final = 1_795_219_200_000_000
 """2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
@@ -35,6 +35,11 @@ class HostClock:
 def moment(time: int) -> datetime:
     """Return microseconds since 1970 as a date, UTC."""
     return _EPOCH + timedelta(microseconds=time)
+
+
+def timestamp(time: int) -> str:
+    """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
+    return moment(time).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def security_time(host: int, newest_journalled: int = 0) -> int:

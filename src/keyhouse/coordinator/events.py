@@ -9,13 +9,18 @@ An epoch's base is a run of the ``Base...`` events: the state piece by piece, ea
 
 import msgspec
 
+from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.coordinator.state import Pending
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.secret import Secret
 
 __all__ = [
+    "Activated",
+    "BaseActivations",
+    "BaseAudit",
     "BaseBegun",
+    "BaseCounters",
     "BaseEnded",
     "BaseLog",
     "BaseSecrets",
@@ -122,6 +127,37 @@ class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     notes: tuple[str, ...]  # what users of the update should know, in words
 
 
+class Activated(msgspec.Struct, frozen=True):
+    """One workload was given its parameters. Values of the quote are empty where there was none."""
+
+    time: Time
+    marble_type: str
+    uuid: str  # 36 characters, lower case
+    names: tuple[str, ...]  # DNS names and IP addresses in its certificate
+    counted: bool  # whether its type had a limit
+    quoted: bool  # only in simulation it can be without a quote
+    platform: bytes = b""  # PPID, 16 bytes
+    mrenclave: bytes = b""
+    mrsigner: bytes = b""
+    tcb_status: str = ""
+
+
+class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):
+    """Workloads were activated, in this order."""
+
+    activations: tuple[Activated, ...]
+
+
+class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
+    """A workload raised one of its monotonic counters."""
+
+    time: Time
+    marble_type: str
+    uuid: str
+    name: str
+    value: int
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first piece of a base: everything of the state that does not grow."""
 
@@ -145,6 +181,34 @@ class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
     previous: bool = False
 
 
+class BaseActivations(msgspec.Struct, frozen=True, tag="base-activations"):
+    """A piece of a base: how often types with a limit were activated."""
+
+    counts: dict[str, int]  # by marble type
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """The value of one monotonic counter."""
+
+    marble_type: str
+    uuid: str
+    name: str
+    value: int
+
+
+class BaseCounters(msgspec.Struct, frozen=True, tag="base-counters"):
+    """A piece of a base: some of the monotonic counters."""
+
+    counters: tuple[Counter, ...]
+
+
+class BaseAudit(msgspec.Struct, frozen=True, tag="base-audit"):
+    """A piece of a base: some lines of the audit trail, oldest first."""
+
+    first: int  # the number of the first line, counted from the first activation ever
+    lines: tuple[bytes, ...]
+
+
 class BaseLog(msgspec.Struct, frozen=True, tag="base-log"):
     """A piece of a base: some lines of the update log, oldest first."""
 
@@ -157,6 +221,9 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
     secrets: int
     previous: int
     log_lines: int
+    activations: int = 0  # marble types that were counted
+    counters: int = 0
+    audit_lines: int = 0
 
 
 Event = (
@@ -168,8 +235,13 @@ Event = (
     | UpdateAcknowledged
     | UpdateCancelled
     | ManifestUpdated
+    | MarblesActivated
+    | CounterSet
     | BaseBegun
     | BaseSecrets
+    | BaseActivations
+    | BaseCounters
+    | BaseAudit
     | BaseLog
     | BaseEnded
 )

@@ -8,13 +8,19 @@ from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.events import (
+    BaseActivations,
+    BaseAudit,
     BaseBegun,
+    BaseCounters,
     BaseEnded,
     BaseLog,
     BaseSecrets,
+    Counter,
+    CounterSet,
     Event,
     ManifestSet,
     ManifestUpdated,
+    MarblesActivated,
     PackagesUpdated,
     SecretsUploaded,
     Started,
@@ -22,7 +28,7 @@ from keyhouse.coordinator.events import (
     UpdateCancelled,
     UpdateInitiated,
 )
-from keyhouse.coordinator.state import Running, State
+from keyhouse.coordinator.state import Counters, Running, State
 from keyhouse.wire.errors import Broken
 
 __all__ = ["evolve", "evolve_all"]
@@ -64,13 +70,21 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
             return replace(running, time=_later(running, event.time), pending=None)
         case ManifestUpdated():
             return _manifest_updated(running, event)
+        case MarblesActivated():
+            return _marbles_activated(running, event)
+        case CounterSet():
+            counters = _with_counters(running.counters, (event,))
+            return replace(running, time=_later(running, event.time), counters=counters)
         case BaseSecrets():
             return _base_secrets(running, event)
-        case BaseLog():
+        case BaseActivations():
+            return replace(running, activations=running.activations.update(event.counts))
+        case BaseCounters():
+            return replace(running, counters=_with_counters(running.counters, event.counters))
+        case BaseLog() | BaseAudit():
             return running
         case BaseEnded():
-            if (len(running.secrets), len(running.previous)) != (event.secrets, event.previous):
-                raise Broken("the journal's base is incomplete", hint="restore a backup")
+            _require_complete(running, event)
             return running
         case _ as never:
             assert_never(never)
@@ -131,6 +145,36 @@ def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
         recovery=event.recovery,
         pending=None,
     )
+
+
+def _marbles_activated(running: Running, event: MarblesActivated) -> Running:
+    times = (activated.time for activated in event.activations)
+    time = max(times, default=running.time)
+    counts = running.activations.mutate()
+    for activated in event.activations:
+        if activated.counted:
+            counts[activated.marble_type] = counts.get(activated.marble_type, 0) + 1
+    return replace(running, time=_later(running, time), activations=counts.finish())
+
+
+def _with_counters(counters: Counters, values: Iterable[Counter | CounterSet]) -> Counters:
+    grown = counters.mutate()
+    for value in values:
+        marble = (value.marble_type, value.uuid)
+        own: Map[str, int] = grown.get(marble, Map())
+        grown[marble] = own.set(value.name, value.value)
+    return grown.finish()
+
+
+def _require_complete(running: Running, event: BaseEnded) -> None:
+    found = (
+        len(running.secrets),
+        len(running.previous),
+        len(running.activations),
+        sum(map(len, running.counters.values())),
+    )
+    if found != (event.secrets, event.previous, event.activations, event.counters):
+        raise Broken("the journal's base is incomplete", hint="restore a backup")
 
 
 def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, StoredSecret]:

@@ -7,10 +7,27 @@ values; parsed keys, permissions and encoded answers are caches derived from it 
 import msgspec
 from immutables import Map
 
+from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.wire.secret import Secret
 
-__all__ = ["AcceptingManifest", "Pending", "Recovering", "Running", "State"]
+__all__ = [
+    "AcceptingManifest",
+    "Counters",
+    "MarbleInstance",
+    "Pending",
+    "Recovering",
+    "Running",
+    "State",
+    "counter_of",
+]
+
+
+MarbleInstance = tuple[str, str]
+"""Marble type and UUID (36 characters, lower case) of one workload."""
+
+Counters = Map[MarbleInstance, Map[str, int]]
+"""The monotonic counters of each workload, by name."""
 
 
 class AcceptingManifest(msgspec.Struct, frozen=True):

@@ -4,10 +4,12 @@ Source: manifest format, "Update log": one JSON object on a line, ``time`` first
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.audit_trail import AuditTrail, AuditView, Moved
+from keyhouse.coordinator.clock import timestamp
 from keyhouse.coordinator.events import (
     BaseLog,
     Event,
@@ -21,12 +23,7 @@ from keyhouse.coordinator.events import (
 )
 from keyhouse.manifest import fingerprint
 
-__all__ = ["LogView", "UpdateLog", "entries", "timestamp"]
-
-
-def timestamp(time: int) -> str:
-    """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
-    return moment(time).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+__all__ = ["LogView", "UpdateLog", "entries"]
 
 
 def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
@@ -78,11 +75,12 @@ def _agreement(
 class LogView:
     """The log as it stood at one revision. Later entries do not show."""
 
-    __slots__ = ("_length", "_lines")
+    __slots__ = ("_length", "_lines", "audit")
 
-    def __init__(self, lines: list[bytes], length: int) -> None:
+    def __init__(self, lines: list[bytes], length: int, audit: AuditView) -> None:
         self._lines = lines
         self._length = length
+        self.audit: Final = audit  # the trail of activations, at the same revision
 
     def __len__(self) -> int:
         return self._length
@@ -98,20 +96,24 @@ class LogView:
 
 
 class UpdateLog:
-    """All lines, oldest first. Owned by the engine, which alone appends."""
+    """All lines, oldest first, and the audit trail. Owned by the engine, which alone appends."""
 
     def __init__(self, events: Iterable[Event] = (), before: LogView | None = None) -> None:
         self._lines: list[bytes] = before.lines() if before is not None else []
+        self._audit = AuditTrail(before.audit if before is not None else None)
         self.extend(events)
 
-    def extend(self, events: Iterable[Event]) -> None:
-        """Append the lines of ``events``."""
+    def extend(self, events: Iterable[Event]) -> tuple[Moved, ...]:
+        """Append the lines of ``events``; return the workloads that moved to other platforms."""
+        moved: list[Moved] = []
         for event in events:
             self._lines.extend(entries(event))
+            moved += self._audit.extend(event)
+        return tuple(moved)
 
     def view(self) -> LogView:
         """Return the log as it stands now. Costs nothing: lines are only ever appended."""
-        return LogView(self._lines, len(self._lines))
+        return LogView(self._lines, len(self._lines), self._audit.view())
 
 
 def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:

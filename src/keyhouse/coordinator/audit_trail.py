@@ -1,0 +1,148 @@
+"""The audit trail: who was activated, newest last. Derived from the events, bounded in length.
+
+It stands beside the update log and not in it, for activations are many and the log stays for ever.
+Each line is a JSON object. A UUID that turns up on another platform is marked: it may have moved
+on purpose, or somebody may have copied it, and only an operator can tell.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from keyhouse.coordinator.clock import timestamp
+from keyhouse.coordinator.events import Activated, BaseAudit, Event, MarblesActivated
+
+__all__ = ["KEPT", "AuditEntry", "AuditTrail", "AuditView", "Moved"]
+
+KEPT: Final = 100_000
+"""Activations that are kept at least; older ones are forgotten, a slack at a time."""
+
+SLACK: Final = 10_000
+
+
+class AuditEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One activation, as an operator reads it. Bytes of the quote are lower-case hex."""
+
+    time: str  # 2026-01-31T23:59:59.123Z
+    marble_type: str
+    uuid: str
+    names: tuple[str, ...] = ()  # DNS names and IP addresses in its certificate
+    quoted: bool = False  # false only in simulation, of a workload without a quote
+    platform: str = ""  # PPID
+    unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
+    signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
+    tcb_status: str = ""
+    counted: bool = False  # against MaxActivations
+    moved_from: str = ""  # PPID of the platform that had this UUID before
+
+
+class Moved(NamedTuple):
+    """A workload that turned up on another platform than before."""
+
+    marble_type: str
+    uuid: str
+    before: str  # PPID in hex
+    now: str
+
+
+class AuditView:
+    """The trail as it stood at one revision. Later activations do not show."""
+
+    __slots__ = ("_lines", "_start", "_stop", "first")
+
+    def __init__(self, lines: list[bytes], first: int) -> None:
+        self._lines = lines
+        self._stop = len(lines)
+        self._start = max(0, self._stop - KEPT)
+        self.first: Final = first + self._start  # number of the oldest activation that is kept
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @property
+    def end(self) -> int:
+        """The number that the next activation will have; the first one ever has 0."""
+        return self.first + len(self)
+
+    def lines(self, begin: int, most: int) -> list[bytes]:
+        """Return up to ``most`` lines from number ``begin`` on, oldest first."""
+        at = max(begin - self.first, 0) + self._start
+        return self._lines[min(at, self._stop) : min(at + most, self._stop)]
+
+
+class AuditTrail:
+    """The newest lines, oldest first. Owned by the engine, which alone appends."""
+
+    def __init__(self, before: AuditView | None = None) -> None:
+        self._lines: list[bytes] = [] if before is None else before.lines(0, len(before))
+        self._first = 0 if before is None else before.first
+        self._platforms: dict[tuple[str, str], str] = {}  # the last of each workload, oldest first
+        for line in self._lines:
+            self._learn(line)
+
+    def extend(self, event: Event) -> list[Moved]:
+        """Append what ``event`` says; return each workload that moved."""
+        if isinstance(event, BaseAudit):
+            self._restore(event)
+        if not isinstance(event, MarblesActivated):
+            return []
+        moved = (self._append(activated) for activated in event.activations)
+        return [each for each in moved if each is not None]
+
+    def view(self) -> AuditView:
+        """Return the trail as it stands now. Costs nothing: lines are only ever appended."""
+        return AuditView(self._lines, self._first)
+
+    def _append(self, activated: Activated) -> Moved | None:
+        platform = activated.platform.hex()
+        before = self._came_from(activated.marble_type, activated.uuid, platform)
+        self._lines.append(_encode(_entry(activated, before)))
+        if len(self._lines) >= KEPT + SLACK:
+            # A new list: views hold on to the old one.
+            self._first += len(self._lines) - KEPT
+            self._lines = self._lines[-KEPT:]
+        if not before:
+            return None
+        return Moved(activated.marble_type, activated.uuid, before, platform)
+
+    def _restore(self, event: BaseAudit) -> None:
+        if not self._lines:
+            self._first = event.first
+        self._lines.extend(event.lines)
+        for line in event.lines:
+            self._learn(line)
+
+    def _learn(self, line: bytes) -> None:
+        if b'"platform":' in line:
+            entry = _ENTRY.decode(line)
+            self._came_from(entry.marble_type, entry.uuid, entry.platform)
+
+    def _came_from(self, marble_type: str, uuid: str, platform: str) -> str:
+        """Remember where a workload runs; return where it ran before, if that was elsewhere."""
+        if not platform:
+            return ""
+        before = self._platforms.pop((marble_type, uuid), platform)
+        if len(self._platforms) >= KEPT:
+            del self._platforms[next(iter(self._platforms))]
+        self._platforms[marble_type, uuid] = platform
+        return "" if before == platform else before
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_ENTRY: Final = msgspec.json.Decoder(AuditEntry)
+
+
+def _entry(activated: Activated, moved_from: str) -> AuditEntry:
+    return AuditEntry(
+        time=timestamp(activated.time),
+        marble_type=activated.marble_type,
+        uuid=activated.uuid,
+        names=activated.names,
+        quoted=activated.quoted,
+        platform=activated.platform.hex(),
+        unique_id=activated.mrenclave.hex(),
+        signer_id=activated.mrsigner.hex(),
+        tcb_status=activated.tcb_status,
+        counted=activated.counted,
+        moved_from=moved_from,
+    )
