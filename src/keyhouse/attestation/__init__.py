@@ -3,6 +3,7 @@
 from keyhouse.attestation.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.collateral import Collateral, read_collateral, write_collateral
 from keyhouse.attestation.collateral_facts import CollateralFacts, read_facts, require_sound
+from keyhouse.attestation.collateral_marks import Mark, marks_of, newer_marks, require_as_new
 from keyhouse.attestation.errors import (
     CollateralRefused,
     CollateralUnavailable,
@@ -41,6 +42,7 @@ __all__ = [
     "ExpectedIdentity",
     "Freshness",
     "IdentityRefused",
+    "Mark",
     "Measurements",
     "NoSealingKey",
     "PckCa",
@@ -61,6 +63,8 @@ __all__ = [
     "accept_tcb",
     "add_header",
     "appraise",
+    "marks_of",
+    "newer_marks",
     "open_platform",
     "platform_kind",
     "quote_binding",
@@ -69,6 +73,7 @@ __all__ = [
     "read_facts",
     "read_form",
     "report_data",
+    "require_as_new",
     "require_binding",
     "require_sound",
     "write_collateral",

@@ -44,6 +44,10 @@ class CollateralFacts(msgspec.Struct, frozen=True):
     root_crl_number: int
     pck_crl_number: int
     root_ca: bytes  # DER, that all chains end in
+    tcb_info_issued: datetime
+    qe_identity_issued: datetime
+    root_crl_issued: datetime
+    pck_crl_issued: datetime
 
     def older_than(self, other: "CollateralFacts") -> bool:
         """Tell whether any part is older than that of ``other``: each only ever goes up."""
@@ -176,6 +180,10 @@ def _facts(collateral: Collateral) -> CollateralFacts:
         root_crl_number=_number(root_list),
         pck_crl_number=_number(pck_list),
         root_ca=root,
+        tcb_info_issued=tcb_info.issued.astimezone(UTC),
+        qe_identity_issued=qe_identity.issued.astimezone(UTC),
+        root_crl_issued=root_list.last_update_utc,
+        pck_crl_issued=pck_list.last_update_utc,
     )
 
 

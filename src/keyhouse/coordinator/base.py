@@ -50,6 +50,7 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         previous_root_secret=state.previous_root_secret,
         previous_sizes=dict(state.previous_sizes.items()),
         pending=state.pending,
+        collateral_marks=dict(state.collateral_marks.items()),
     )
     for secrets in _pieces(state.secrets):
         yield BaseSecrets(secrets=secrets)

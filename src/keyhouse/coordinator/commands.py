@@ -7,6 +7,7 @@ another state, and it is prepared again.
 
 import msgspec
 
+from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.first_manifest import FirstManifestRule
@@ -20,6 +21,7 @@ __all__ = [
     "Command",
     "Context",
     "InitiateUpdate",
+    "SeeCollateral",
     "SetManifest",
     "Stale",
     "UpdatePackages",
@@ -110,8 +112,20 @@ class CancelUpdate(msgspec.Struct, frozen=True):
     manifest: bytes | None  # only if this one is pending; None: whichever is
 
 
+class SeeCollateral(msgspec.Struct, frozen=True):
+    """Remember how new the collateral was that a quote has verified with."""
+
+    marks: dict[str, Mark]
+
+
 Command = (
-    SetManifest | UploadSecrets | UpdatePackages | InitiateUpdate | AcknowledgeUpdate | CancelUpdate
+    SetManifest
+    | UploadSecrets
+    | UpdatePackages
+    | InitiateUpdate
+    | AcknowledgeUpdate
+    | CancelUpdate
+    | SeeCollateral
 )
 
 

@@ -8,11 +8,13 @@ from keyhouse.coordinator.commands import (
     Command,
     Context,
     InitiateUpdate,
+    SeeCollateral,
     SetManifest,
     Stale,
     UpdatePackages,
     UploadSecrets,
 )
+from keyhouse.coordinator.decide_collateral import see_collateral
 from keyhouse.coordinator.decide_update import (
     acknowledge_update,
     cancel_update,
@@ -34,7 +36,9 @@ from keyhouse.manifest import Action
 __all__ = ["decide", "start"]
 
 
-def decide(state: State, command: Command, context: Context) -> tuple[Event, ...]:
+def decide(  # noqa: PLR0911 a case each
+    state: State, command: Command, context: Context
+) -> tuple[Event, ...]:
     """Judge ``command``: return what happens, or raise ``Refused``. Changes nothing.
 
     Raises ``Stale`` for a command that was prepared against another state.
@@ -52,6 +56,8 @@ def decide(state: State, command: Command, context: Context) -> tuple[Event, ...
             return acknowledge_update(_running(Operation.ACKNOWLEDGE, state), command, context)
         case CancelUpdate():
             return cancel_update(_running(Operation.CANCEL, state), command, context)
+        case SeeCollateral():
+            return see_collateral(state, command, context)
         case _ as never:
             assert_never(never)
 

@@ -24,6 +24,7 @@ __all__ = [
     "BaseEnded",
     "BaseLog",
     "BaseSecrets",
+    "CollateralSeen",
     "Event",
     "ManifestSet",
     "ManifestUpdated",
@@ -75,6 +76,16 @@ class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
     time: Time
     user: str
     uploads: tuple[Uploaded, ...]
+
+
+class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
+    """A quote verified with newer collateral than any before: nothing older is taken from now on.
+
+    ``marks``: the parts that are newer, by name (``attestation.marks_of``).
+    """
+
+    time: Time
+    marks: dict[str, Mark]
 
 
 class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
@@ -172,6 +183,7 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     previous_root_secret: Secret
     previous_sizes: dict[str, int]
     pending: Pending | None
+    collateral_marks: dict[str, Mark] = {}
 
 
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
@@ -230,6 +242,7 @@ Event = (
     ManifestSet
     | Started
     | SecretsUploaded
+    | CollateralSeen
     | PackagesUpdated
     | UpdateInitiated
     | UpdateAcknowledged

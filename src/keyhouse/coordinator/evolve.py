@@ -15,6 +15,7 @@ from keyhouse.coordinator.events import (
     BaseEnded,
     BaseLog,
     BaseSecrets,
+    CollateralSeen,
     Counter,
     CounterSet,
     Event,
@@ -56,6 +57,9 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
                     secrets[upload.name] = upload.value
                 grown = secrets.finish()
             return replace(running, time=_later(running, event.time), secrets=grown)
+        case CollateralSeen():
+            marks = running.collateral_marks.update(event.marks)
+            return replace(running, time=_later(running, event.time), collateral_marks=marks)
         case PackagesUpdated():
             return replace(
                 running,
@@ -196,6 +200,7 @@ def _base_begun(event: BaseBegun) -> Running:
         previous_sizes=Map(event.previous_sizes),
         pending=event.pending,
         instance=event.instance,
+        collateral_marks=Map(event.collateral_marks),
     )
 
 

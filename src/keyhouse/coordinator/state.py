@@ -84,6 +84,7 @@ class Running(msgspec.Struct, frozen=True):
     previous_sizes: Map[str, int]  # bits of per-marble keys, as ``.Previous`` derives them
     pending: Pending | None
     instance: bytes  # random id of the process that serves this journal, so that forks diverge
+    collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with
 
 
 State = AcceptingManifest | Recovering | Running

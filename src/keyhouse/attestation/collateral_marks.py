@@ -1,0 +1,84 @@
+"""How new collateral is, part by part, for whoever remembers it and takes nothing older.
+
+Four parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
+revocation lists of the root and of each PCK CA. A document is older if its evaluation number is
+lower: two of one number say the same, however often a service signs them anew. A list is older if
+its number is lower or it was issued earlier: Intel's keep one number for years.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation.collateral_facts import CollateralFacts
+from keyhouse.attestation.errors import CollateralUnavailable
+
+__all__ = ["OF_PLATFORM", "Mark", "marks_of", "newer_marks", "require_as_new"]
+
+OF_PLATFORM: Final = "tcb-info/"
+"""How the names begin of which there is one for each kind of platform."""
+
+_LISTS: Final = ("root-crl", "pck-crl/")
+_LARGEST: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How new one part is. Stored in journals: add fields, never rename."""
+
+    number: int  # evaluation number, or number of the list; at most 2**63 - 1
+    issued: int  # microseconds since 1970, UTC
+
+
+def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
+    """Return the marks of collateral by part: ``tcb-info/sgx/00a067110000``, ``root-crl``..."""
+    kind = facts.kind
+    return {
+        f"{OF_PLATFORM}{kind.tee}/{kind.fmspc}": _mark(
+            facts.evaluation_number, facts.tcb_info_issued
+        ),
+        f"qe-identity/{kind.tee}": _mark(facts.evaluation_number, facts.qe_identity_issued),
+        "root-crl": _mark(facts.root_crl_number, facts.root_crl_issued),
+        f"pck-crl/{kind.ca}": _mark(facts.pck_crl_number, facts.pck_crl_issued),
+    }
+
+
+def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
+    """Raise ``CollateralUnavailable`` if a part of ``found`` is older than what is ``known``."""
+    for name, mark in found.items():
+        before = known.get(name)
+        if before is not None and _is_newer(name, before, mark):
+            raise CollateralUnavailable(
+                f"the collateral is older than what was seen before: {name} has {_shown(mark)},"
+                f" {_shown(before)} was seen",
+                hint="let the PCCS refresh its own cache, or fetch the bundle again",
+            )
+
+
+def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Return the parts of ``found`` that go beyond ``known``, at the newest of both."""
+    newer: dict[str, Mark] = {}
+    for name, mark in found.items():
+        before = known.get(name)
+        if before is None:
+            newer[name] = mark
+        elif _is_newer(name, mark, before):
+            newer[name] = Mark(max(mark.number, before.number), max(mark.issued, before.issued))
+    return newer
+
+
+def _is_newer(name: str, mark: Mark, other: Mark) -> bool:
+    later = name.startswith(_LISTS) and mark.issued > other.issued
+    return mark.number > other.number or later
+
+
+def _mark(number: int, issued: datetime) -> Mark:
+    microseconds = (issued - _EPOCH) // timedelta(microseconds=1)
+    return Mark(min(number, _LARGEST), microseconds)
+
+
+def _shown(mark: Mark) -> str:
+    issued = datetime.fromtimestamp(mark.issued // 1_000_000, UTC)
+    return f"number {mark.number} of {issued:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,121 @@
+"""How new collateral was is journalled: only upwards, only so much, and for ever."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from immutables import Map
+from keyhouse_tests_crafted import made
+from keyhouse_tests_deployment import (
+    NOW,
+    FixedClock,
+    crashing_engine,
+    manifest,
+    new_process,
+    running_engine,
+    set_manifest,
+)
+from keyhouse_tests_recovery import holders, recoverable
+from msgspec.structs import replace
+
+from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
+from keyhouse.coordinator import Context, Running, SeeCollateral
+from keyhouse.coordinator.base import base_events
+from keyhouse.coordinator.decide import decide
+from keyhouse.coordinator.decide_collateral import MOST_PLATFORMS
+from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.records import decode_events, encode_events
+from keyhouse.coordinator.update_log import UpdateLog
+
+DAY = 24 * 3600 * 1_000_000
+CONTEXT = Context(now=NOW, **new_process()._asdict())
+
+NAMES = st.sampled_from(["tcb-info/sgx/00a067110000", "qe-identity/sgx", "root-crl", "pck-crl/x"])
+MARKS = st.builds(Mark, number=st.integers(0, 3), issued=st.integers(0, 3))
+
+
+@pytest.fixture(scope="module")
+def running() -> Running:
+    return made(recoverable(holders(1))).running
+
+
+def seen(state: Running, marks: dict[str, Mark]) -> Running:
+    """Return ``state`` after collateral with ``marks``; through the journal's bytes."""
+    events = decide(state, SeeCollateral(marks), CONTEXT)
+    after = evolve_all(state, decode_events(encode_events(events)))
+    assert isinstance(after, Running)
+    return after
+
+
+@given(st.lists(st.dictionaries(NAMES, MARKS), max_size=6))
+@settings(max_examples=60)
+def test_marks_never_go_down_and_what_was_seen_is_never_seen_again(
+    running: Running, history: list[dict[str, Mark]]
+) -> None:
+    state = running
+    for marks in history:
+        before, state = state.collateral_marks, seen(state, marks)
+        require_as_new(dict(state.collateral_marks.items()), before)
+        assert decide(state, SeeCollateral(marks), CONTEXT) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "refused"),
+    [
+        ("tcb-info/sgx/00", Mark(16, NOW + DAY), True),
+        ("qe-identity/sgx", Mark(16, NOW + DAY), True),
+        ("qe-identity/sgx", Mark(17, NOW - DAY), False),  # signed anew with each answer
+        ("root-crl", Mark(16, NOW), True),
+        ("pck-crl/platform", Mark(17, NOW - DAY), True),  # one number for years
+        ("pck-crl/platform", Mark(17, NOW), False),
+        ("pck-crl/processor", Mark(1, 0), False),  # never seen
+    ],
+)
+def test_what_is_older_is_refused_by_name(name: str, mark: Mark, *, refused: bool) -> None:
+    names = ("tcb-info/sgx/00", "qe-identity/sgx", "root-crl", "pck-crl/platform")
+    known = dict.fromkeys(names, Mark(17, NOW))
+    if name not in known:
+        assert newer_marks({name: mark}, known) == {name: mark}
+    if not refused:
+        require_as_new({name: mark}, known)
+        return
+    with pytest.raises(CollateralUnavailable, match=f"older.*{name} has number {mark.number}"):
+        require_as_new({name: mark}, known)
+
+
+def test_only_so_many_kinds_of_platforms_are_remembered(running: Running) -> None:
+    kinds = {f"tcb-info/sgx/{number:012x}": Mark(1, NOW) for number in range(MOST_PLATFORMS)}
+    full = seen(running, kinds)
+    one_more = {"tcb-info/sgx/ffffffffffff": Mark(1, NOW)}
+    assert decide(full, SeeCollateral(one_more), CONTEXT) == ()
+    after = seen(full, {**one_more, "qe-identity/sgx": Mark(1, NOW)})
+    assert set(after.collateral_marks) - set(full.collateral_marks) == {"qe-identity/sgx"}
+    raised = seen(full, {next(iter(kinds)): Mark(2, NOW)})
+    assert raised.collateral_marks != full.collateral_marks
+
+
+def test_a_base_keeps_the_marks_and_an_old_one_has_none(running: Running) -> None:
+    state = replace(running, collateral_marks=Map({"root-crl": Mark(5, NOW)}))
+    payloads = list(encode_events(base_events(state, UpdateLog().view())))
+    assert evolve_all(None, decode_events(payloads)) == state
+    first, *rest = decode_events(payloads)
+    older = replace(first, collateral_marks={})
+    assert evolve_all(None, (older, *rest)) == running
+
+
+async def test_marks_survive_a_crash_and_a_clean_restart(tmp_path: Path) -> None:
+    marks = {"root-crl": Mark(5, NOW - DAY), "pck-crl/platform": Mark(1, NOW)}
+    async with crashing_engine(tmp_path / "state") as engine:
+        before = await engine.submit(SeeCollateral(marks))
+        assert not isinstance(before.state, Running)  # nothing to remember it in
+        await set_manifest(engine, manifest())
+        await engine.submit(SeeCollateral(marks))
+    # The clock was turned back: what is journalled keeps the time, and the marks, where they were.
+    async with running_engine(tmp_path / "state", clock=FixedClock(NOW - 300 * DAY)) as engine:
+        assert dict(engine.view.running.collateral_marks.items()) == marks
+        assert engine.now() >= NOW
+        sequence = engine.view.position
+        assert (await engine.submit(SeeCollateral(marks))).position == sequence
+    async with running_engine(tmp_path / "state") as engine:
+        assert dict(engine.view.running.collateral_marks.items()) == marks
