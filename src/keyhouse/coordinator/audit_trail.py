@@ -74,11 +74,11 @@ class AuditTrail:
     """The newest lines, oldest first. Owned by the engine, which alone appends."""
 
     def __init__(self, before: AuditView | None = None) -> None:
-        self._lines: list[bytes] = [] if before is None else before.lines(0, len(before))
+        self._lines: list[bytes] = [] if before is None else before.lines(before.first, KEPT)
         self._first = 0 if before is None else before.first
-        self._platforms: dict[tuple[str, str], str] = {}  # the last of each workload, oldest first
-        for line in self._lines:
-            self._learn(line)
+        # Where each workload ran last, the longest ago first. A copy learns it when it has to.
+        self._platforms: dict[tuple[str, str], str] = {}
+        self._unlearnt = self._lines.copy()
 
     def extend(self, event: Event) -> list[Moved]:
         """Append what ``event`` says; return each workload that moved."""
@@ -121,6 +121,9 @@ class AuditTrail:
         """Remember where a workload runs; return where it ran before, if that was elsewhere."""
         if not platform:
             return ""
+        unlearnt, self._unlearnt = self._unlearnt, []
+        for line in unlearnt:
+            self._learn(line)
         before = self._platforms.pop((marble_type, uuid), platform)
         if len(self._platforms) >= KEPT:
             del self._platforms[next(iter(self._platforms))]

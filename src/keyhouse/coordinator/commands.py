@@ -9,19 +9,23 @@ import msgspec
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
-from keyhouse.coordinator.events import Uploaded
+from keyhouse.coordinator.events import Activated, Uploaded
 from keyhouse.coordinator.first_manifest import FirstManifestRule
+from keyhouse.coordinator.state import MarbleInstance
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.secret import Secret
 
 __all__ = [
     "AcknowledgeUpdate",
+    "Activate",
     "Application",
     "CancelUpdate",
     "Command",
     "Context",
     "InitiateUpdate",
+    "RecordActivations",
     "SeeCollateral",
+    "SetCounter",
     "SetManifest",
     "Stale",
     "UpdatePackages",
@@ -118,6 +122,29 @@ class SeeCollateral(msgspec.Struct, frozen=True):
     marks: dict[str, Mark]
 
 
+class Activate(msgspec.Struct, frozen=True):
+    """Count an activation of a marble type with a limit, and audit it."""
+
+    manifest: bytes  # that it was judged and rendered with
+    intermediate: bytes  # certificate that was issued under; every package update replaces it
+    activated: Activated
+
+
+class RecordActivations(msgspec.Struct, frozen=True):
+    """Audit activations without a limit, which have happened."""
+
+    activations: tuple[Activated, ...]
+
+
+class SetCounter(msgspec.Struct, frozen=True):
+    """Raise a monotonic counter of a workload, if it is lower."""
+
+    marble_root: bytes  # certificate that the workload's own was verified against
+    marble: MarbleInstance
+    name: str
+    value: int  # unsigned, 64 bits
+
+
 Command = (
     SetManifest
     | UploadSecrets
@@ -126,6 +153,9 @@ Command = (
     | AcknowledgeUpdate
     | CancelUpdate
     | SeeCollateral
+    | Activate
+    | RecordActivations
+    | SetCounter
 )
 
 

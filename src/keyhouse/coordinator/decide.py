@@ -4,15 +4,23 @@ from typing import assert_never
 
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
+    Activate,
     CancelUpdate,
     Command,
     Context,
     InitiateUpdate,
+    RecordActivations,
     SeeCollateral,
+    SetCounter,
     SetManifest,
     Stale,
     UpdatePackages,
     UploadSecrets,
+)
+from keyhouse.coordinator.decide_activation import (
+    activate,
+    record_activations,
+    set_counter,
 )
 from keyhouse.coordinator.decide_collateral import see_collateral
 from keyhouse.coordinator.decide_update import (
@@ -36,7 +44,7 @@ from keyhouse.manifest import Action
 __all__ = ["decide", "start"]
 
 
-def decide(  # noqa: PLR0911 a case each
+def decide(  # noqa: C901, PLR0911 a case each
     state: State, command: Command, context: Context
 ) -> tuple[Event, ...]:
     """Judge ``command``: return what happens, or raise ``Refused``. Changes nothing.
@@ -56,6 +64,13 @@ def decide(  # noqa: PLR0911 a case each
             return acknowledge_update(_running(Operation.ACKNOWLEDGE, state), command, context)
         case CancelUpdate():
             return cancel_update(_running(Operation.CANCEL, state), command, context)
+        case Activate():
+            return activate(_running(Operation.ACTIVATE, state), command)
+        case RecordActivations():
+            _running(Operation.ACTIVATE, state)
+            return record_activations(command)
+        case SetCounter():
+            return set_counter(_running(Operation.COUNT, state), command, context)
         case SeeCollateral():
             return see_collateral(state, command, context)
         case _ as never:

@@ -10,6 +10,7 @@ Nothing here costs more than the change itself, but for a new epoch now and then
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -22,18 +23,20 @@ from keyhouse.coordinator.commands import (
     Command,
     Context,
     InitiateUpdate,
+    RecordActivations,
     SetManifest,
     Stale,
 )
 from keyhouse.coordinator.counts import EngineCounts
 from keyhouse.coordinator.decide import decide, start
-from keyhouse.coordinator.events import Event
+from keyhouse.coordinator.events import Activated, Event
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.recover import Recovery, recover
 from keyhouse.coordinator.state import Running, State
+from keyhouse.coordinator.unrecorded import Unrecorded
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.user_certificates import warn_of_expiry
 from keyhouse.coordinator.view import View
@@ -41,7 +44,7 @@ from keyhouse.journal import Conflict, Replay, Unencodable, Weight
 from keyhouse.wire.errors import Broken, Refused, Unavailable
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Engine", "Process"]
+__all__ = ["Decision", "Engine", "Process"]
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +66,16 @@ class Process(NamedTuple):
     removed_may_cancel: bool = True
 
 
+class Decision(NamedTuple):
+    """What became of a command."""
+
+    view: View  # that holds it
+    before: State  # that it was decided on
+
+
 class _Waiting(NamedTuple):
     command: Command
-    answer: "asyncio.Future[View]"
+    answer: "asyncio.Future[Decision] | None"  # None: nobody waits
 
 
 class _WaitingRecovery(NamedTuple):
@@ -73,10 +83,15 @@ class _WaitingRecovery(NamedTuple):
     answer: "asyncio.Future[View]"
 
 
+class _Accepted(NamedTuple):
+    waiting: _Waiting
+    before: State
+
+
 class _Decided(NamedTuple):
     """A batch after its decisions: who will be answered, what happened, and what then holds."""
 
-    accepted: list[_Waiting]
+    accepted: list[_Accepted]
     events: list[Event]
     payloads: list[bytes]  # the events, encoded
     state: State
@@ -125,6 +140,7 @@ class Engine:
         self._confirm_clock = confirm_clock
         self._waiting: deque[_Waiting] = deque()
         self._recoveries: deque[_WaitingRecovery] = deque()
+        self._unrecorded = Unrecorded()
         self._wake = asyncio.Event()
         self._stopping = False
         self._broken: Broken | None = None
@@ -157,8 +173,30 @@ class Engine:
         """Which manifest may begin a deployment here."""
         return self._process.first_manifest
 
+    @property
+    def unrecorded(self) -> int:
+        """How many activations wait for their record."""
+        return len(self._unrecorded)
+
+    def record(self, activated: Activated) -> None:
+        """Let an activation without a limit be audited by one of the next commits.
+
+        Raises ``Unavailable`` if it could not: then it must not happen.
+        """
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        if self._unrecorded.add(activated, asyncio.get_running_loop().time()):
+            self._wake.set()
+
     async def submit(self, command: Command) -> View:
         """Return the view that holds the change, once it is durable.
+
+        Raises as ``decision``.
+        """
+        return (await self.decision(command)).view
+
+    async def decision(self, command: Command) -> Decision:
+        """Return what became of ``command``, once it is durable.
 
         A caller that is cancelled stops waiting; the change goes on.
 
@@ -174,7 +212,7 @@ class Engine:
         if len(self._waiting) >= WAITING:
             self.counts.changes["unavailable"] += 1
             raise Unavailable("too many changes are waiting", hint="try again later")
-        answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(command, answer))
         self._wake.set()
         return await answer
@@ -244,11 +282,14 @@ class Engine:
 
     async def _has_work(self) -> bool:
         """Wait for a command; return False when there is none and none will come."""
-        while not self._waiting and not self._recoveries:
+        now = asyncio.get_running_loop().time
+        while not (self._waiting or self._recoveries or self._unrecorded.due(now())):
             if self._stopping:
-                return False
+                return len(self._unrecorded) > 0
             self._wake.clear()
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._unrecorded.due_at()):
+                    await self._wake.wait()
         return True
 
     async def _warn_of_expiry(self) -> None:
@@ -285,11 +326,13 @@ class Engine:
 
     def _take(self) -> list[_Waiting]:
         """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
-        batch = [self._waiting.popleft()]
+        batch: list[_Waiting] = []
         while self._waiting and len(batch) < BATCH:
-            if _goes_alone(batch[0].command) or _goes_alone(self._waiting[0].command):
-                break
+            if _goes_alone(self._waiting[0].command):
+                return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
+        if self._unrecorded:
+            batch.append(_Waiting(self._unrecorded.oldest(), None))
         return batch
 
     async def _serve(self, batch: list[_Waiting]) -> None:
@@ -312,19 +355,21 @@ class Engine:
                 await self._make_durable(decided)
             except Conflict:
                 await self._catch_up()
-                decided = self._decide(decided.accepted)
+                decided = self._decide([accepted.waiting for accepted in decided.accepted])
             else:
                 self.counts.committed(len(decided.accepted), perf_counter() - began)
                 self._publish(decided.state, decided.events)
                 break
-        for waiting in decided.accepted:
-            if not waiting.answer.done():
-                waiting.answer.set_result(self.view)
+        for (command, answer), before in decided.accepted:
+            if isinstance(command, RecordActivations):
+                self._unrecorded.recorded(command, asyncio.get_running_loop().time())
+            elif answer is not None and not answer.done():
+                answer.set_result(Decision(self.view, before))
 
     def _decide(self, batch: Sequence[_Waiting]) -> _Decided:
         """Judge each command on the state that the ones before it would leave."""
         state, context = self.view.state, self._context()
-        accepted: list[_Waiting] = []
+        accepted: list[_Accepted] = []
         events: list[Event] = []
         payloads: list[bytes] = []
         for waiting in batch:
@@ -335,13 +380,13 @@ class Engine:
             except (Refused, Stale, Unencodable) as refusal:
                 self._fail([waiting], refusal)
             else:
+                accepted.append(_Accepted(waiting, state))
                 state = evolve_all(state, happened)
                 events += happened
-                accepted.append(waiting)
         return _Decided(accepted, events, payloads, state)
 
     async def _make_durable(self, decided: _Decided) -> None:
-        command, state = decided.accepted[0].command, decided.state
+        command, state = decided.accepted[0].waiting.command, decided.state
         if not _goes_alone(command):
             await self._keeper.append(decided.payloads)
             return
@@ -354,7 +399,8 @@ class Engine:
             await self._keeper.begin_epoch(state, after.view(), dek=_new_dek(command))
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
-        self._log.extend(events)
+        for moved in self._log.extend(events):
+            log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._keeper.position, self._log.view())
 
     async def _catch_up(self) -> None:
@@ -374,5 +420,13 @@ class Engine:
     def _fail(self, batch: Iterable[_Waiting], error: Exception) -> None:
         for waiting in batch:
             self.counts.failed(error)
-            if not waiting.answer.done():
+            if waiting.answer is None:
+                self._put_off()
+            elif not waiting.answer.done():
                 waiting.answer.set_exception(error)
+
+    def _put_off(self) -> None:
+        """Let what is to be audited wait; at the end of the process there is no later."""
+        self._unrecorded.put_off(asyncio.get_running_loop().time())
+        if self._stopping and (lost := self._unrecorded.give_up()):
+            log.error("activations were not recorded", lost=lost)

@@ -34,6 +34,7 @@ class AcceptingManifest(msgspec.Struct, frozen=True):
     """Nothing is stored yet: the first manifest is awaited (state 2). Lives in memory only."""
 
     keys: CoordinatorKeys
+    note: str = ""  # for people: why nothing is stored, if that is not because nothing ever was
 
 
 class Recovering(msgspec.Struct, frozen=True):
@@ -84,7 +85,17 @@ class Running(msgspec.Struct, frozen=True):
     previous_sizes: Map[str, int]  # bits of per-marble keys, as ``.Previous`` derives them
     pending: Pending | None
     instance: bytes  # random id of the process that serves this journal, so that forks diverge
+    activations: Map[str, int] = Map()  # by marble type, of those that had a limit; never reset
+    counters: Counters = Map()  # never deleted
     collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with
+
+
+def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:
+    """Return the value of a monotonic counter; 0 if it was never set."""
+    return state.counters.get(marble, _NO_COUNTERS).get(name, 0)
+
+
+_NO_COUNTERS: Map[str, int] = Map()
 
 
 State = AcceptingManifest | Recovering | Running
