@@ -38,7 +38,7 @@ from keyhouse.attestation.collateral_source import (
     BundleSource,
     PccsSource,
 )
-from keyhouse.attestation.pccs import Pccs
+from keyhouse.attestation.pccs import PATIENCE, Pccs
 from keyhouse_simulation import (
     Lists,
     Machine,
@@ -474,6 +474,26 @@ async def test_kinds_of_platforms_that_wait_are_bounded(site: Site) -> None:
         ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(outcome) for outcome in ended} == {CollateralUnavailable}
     assert len(site.pccs.asked) <= AT_ONCE * REQUESTS
+
+
+async def test_a_handshake_that_is_cut_off_closes_its_connection_at_once(site: Site) -> None:
+    hello, ended = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read(1 << 16)
+        hello.set()
+        assert await reader.read() == b""
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    async with server, Pccs(f"https://127.0.0.1:{port}") as pccs:
+        fetch = asyncio.create_task(pccs.fetch(site.kind))
+        await hello.wait()
+        fetch.cancel()
+        await asyncio.wait([fetch])
+        await asyncio.wait_for(ended.wait(), PATIENCE)  # though the Pccs is still in use
 
 
 async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
