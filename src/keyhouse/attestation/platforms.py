@@ -12,7 +12,7 @@ from typing import cast
 from keyhouse.attestation.platform import Platform, SealPolicy
 from keyhouse.wire.errors import Refused
 
-__all__ = ["PLATFORMS", "PlatformMissing", "open_platform"]
+__all__ = ["PLATFORMS", "PlatformMissing", "open_for_quotes", "open_platform"]
 
 PLATFORMS = ("gramine", "tdx", "simulation")
 """The names that can be asked for."""
@@ -34,13 +34,17 @@ def open_platform(name: str, state_dir: Path) -> Platform:
     that are unknown, not installed or not of this machine, ``NoSealingKey`` for a platform that
     cannot keep a state, and whatever refusals the platform itself has.
     """
-    platform = _opened(name, state_dir)
+    platform = open_for_quotes(name, state_dir)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
     platform.sealing_key(SealPolicy.PRODUCT_KEY)
     return platform
 
 
-def _opened(name: str, state_dir: Path) -> Platform:
+def open_for_quotes(name: str, state_dir: Path) -> Platform:
+    """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
+
+    ``state_dir`` and refusals as for ``open_platform``.
+    """
     match name:
         case "simulation":
             return _simulation()(state_dir / "simulation")

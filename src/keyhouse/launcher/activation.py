@@ -1,0 +1,124 @@
+"""One attempt to join a deployment: connect, prove, ask, check the answer."""
+
+import asyncio
+import ssl
+import uuid
+from typing import Final, NamedTuple
+
+import grpclib
+from google.protobuf.message import DecodeError
+from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from keyhouse.launcher.address import MeshAddress
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.errors import (
+    ActivationRefused,
+    AnswerUnreadable,
+    NotReachable,
+    NotReady,
+    shown,
+)
+from keyhouse.launcher.parameters import Delivered, checked
+from keyhouse.launcher.tls import ClientContext, PeerRefused
+from keyhouse.launcher.trust import Anchor, require_answer, require_served
+from keyhouse.wire.errors import KeyhouseError
+from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
+
+__all__ = ["Request", "activate"]
+
+_METHOD: Final = "/rpc.Marble/Activate"
+_LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
+_TRY_AGAIN: Final = "check the address, and that the coordinator runs and can be reached from here"
+
+
+class Request(NamedTuple):
+    """Who asks to be activated, where."""
+
+    address: MeshAddress
+    credentials: Credentials
+    quote: bytes  # empty: the platform has none
+    kind: str  # the marble type
+    who: uuid.UUID
+
+
+async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
+    """Return what the coordinator delivers to ``request``, after all of it was checked.
+
+    ``anchor``: whom to trust; None trusts whoever answers. ``timeout`` in seconds, for everything.
+
+    Raises:
+        CoordinatorNotTrusted, ActivationRefused, AnswerUnreadable, LaunchRefused: for good.
+        NotReachable, NotReady: trying again may help.
+    """
+    seen: list[bytes] = []
+
+    def check(leaf: bytes) -> None:
+        require_served(leaf, anchor)
+        seen.append(leaf)
+
+    context = ClientContext(request.credentials, check)
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await _ask(request, context, timeout)
+    except (OSError, grpclib.exceptions.StreamTerminatedError, GRPCError) as error:
+        raise _told(error, request.address) from None
+    except (ProtocolError, DecodeError, NotImplementedError, AssertionError):
+        raise AnswerUnreadable(
+            f"what answers at {request.address} does not speak this interface",
+            hint="name the coordinator's workload API",
+        ) from None
+    parameters = answer.Parameters
+    delivered = checked(dict(parameters.Files), dict(parameters.Env), tuple(parameters.Argv))
+    require_answer(
+        delivered.env, served=seen[-1], anchor=anchor, who=request.who, kind=request.kind
+    )
+    return delivered
+
+
+async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> ActivationResp:  # noqa: ASYNC109
+    async with Channel(request.address.host, request.address.port, ssl=context) as channel:
+        method = UnaryUnaryMethod[ActivationReq, ActivationResp](
+            channel, _METHOD, ActivationReq, ActivationResp
+        )
+        return await method(
+            ActivationReq(
+                Quote=request.quote,
+                CSR=request.credentials.request,
+                MarbleType=request.kind,
+                UUID=str(request.who),
+            ),
+            timeout=timeout,
+        )
+
+
+def _told(error: Exception, address: MeshAddress) -> KeyhouseError:
+    """Return what ``error``, of the connection or the call, means for the launcher."""
+    if isinstance(error, PeerRefused):
+        return error.reason_why
+    if isinstance(error, GRPCError):
+        return _refusal(error, address)
+    if isinstance(error, TimeoutError):
+        return NotReachable(f"{address} gives no answer in time", hint=_TRY_AGAIN)
+    if isinstance(error, ssl.SSLError):
+        return NotReachable(f"no TLS connection to {address}", hint=_TRY_AGAIN)
+    if isinstance(error, StreamTerminatedError):
+        return NotReachable(f"{address} closed before it answered", hint=_TRY_AGAIN)
+    return NotReachable(f"no connection to {address}", hint=_TRY_AGAIN)
+
+
+def _refusal(error: GRPCError, address: MeshAddress) -> KeyhouseError:
+    words = shown(error.message or "no reason given")
+    if error.status is Status.DEADLINE_EXCEEDED:
+        return NotReachable(f"{address} gives no answer in time", hint=_TRY_AGAIN)
+    if error.status in _LATER:
+        return NotReady(
+            f"the coordinator cannot activate now ({error.status.name}): {words}",
+            hint="see its status: it may wait for a manifest or for its recovery",
+        )
+    return ActivationRefused(
+        f"the coordinator refused the activation ({error.status.name}): {words}",
+        status=error.status.name,
+        hint="compare type and package in the manifest with what runs here",
+    )

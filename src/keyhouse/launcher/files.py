@@ -1,0 +1,179 @@
+"""Writes delivered files where the manifest says, and nowhere else.
+
+1. No symbolic link is followed, in whatever part of a path: each directory is opened from the one
+   above it. Whoever may write to one of them (another user, the owner of a mounted volume) cannot
+   lead a secret elsewhere, not even by changing links meanwhile.
+2. Directories that are made are 0700, files 0600, whatever the umask says.
+3. A file appears whole or not at all: it is written beside its place and renamed. What was there
+   before is replaced, never written into: another link to it, or an open handle, sees nothing.
+4. If one file fails, those that were written are removed: a start that failed leaves no secret.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.placement import Place, placed
+from keyhouse.wire.secret import Secret
+
+__all__ = ["write_files"]
+
+_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Obstacle(Exception):
+    """Something stands in the way that is not replaced."""
+
+
+def write_files(files: Mapping[str, Secret]) -> None:
+    """Write ``files``, path to content: all of them, or none stays.
+
+    Relative paths count from the working directory. Raises ``LaunchRefused``, naming the path.
+    """
+    done: list[Place] = []
+    for place in placed(files):
+        try:
+            _write(place, files[place.path].reveal())
+        except BaseException as error:  # also a signal to stop
+            for written in done:
+                _remove(written)
+            if isinstance(error, OSError | _Obstacle):
+                raise _refused(place, error) from None
+            raise
+        done.append(place)
+
+
+def _write(place: Place, content: bytes) -> None:
+    if place.is_gramine_key:
+        _hand_over(place, content)
+        return
+    folder = _folder(place, make=True)
+    try:
+        _require_replaceable(folder, place.name)
+        _put(folder, place.name, content)
+    finally:
+        os.close(folder)
+
+
+def _hand_over(place: Place, content: bytes) -> None:
+    """Give Gramine a key: its special file is there and takes the key in one write."""
+    handle = os.open(place.path, _KEY)
+    try:
+        written = os.write(handle, content)
+    finally:
+        os.close(handle)
+    if written != len(content):
+        raise _Obstacle(f"it took {written} of {len(content)} bytes")
+
+
+def _folder(place: Place, *, make: bool) -> int:
+    """Return a handle of the directory that ``place`` is in."""
+    handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for depth, name in enumerate(place.folders):
+        try:
+            inner = _inner(handle, name, make=make)
+        except OSError as error:
+            if _is_link(handle, name):
+                # The errors for links differ from system to system.
+                above = b"/".join(place.folders[: depth + 1])
+                raise _Obstacle(_link(("/" if place.absolute else "") + _text(above))) from None
+            raise error from None
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
+
+
+def _inner(above: int, name: bytes, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=above)
+            # Only what this call made is opened so: the umask may have taken more away.
+            return _widened(_opened(above, name))
+    return _opened(above, name)
+
+
+def _opened(above: int, name: bytes) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
+    except PermissionError:  # a directory that may be passed, not listed
+        return os.open(name, os.O_PATH | _FOLDER, dir_fd=above)
+
+
+def _widened(handle: int) -> int:
+    os.fchmod(handle, 0o700)
+    return handle
+
+
+def _require_replaceable(folder: int, name: bytes) -> None:
+    with suppress(FileNotFoundError):
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            raise _Obstacle("it is a symbolic link, and none is followed")
+        if not stat.S_ISREG(mode):
+            raise _Obstacle("something else than a regular file is there")
+
+
+def _put(folder: int, name: bytes, content: bytes) -> None:
+    beside = b".keyhouse-" + os.urandom(8).hex().encode("ascii")
+    handle = os.open(beside, _NEW, 0o600, dir_fd=folder)
+    try:
+        try:
+            os.fchmod(handle, 0o600)
+            left = memoryview(content)
+            while left:
+                left = left[os.write(handle, left) :]
+        finally:
+            os.close(handle)
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
+        raise
+
+
+def _remove(place: Place) -> None:
+    """Take away what was written; what cannot be is left: the first failure is told."""
+    if place.is_gramine_key:
+        return
+    with suppress(OSError, _Obstacle):
+        folder = _folder(place, make=False)
+        try:
+            os.unlink(place.name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _is_link(above: int, name: bytes) -> bool:
+    with suppress(OSError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+    return False
+
+
+def _link(path: str) -> str:
+    real = ascii(str(Path(path).resolve()))
+    return f"{path!a} is a symbolic link, and none is followed; the real path is {real}"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _refused(place: Place, error: OSError | _Obstacle) -> LaunchRefused:
+    if isinstance(error, OSError):
+        problem = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+    else:
+        problem = str(error)
+    hint = "name another place in the manifest, or make this one writable for this user only"
+    if place.is_gramine_key:
+        hint = "Gramine has this file only for keys that its manifest names"
+    return LaunchRefused(
+        f"the file {place.path[:200]!a} of the manifest cannot be written: {problem}",
+        hint=hint,
+    )

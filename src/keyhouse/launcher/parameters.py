@@ -1,0 +1,63 @@
+"""What the manifest has for a workload: files, variables, arguments; checked before use."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from keyhouse.launcher.errors import AnswerUnreadable, LaunchRefused
+from keyhouse.wire.secret import Secret
+
+__all__ = ["TRANSPARENT_TLS", "Delivered", "checked"]
+
+TRANSPARENT_TLS: Final = "MARBLE_TTLS_CONFIG"
+_LONGEST_NAME: Final = 100
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What the coordinator delivered. Every value may be a secret."""
+
+    files: Mapping[str, Secret]  # path: content
+    env: Mapping[str, Secret]  # name: value
+    argv: tuple[str, ...]  # complete, argv[0] first; empty: the manifest has none
+
+
+def checked(
+    files: Mapping[str, bytes], env: Mapping[str, bytes], argv: tuple[str, ...]
+) -> Delivered:
+    """Return what can be given to a program as it is.
+
+    Raises:
+        LaunchRefused: ``MARBLE_TTLS_CONFIG`` is there. The program expects the runtime to wrap its
+            connections in TLS; started without that, it would speak in the clear.
+            Source: manifest reference, "TLS (transparent TLS)".
+        AnswerUnreadable: a name or value that no process can have.
+    """
+    if TRANSPARENT_TLS in env:
+        raise LaunchRefused(
+            "the manifest gives this workload TLS tags, and nothing here does TLS in its place",
+            hint="take TLS out of the marble and let the program do it with its certificate from"
+            " MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN and MARBLE_PREDEFINED_PRIVATE_KEY",
+        )
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name:
+            raise _unusable(f"{_quoted(name)} cannot be the name of a variable")
+        if b"\0" in value:
+            raise _unusable(f"the variable {_quoted(name)} has a zero byte in its value")
+    if any("\0" in argument for argument in argv):
+        raise _unusable("an argument has a zero byte")
+    return Delivered(
+        {path: Secret(content) for path, content in files.items()},
+        {name: Secret(value) for name, value in env.items()},
+        argv,
+    )
+
+
+def _quoted(name: str) -> str:
+    return ascii(name[:_LONGEST_NAME])
+
+
+def _unusable(problem: str) -> AnswerUnreadable:
+    return AnswerUnreadable(
+        f"the delivered parameters cannot be used: {problem}", hint="correct it in the manifest"
+    )

@@ -1,0 +1,78 @@
+"""The program that takes this process over.
+
+Which file is started and what its arguments are:
+
+=====================  ==========================  ==========================================
+on the command line    ``Argv`` of the manifest    started
+=====================  ==========================  ==========================================
+PROGRAM ARGS...        not empty                   PROGRAM, with the arguments of ``Argv``
+PROGRAM ARGS...        empty                       PROGRAM, with PROGRAM ARGS...
+nothing                not empty                   ``Argv[0]``, with the arguments of ``Argv``
+nothing                empty                       ``./marble``
+=====================  ==========================  ==========================================
+
+The command line belongs to the image (or to whoever starts it), ``Argv`` to the manifest: which
+program runs here is the image's matter, which arguments it gets is the manifest's, as soon as it
+says something. Source: wire reference, "Launcher", 7 and 8.
+"""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+
+from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.parameters import Delivered
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Program", "program_of", "start"]
+
+_DEFAULT: Final = (b"./marble",)
+# Python ignores these two from its start on, which a program would inherit.
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+_LONGEST_SHOWN: Final = 200
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What ``exec`` needs."""
+
+    file: bytes  # searched in the PATH of ``env`` if it has no slash
+    argv: tuple[bytes, ...]
+    env: Mapping[bytes, Secret]
+
+
+def program_of(
+    words: Sequence[bytes], environment: Mapping[bytes, bytes], delivered: Delivered
+) -> Program:
+    """Return the program for the ``words`` of the command line and what was delivered.
+
+    ``environment`` is what the launcher was started with: delivered variables replace those of the
+    same name, the others stay.
+    """
+    argv = tuple(argument.encode("utf-8") for argument in delivered.argv)
+    argv = argv or tuple(words) or _DEFAULT
+    env = {name: Secret(value) for name, value in environment.items()}
+    env |= {name.encode("utf-8"): value for name, value in delivered.env.items()}
+    return Program(words[0] if words else argv[0], argv, env)
+
+
+def start(program: Program) -> NoReturn:
+    """Become ``program``: same process, same standard streams, signals as they came.
+
+    Whatever the launcher has opened is closed by that. Raises ``LaunchRefused`` if there is no such
+    program or it cannot be started.
+    """
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    env = {name: value.reveal() for name, value in program.env.items()}
+    try:
+        os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        name = ascii(program.file.decode("utf-8", "backslashreplace")[:_LONGEST_SHOWN])
+        raise LaunchRefused(
+            f"the program {name} cannot be started: {reason}",
+            hint="name it with its path, and see that it is there and may be executed",
+        ) from None

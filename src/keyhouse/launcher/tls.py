@@ -1,0 +1,199 @@
+"""The launcher's end of TLS: its key stays in memory, its peer is judged in the handshake.
+
+CPython's ``ssl`` takes a client's key from files only. So, as on the coordinator's side, a subclass
+of ``ssl.SSLContext`` hands out sessions of pyOpenSSL, which asyncio and grpclib use as they would
+use an ``ssl.SSLObject``. One context is for one connection.
+"""
+
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
+from OpenSSL import SSL
+
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.errors import CoordinatorNotTrusted
+
+__all__ = ["MOST_RECEIVED", "ClientContext", "PeerRefused"]
+
+MOST_RECEIVED: Final = 16 * 1024 * 1024
+"""Bytes that a peer may send on one connection; the interface's messages have at most 4 MiB."""
+
+_PIECE: Final = 65_536
+_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
+_ALPN: Final = b"h2"
+
+PeerCheck = Callable[[bytes], None]
+"""Gets the peer's leaf (DER) and raises ``CoordinatorNotTrusted`` if it may not be the peer."""
+
+
+class PeerRefused(ssl.SSLError):
+    """Ends a handshake: ``reason_why`` is what the check of the peer raised.
+
+    asyncio reports an ``SSLError`` of a handshake to whoever connects, and only such a one.
+    """
+
+    def __init__(self, why: CoordinatorNotTrusted) -> None:
+        super().__init__(ssl.SSL_ERROR_SSL, "the peer is refused")
+        self.reason_why = why
+
+
+class ClientContext(ssl.SSLContext):
+    """A TLS client that shows ``credentials`` and lets ``check`` decide on the peer.
+
+    Version 1.2 or 1.3; ``h2`` must be negotiated. ``check`` runs at the end of the handshake, which
+    has proven that the peer owns the leaf, before a byte of a request is sent.
+    """
+
+    def __new__(cls, *_args: object) -> "ClientContext":  # noqa: PYI034, D102 - as typeshed has it
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, credentials: Credentials, check: PeerCheck) -> None:
+        self.check = check
+        self._native = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        self._native.set_min_proto_version(SSL.TLS1_2_VERSION)
+        # Renegotiation could bring another certificate after the check.
+        self._native.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+        self._native.set_cipher_list(_CIPHERS)
+        self._native.set_verify(SSL.VERIFY_NONE)  # the check decides, see trust.py
+        self._native.set_alpn_protos([_ALPN])
+        key = load_der_private_key(credentials.key.reveal(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)  # noqa: S101 made so
+        self._native.use_certificate(x509.load_der_x509_certificate(credentials.certificate))
+        self._native.use_privatekey(key)
+
+    def wrap_bio(  # type: ignore[override]  # a Session has what asyncio uses of an SSLObject
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 - as the base class has it
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> "Session":
+        """Return a new client session between two memory buffers."""
+        del server_side, session
+        connection = SSL.Connection(self._native, None)
+        connection.set_connect_state()
+        if isinstance(server_hostname, str) and not _is_ip(server_hostname):
+            connection.set_tlsext_host_name(server_hostname.encode("ascii"))
+        return Session(self.check, connection, incoming, outgoing)
+
+
+class Session:
+    """One TLS connection, used as an ``ssl.SSLObject`` is."""
+
+    def __init__(
+        self,
+        check: PeerCheck,
+        connection: SSL.Connection,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+    ) -> None:
+        self._check = check
+        self._connection = connection
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._received = 0
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
+        self._do(self._connection.do_handshake)
+        if self._connection.get_alpn_proto_negotiated() != _ALPN:
+            raise PeerRefused(_untrusted("it does not speak gRPC there (no ALPN h2)"))
+        leaf = self._connection.get_peer_certificate(as_cryptography=True)
+        try:
+            if leaf is None:
+                raise _untrusted("it shows no certificate")
+            self._check(leaf.public_bytes(Encoding.DER))
+        except CoordinatorNotTrusted as why:
+            raise PeerRefused(why) from None
+
+    def read(self, size: int = _PIECE, buffer: Any = None) -> Any:
+        """Return decrypted bytes; ``b""`` after the peer's close_notify.
+
+        With ``buffer`` the bytes go there and their number is returned.
+        """
+        if buffer is None:
+            data = self._receive(lambda: self._connection.recv(min(size, _PIECE)), b"")
+            self._count(len(data))
+            return data
+        count = self._receive(lambda: self._connection.recv_into(buffer, size), 0)
+        self._count(count)
+        return count
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Encrypt up to one record of ``data`` and return how many of its bytes were taken."""
+        piece = bytes(data[:_PIECE])
+        return int(self._do(lambda: self._connection.send(piece)))
+
+    def pending(self) -> int:
+        """Return how many decrypted bytes have not been read."""
+        return self._connection.pending()
+
+    def unwrap(self) -> None:
+        """Send close_notify. The peer's own is not waited for."""
+        self._do(self._connection.shutdown)
+
+    def getpeercert(self, binary_form: bool = False) -> None:  # noqa: FBT001, FBT002 - as in SSLObject
+        """Return None: who needs the peer's certificate gets it in the check."""
+
+    def selected_alpn_protocol(self) -> str:
+        """Return ``h2``: no other protocol leaves the handshake."""
+        return _ALPN.decode("ascii")
+
+    def cipher(self) -> tuple[str, str, int] | None:
+        """Return name, protocol version and key bits of the cipher suite in use."""
+        name = self._connection.get_cipher_name()
+        version = self._connection.get_protocol_version_name()
+        return (name, version, self._connection.get_cipher_bits() or 0) if name else None
+
+    @staticmethod
+    def compression() -> None:
+        """Return None: compression is off."""
+
+    def _receive(self, call: Callable[[], Any], at_end: Any) -> Any:
+        try:
+            return self._do(call)
+        except ssl.SSLZeroReturnError:
+            return at_end
+
+    def _count(self, received: int) -> None:
+        self._received += received
+        if self._received > MOST_RECEIVED:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the peer sent too much")
+
+    def _do(self, call: Callable[[], Any]) -> Any:
+        """Return what ``call`` gives; the bytes for and from the peer go through the buffers."""
+        while data := self._incoming.read(_PIECE):
+            self._connection.bio_write(data)
+        try:
+            return call()
+        except SSL.WantReadError:
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more input is needed") from None
+        except SSL.ZeroReturnError:
+            raise ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by peer") from None
+        except SSL.Error:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the TLS connection failed") from None
+        finally:
+            self._drain()
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                self._outgoing.write(self._connection.bio_read(_PIECE))
+            except SSL.WantReadError:
+                return
+
+
+def _is_ip(host: str) -> bool:
+    return ":" in host or host.rpartition(".")[2].isdecimal()
+
+
+def _untrusted(problem: str) -> CoordinatorNotTrusted:
+    return CoordinatorNotTrusted(
+        f"the coordinator is not trusted: {problem}",
+        hint="name its workload API (port 2001), not its Client API",
+    )

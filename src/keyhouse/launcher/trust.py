@@ -1,0 +1,233 @@
+"""Who the peer at the coordinator's address is, and whether what it delivers is its own.
+
+The workload listener serves the marble root: a certificate that signs itself with the key of the
+intermediate, which the root has signed. So nothing in it leads to the root; what leads there is
+the key. What is pinned, and why that is enough:
+
+1. The handshake proves that the peer has the private key of the certificate it serves.
+2. That certificate signs itself, is of a CA, and has key and subject of the intermediate.
+3. The intermediate is of a CA and is signed by the root, which is the anchor: a quote vouches for
+   it, or it came with the image of the workload. The root signs intermediates only.
+
+So whoever is there holds the key of an intermediate of that root. Chain validation and a host name
+would not do: workloads have certificates below the same root, perhaps for the same name.
+
+With the intermediate at hand this is checked in the handshake, before anything is sent. With the
+root alone it is checked on the answer, which brings the intermediate, before anything of it is
+used: what was sent until then (a quote, names, a type) is no secret, and the quote is bound to a
+key that only this process has.
+
+The answer has to fit in any case: its chain ends at the root that is served, its certificate is for
+this UUID and type, and the private key belongs to it.
+"""
+
+import hmac
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from keyhouse.launcher.errors import CoordinatorNotTrusted
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "MARBLE_TYPE",
+    "Anchor",
+    "read_anchor",
+    "require_answer",
+    "require_issued",
+    "require_served",
+]
+
+MARBLE_TYPE: Final = x509.ObjectIdentifier("1.3.9903.2.1")
+"""The extension with the marble type, raw UTF-8. Source: wire reference, 9.3."""
+
+_HINT: Final = "do not use it: it may be another machine that answers at this address"
+_CHAIN: Final = 2
+
+_ROOT: Final = "MARBLE_PREDEFINED_ROOT_CA"
+_LEAF_CHAIN: Final = "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"
+_KEY: Final = "MARBLE_PREDEFINED_PRIVATE_KEY"
+_COORDINATOR_ROOT: Final = "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA"
+
+
+class Anchor(NamedTuple):
+    """The deployment that is trusted, by its certificates (DER)."""
+
+    root: bytes
+    intermediate: bytes | None = None  # None: the answer brings it
+
+
+def read_anchor(pem: bytes, where: str) -> Anchor:
+    """Return the anchor in ``pem``: the root alone, or the intermediate, then the root.
+
+    ``where`` names the file. Raises ``CoordinatorNotTrusted`` if it cannot be one.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        found = []
+    if not 1 <= len(found) <= _CHAIN:
+        raise CoordinatorNotTrusted(
+            f"{where} is no root certificate",
+            hint="PEM: the coordinator's root, or its intermediate and then its root",
+        )
+    root = found[-1]
+    _require(_is_ca(root) and _has_signed(root, root), f"{where} ends in no root certificate")
+    if len(found) == 1:
+        return Anchor(_der(root))
+    require_issued(_der(found[0]), _der(root))
+    return Anchor(_der(root), _der(found[0]))
+
+
+def require_issued(intermediate: bytes, root: bytes) -> None:
+    """Raise ``CoordinatorNotTrusted`` unless ``intermediate`` is a CA that ``root`` has signed."""
+    child = _certificate(intermediate, "its intermediate certificate")
+    parent = _certificate(root, "its root certificate")
+    _require(
+        _is_ca(child) and _has_signed(parent, child) and not _same_key(child, parent),
+        "its intermediate certificate is of no CA that the trusted root has signed",
+    )
+
+
+def require_served(served: bytes, anchor: Anchor | None) -> None:
+    """Raise ``CoordinatorNotTrusted`` unless ``served`` (DER) can be the marble root.
+
+    With an intermediate in ``anchor`` it is the twin of exactly that one.
+    """
+    root = _certificate(served, "the certificate that it serves")
+    _require(
+        _is_ca(root) and _has_signed(root, root),
+        "the certificate that it serves is no marble root",
+    )
+    if anchor is not None and anchor.intermediate is not None:
+        _require_twins(root, _certificate(anchor.intermediate, "the intermediate certificate"))
+
+
+def require_answer(
+    env: Mapping[str, Secret], *, served: bytes, anchor: Anchor | None, who: uuid.UUID, kind: str
+) -> None:
+    """Raise ``CoordinatorNotTrusted`` unless the variables ``env`` fit the peer and the request.
+
+    ``served`` is what the peer showed in the handshake, ``who`` and ``kind`` are the UUID and the
+    marble type that were asked for.
+    """
+    [root] = _delivered(env, _COORDINATOR_ROOT, 1)
+    [marble_root] = _delivered(env, _ROOT, 1)
+    leaf, intermediate = _delivered(env, _LEAF_CHAIN, _CHAIN)
+    if anchor is not None:
+        _require(_equal(_der(root), anchor.root), "the delivered root is not the trusted one")
+        same = anchor.intermediate is None or _equal(_der(intermediate), anchor.intermediate)
+        _require(same, "the delivered intermediate certificate is not the trusted one")
+    _require(_equal(_der(marble_root), served), "the delivered marble root is not what it serves")
+    require_issued(_der(intermediate), _der(root))
+    _require_twins(marble_root, intermediate)
+    _require(
+        not _is_ca(leaf) and _has_signed(marble_root, leaf),
+        "the delivered certificate is not signed by the marble root",
+    )
+    _require_mine(leaf, who, kind)
+    _require_key(env.get(_KEY), leaf)
+
+
+def _require_mine(leaf: x509.Certificate, who: uuid.UUID, kind: str) -> None:
+    names = [str(name.value) for name in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    _require(names == [str(who)], "the delivered certificate is for another UUID")
+    _require(
+        _extension(leaf, MARBLE_TYPE) == kind.encode("utf-8"),
+        "the delivered certificate is for another marble type",
+    )
+
+
+def _require_key(pem: Secret | None, leaf: x509.Certificate) -> None:
+    try:
+        key = load_pem_private_key(pem.reveal(), None).public_key() if pem is not None else None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    fits = key is not None and key == leaf.public_key()
+    _require(fits, "the delivered private key does not belong to the delivered certificate")
+
+
+def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate) -> None:
+    _require(
+        _same_key(marble_root, intermediate) and marble_root.subject == intermediate.subject,
+        "the certificate that it serves has not the key of the intermediate certificate",
+    )
+
+
+def _delivered(env: Mapping[str, Secret], name: str, count: int) -> Sequence[x509.Certificate]:
+    value = env.get(name)
+    try:
+        found = x509.load_pem_x509_certificates(value.reveal()) if value is not None else []
+    except ValueError:
+        found = []
+    _require(len(found) == count, f"{name} holds not the {count} that it has to")
+    return found
+
+
+def _certificate(der: bytes, what: str) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError:
+        raise _untrusted(f"{what} cannot be read") from None
+
+
+def _is_ca(certificate: x509.Certificate) -> bool:
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return False
+    return constraints.value.ca
+
+
+def _has_signed(parent: x509.Certificate, child: x509.Certificate) -> bool:
+    try:
+        child.verify_directly_issued_by(parent)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _extension(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> bytes | None:
+    try:
+        found = certificate.extensions.get_extension_for_oid(oid).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return None
+    return found.value if isinstance(found, x509.UnrecognizedExtension) else None
+
+
+def _same_key(one: x509.Certificate, other: x509.Certificate) -> bool:
+    return _equal(_public(one), _public(other))
+
+
+def _public(certificate: x509.Certificate) -> bytes:
+    try:
+        key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise _untrusted("a key of its certificates cannot be read") from None
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
+
+
+def _equal(one: bytes, other: bytes) -> bool:
+    return hmac.compare_digest(one, other)
+
+
+def _require(holds: bool, problem: str) -> None:  # noqa: FBT001 reads as a sentence
+    if not holds:
+        raise _untrusted(problem)
+
+
+def _untrusted(problem: str) -> CoordinatorNotTrusted:
+    return CoordinatorNotTrusted(f"the coordinator is not trusted: {problem}", hint=_HINT)

@@ -1,0 +1,94 @@
+"""Who this instance is: a UUID in a file, made at the first start and kept from then on.
+
+The UUID is no secret, but the keys of a workload hang on it: a value that cannot be read is never
+replaced by another one.
+"""
+
+import os
+import re
+import stat
+import uuid
+from typing import Final
+
+from keyhouse.launcher.errors import LaunchRefused
+
+__all__ = ["own_uuid", "read_uuid"]
+
+_LARGEST: Final = 256
+_HEX: Final = "[0-9A-Fa-f]"
+_DASHED: Final = f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
+_FORMS: Final = re.compile(
+    rf"(?:[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:)?{_DASHED}|\{{{_DASHED}\}}|{_HEX}{{32}}"
+)
+
+
+def read_uuid(text: bytes) -> uuid.UUID:
+    """Return the UUID that ``text`` spells: 36 characters, with ``urn:uuid:``, in braces, or 32.
+
+    White space around it is dropped. ``ValueError`` for everything else, the nil UUID too.
+    Source: wire reference, "Checks in order", 6.
+    """
+    word = text.decode("ascii", "replace").strip()
+    if not _FORMS.fullmatch(word):
+        raise ValueError("is no UUID")
+    found = uuid.UUID(word)
+    if found.int == 0:
+        raise ValueError("is the nil UUID, which is nobody's")
+    return found
+
+
+def own_uuid(path: str) -> uuid.UUID:
+    """Return the UUID in the file ``path``, which is made (0600, a random one) if there is none.
+
+    Raises ``LaunchRefused`` for a file that cannot be read or made, or holds no UUID.
+    """
+    try:
+        try:
+            return _kept(path)
+        except FileNotFoundError:
+            pass
+        try:
+            return _made(path)
+        except FileExistsError:  # another process was faster, or a symbolic link leads nowhere
+            return _kept(path)
+    except ValueError as error:
+        raise LaunchRefused(
+            f"the UUID file {path} cannot be used: it {error}",
+            hint="put back what it held; without it this instance is another one, with other keys",
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        raise LaunchRefused(
+            f"the UUID file {path} cannot be used: {reason}",
+            hint="name a file that this user can make and read: --uuid-file",
+        ) from None
+
+
+def _kept(path: str) -> uuid.UUID:
+    # Not blocking: opening a pipe would wait for somebody to write to it.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError("is no regular file")
+        text = os.read(handle, _LARGEST + 1)
+    finally:
+        os.close(handle)
+    if len(text) > _LARGEST:
+        raise ValueError("is too long")
+    return read_uuid(text)
+
+
+def _made(path: str) -> uuid.UUID:
+    fresh = uuid.UUID(bytes=os.urandom(16), version=4)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+        os.write(handle, str(fresh).encode("ascii"))
+        os.fsync(handle)
+    except OSError:
+        os.unlink(path)  # noqa: PTH108 the path as it was given
+        raise
+    finally:
+        os.close(handle)
+    return fresh
