@@ -16,6 +16,11 @@ from keyhouse.authority.deposits import (
 from keyhouse.authority.derivation import derive_marble_key
 from keyhouse.authority.ephemeral_key import EphemeralKey
 from keyhouse.authority.expiry import expiry
+from keyhouse.authority.marble_certificates import (
+    MarbleIdentity,
+    issue_marble_certificate,
+    read_marble_certificate,
+)
 from keyhouse.authority.recovery import (
     RecoveryHolder,
     RecoveryMaterial,
@@ -41,6 +46,7 @@ from keyhouse.authority.signing import (
     sign_manifest,
     sign_quote_text,
 )
+from keyhouse.authority.signing_request import SigningRequest, read_signing_request
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.uploads import import_secret
 
@@ -52,11 +58,13 @@ __all__ = [
     "EphemeralKey",
     "IndexDamaged",
     "IndexHolder",
+    "MarbleIdentity",
     "RecoveryHolder",
     "RecoveryIndex",
     "RecoveryMaterial",
     "SealedIndex",
     "ShareRefused",
+    "SigningRequest",
     "StoredSecret",
     "certificate_pem",
     "check_index_mac",
@@ -71,11 +79,14 @@ __all__ = [
     "index_of",
     "is_generated_with_manifest",
     "is_signed_by_root",
+    "issue_marble_certificate",
     "judge",
     "make_coordinator_keys",
     "make_recovery",
     "parse_names",
+    "read_marble_certificate",
     "read_recovery_index",
+    "read_signing_request",
     "recovery_index",
     "recovery_key_problems",
     "renew_intermediate",

@@ -23,14 +23,15 @@ from keyhouse.authority.validity import whole_second
 from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.secret import Secret
 
-__all__ = ["make_coordinator_keys", "parse_names", "renew_intermediate"]
+__all__ = ["LIFETIME", "make_coordinator_keys", "parse_names", "renew_intermediate"]
 
 ROOT_NAME: Final = "Keyhouse Coordinator"
 INTERMEDIATE_NAME: Final = "Keyhouse Coordinator - Intermediate CA"
 _SIMULATED: Final = " (SIMULATION)"
 
-# 2^63-1 nanoseconds, about 292.3 years: the longest duration of the interface's Go clients.
-_LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
+LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
+"""2^63-1 nanoseconds, about 292.3 years: the longest duration of the interface's Go clients."""
+
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _ROOT_SECRET_BYTES: Final = 32
 
@@ -146,7 +147,7 @@ def _ca_builder(
         .public_key(public_key)
         .serial_number(random_serial())
         .not_valid_before(start)
-        .not_valid_after(start + _LIFETIME)
+        .not_valid_after(start + LIFETIME)
         .add_extension(_signing_usage(), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)

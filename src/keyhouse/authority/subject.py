@@ -11,7 +11,7 @@ from keyhouse.authority.findings import Findings
 from keyhouse.authority.oid import from_arcs
 from keyhouse.wire.definitions import Subject
 
-__all__ = ["GENERIC_NAME", "PLURAL", "common_name", "subject_name"]
+__all__ = ["GENERIC_NAME", "PLURAL", "attribute", "common_name", "subject_name"]
 
 GENERIC_NAME: Final = "Keyhouse Generated Certificate"
 
@@ -46,13 +46,13 @@ def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
     out the plain field of that type. Source: manifest format, "Certificate templates".
     """
     extra = tuple(_extra_attributes(subject, findings))
-    overridden = {attribute.oid for attribute in extra}
+    overridden = {each.oid for each in extra}
     plain = (
-        _attribute(identifier, value, at, findings)
+        attribute(identifier, value, at, findings)
         for identifier, at, value in _plain_values(subject, name)
         if identifier not in overridden
     )
-    return x509.Name([attribute for attribute in (*plain, *extra) if attribute is not None])
+    return x509.Name([each for each in (*plain, *extra) if each is not None])
 
 
 def _plain_values(subject: Subject, name: str) -> Iterator[tuple[x509.ObjectIdentifier, str, str]]:
@@ -76,14 +76,15 @@ def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.Nam
             "write it as a list of integers, such as [2, 5, 4, 12]",
         )
         if identifier is not None:
-            attribute = _attribute(identifier, extra.value, f"{at}.Value", findings)
-            if attribute is not None:
-                yield attribute
+            made = attribute(identifier, extra.value, f"{at}.Value", findings)
+            if made is not None:
+                yield made
 
 
-def _attribute(
+def attribute(
     identifier: x509.ObjectIdentifier, value: str, at: str, findings: Findings
 ) -> x509.NameAttribute[str] | None:
+    """Return one attribute of a name; None if ``value`` cannot stand in it, which is noted."""
     if identifier in {NameOID.COUNTRY_NAME, NameOID.SERIAL_NUMBER} and not _is_printable(value):
         hint = _HINTS.get(identifier, "use letters, digits and ' ( ) + , - . / : = ?")
         findings.add(at, "has characters that a certificate cannot hold here", hint)

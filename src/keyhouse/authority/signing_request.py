@@ -1,0 +1,148 @@
+"""The certificate signing request of a workload: who it says it is, and what it wants to be called.
+
+Its key only proves that the request is whole: the coordinator makes the key of the certificate.
+Names are what matters: with those of the coordinator a workload could pass for it.
+Source: workload API, "Checks in order"; security rules, "Who is calling".
+"""
+
+import warnings
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import NameOID
+
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.dns_name import is_dns_name
+from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
+from keyhouse.authority.ip_address import read_address
+from keyhouse.authority.own_names import takes_own_address, takes_own_name
+from keyhouse.authority.subject import attribute
+from keyhouse.wire.errors import Invalid, Problem
+
+__all__ = ["LARGEST", "MOST_NAMES", "SigningRequest", "read_signing_request"]
+
+LARGEST: Final = 16 * 1024
+"""Bytes of a request."""
+
+MOST_NAMES: Final = 100
+"""DNS names and IP addresses in a request, together."""
+
+_RSA_BITS: Final = (2048, 8192)
+_RSA_EXPONENT_BITS: Final = 32  # longer ones make a signature costly to verify
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+# The organisation is no workload's to claim; the common name becomes its UUID.
+_REPLACED: Final = frozenset({NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME})
+_OTHER_NAME: Final = "choose a name that no client uses for the coordinator"
+
+
+class SigningRequest(msgspec.Struct, frozen=True):
+    """What a request asks for, checked. Nothing in it takes a name of the coordinator."""
+
+    subject: tuple[x509.NameAttribute[str], ...]  # without common name and organisation
+    dns_names: tuple[str, ...]
+    ip_addresses: tuple[str, ...]  # canonical
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that a certificate for it holds."""
+        return (*self.dns_names, *self.ip_addresses)
+
+
+def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
+    """Return what the PKCS #10 request ``der`` asks for. Names of other kinds are left out.
+
+    Raises ``Invalid`` if it is none, is not signed by its own key, or asks for what it cannot have.
+    """
+    if len(der) > LARGEST:
+        raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
+    try:
+        request = x509.load_der_x509_csr(der)
+        _check_key(request.public_key())
+        if not request.is_signature_valid:
+            raise _refusal("is not signed by its own key", "make a new one")
+        names = tuple(_alternative_names(request))
+        # The library warns of values that are too long; they are refused below.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            subject = tuple(each for each in request.subject if each.oid not in _REPLACED)
+    except LIBRARY_REFUSALS:
+        raise _refusal("is not a readable PKCS #10 request", "send one in DER") from None
+    if len(names) > MOST_NAMES:
+        raise _refusal(f"asks for more than {MOST_NAMES} names", "ask for fewer")
+    return _checked(subject, names, keys)
+
+
+def _check_key(key: object) -> None:
+    """Refuse a key whose kind is unusual, or whose signature is costly to verify."""
+    match key:
+        case ec.EllipticCurvePublicKey():
+            usual = isinstance(key.curve, _CURVES)
+        case rsa.RSAPublicKey():
+            exponent = key.public_numbers().e
+            least, most = _RSA_BITS
+            usual = least <= key.key_size <= most and exponent.bit_length() <= _RSA_EXPONENT_BITS
+        case _:
+            usual = isinstance(key, ed25519.Ed25519PublicKey)
+    if not usual:
+        hint = "use a key on P-256, P-384 or P-521, Ed25519, or RSA with 2048 to 8192 bits"
+        raise _refusal("has a key of a kind that is not accepted", hint)
+
+
+def _alternative_names(request: x509.CertificateSigningRequest) -> Iterator[x509.GeneralName]:
+    try:
+        found = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return
+    yield from (name for name in found if isinstance(name, x509.DNSName | x509.IPAddress))
+
+
+def _checked(
+    subject: tuple[x509.NameAttribute[str | bytes], ...],
+    names: tuple[x509.GeneralName, ...],
+    keys: CoordinatorKeys,
+) -> SigningRequest:
+    findings = Findings()
+    attributes = tuple(_attribute(each, findings) for each in subject)
+    dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
+    addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
+    for name in dns_names:
+        if not is_dns_name(name):
+            findings.add("CSR", "asks for a DNS name that is none", "use ASCII host names")
+        elif takes_own_name(keys, name):
+            findings.add("CSR", "asks for a DNS name of the coordinator itself", _OTHER_NAME)
+    for address in addresses:
+        if not address:
+            findings.add("CSR", "asks for an IP address that is none", "use IPv4 or IPv6")
+        elif takes_own_address(keys, address):
+            findings.add("CSR", "asks for an IP address of the coordinator itself", _OTHER_NAME)
+    if problems := findings.sorted():
+        raise Invalid("the signing request", problems)
+    return SigningRequest(
+        subject=tuple(each for each in attributes if each is not None),
+        dns_names=tuple(dict.fromkeys(dns_names)),
+        ip_addresses=tuple(dict.fromkeys(addresses)),
+    )
+
+
+def _attribute(
+    found: x509.NameAttribute[str | bytes], findings: Findings
+) -> x509.NameAttribute[str] | None:
+    if not isinstance(found.value, str):
+        findings.add("CSR", "has a subject that is not text", "leave the subject empty")
+        return None
+    return attribute(found.oid, found.value, "CSR", findings)
+
+
+def _address(value: object) -> str:
+    """Return the canonical form of an address; empty for a range, which is none."""
+    if not isinstance(value, IPv4Address | IPv6Address):
+        return ""
+    return str(read_address(str(value)))
+
+
+def _refusal(problem: str, hint: str) -> Invalid:
+    return Invalid("the signing request", [Problem("CSR", problem, hint)])
