@@ -8,8 +8,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line.
 
-    ``serve`` is the measured, long-running process: it has a parser of its own and imports nothing
-    of what the other commands show to people.
+    ``serve`` and ``run`` are the measured processes: each has a parser of its own and imports
+    nothing of what the other commands show to people.
     """
     if sys.argv[1:2] == ["serve"]:
         from keyhouse.cli.process import isolate
@@ -18,6 +18,13 @@ def main() -> None:
         from keyhouse.cli.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))
+    if sys.argv[1:2] == ["run"]:
+        from keyhouse.cli.process import isolate
+
+        isolate("keyhouse.cli", sys.argv[1:], hold=True)
+        from keyhouse.cli.run import main as launch
+
+        sys.exit(launch(sys.argv[2:]))
     from keyhouse.cli.commands import run
 
     run()

@@ -42,6 +42,11 @@ def serve() -> None:
     """Run the coordinator. Its own help: keyhouse serve --help."""
 
 
+@app.command(name="run", add_help_option=False, context_settings={"ignore_unknown_options": True})
+def launch() -> None:
+    """Join a deployment as a workload, then become a program. Its own help: keyhouse run --help."""
+
+
 @app.command(name="version")
 def version() -> None:
     """Print the version."""

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from keyhouse.cli.held_environment import PREFIX as HELD
+from keyhouse.cli.held_environment import held
 from keyhouse.cli.standard_error import open_standard_streams
 
-__all__ = ["clean_environment", "harden", "isolate"]
+__all__ = ["clean_environment", "forbid_dumps", "harden", "isolate"]
 
 _PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
 _NAMES: Final = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
@@ -36,21 +38,26 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if (name in _NAMES or name.startswith(_PREFIXES)) and name != _ISOLATED
+        if (name in _NAMES or name.startswith(_PREFIXES))
+        and name != _ISOLATED
+        and not name.startswith(HELD)
     }
 
 
-def isolate(module: str, arguments: Sequence[str]) -> None:
+def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> None:
     """Make this process one that its environment did not shape: ``python -I -B``, clean variables.
 
     Replaces the process unless it is such a one already. Call it before anything is imported that
-    reads the environment (OpenSSL does, when it is loaded).
+    reads the environment (OpenSSL does, when it is loaded). With ``hold`` the old variables are
+    kept for a program to be started later: ``held_environment.release`` has them.
     """
     if sys.flags.isolated and os.environ.get(_ISOLATED) == str(os.getpid()):
         del os.environ[_ISOLATED]
         return
     open_standard_streams()
     environment = clean_environment(os.environ) | {_ISOLATED: str(os.getpid())}
+    if hold:
+        environment |= held(os.environ)
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
     os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
 
@@ -62,13 +69,11 @@ def harden() -> list[str]:
     """
     import ctypes
 
-    missing = []
+    missing = forbid_dumps()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _allow_descriptors()
     os.umask(0o077)
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        missing.append("the process can be dumped (prctl PR_SET_DUMPABLE)")
     if not _may_lock_memory():
         missing.append("memory may be swapped out (the memlock limit is too low for mlockall)")
         return missing
@@ -76,6 +81,18 @@ def harden() -> list[str]:
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
         missing.append("memory may be swapped out (mlockall failed)")
     return missing
+
+
+def forbid_dumps() -> list[str]:
+    """Close the process to core dumps and debuggers, until it executes something else.
+
+    Limits and umask, which a program would inherit, stay. Returns what could not be had.
+    """
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        return ["the process can be dumped (prctl PR_SET_DUMPABLE)"]
+    return []
 
 
 def _allow_descriptors() -> None:

@@ -54,10 +54,12 @@ def trusted(
     *,
     pccs: str = "",
     pccs_ca: Path | None = None,
+    timeout: float = 30.0,
 ) -> TrustedCoordinator:
     """Return the coordinator at ``host`` after it proved who it is. There is no other way to one.
 
     By ``memory``, the option, it is the deployment that was there before, in no older state.
+    ``timeout``, in seconds, is for its answer.
 
     Raises:
         TrustFailed, Unreachable, and refusals of files that cannot be used.
@@ -68,7 +70,12 @@ def trusted(
     remembering = memory_of(memory)
     try:
         return verify_coordinator(
-            host, expected=expected, root_ca_der=root, collateral=bundle, memory=remembering
+            host,
+            expected=expected,
+            root_ca_der=root,
+            collateral=bundle,
+            memory=remembering,
+            timeout=timeout,
         )
     except (AnswerUnreadable, CallRefused) as error:
         # Whoever answers at this address has not proven to be the coordinator.

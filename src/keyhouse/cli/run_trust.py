@@ -1,0 +1,78 @@
+"""Whom a launcher trusts, by its settings: a deployment, a proof, both, or whoever answers."""
+
+import hmac
+from collections.abc import Callable
+from pathlib import Path
+
+from keyhouse.cli.run_settings import RunSettings
+from keyhouse.launcher import Anchor, CoordinatorNotTrusted, LaunchRefused, read_anchor
+from keyhouse.launcher import read_mesh_address as read_address
+
+__all__ = ["anchors"]
+
+_LARGEST = 65_536
+
+Anchors = Callable[[float], Anchor | None]
+"""Gives the anchor for an attempt, within so many seconds."""
+
+
+def anchors(settings: RunSettings) -> Anchors | None:
+    """Return what gives the anchor of each attempt. None: nobody is verified.
+
+    With an attestation file the quote is verified anew for each attempt: a coordinator that waits
+    for its recovery has another root than afterwards.
+
+    Raises ``LaunchRefused`` and ``CoordinatorNotTrusted`` for files that cannot be used. What is
+    returned raises the client's ``TrustFailed`` and ``Unreachable``.
+    """
+    pinned = _pinned(settings.root_certificate)
+    if settings.attestation is not None:
+        return lambda seconds: _proven(settings, pinned, seconds)
+    return (lambda _seconds: pinned) if pinned is not None else None
+
+
+def _pinned(path: Path | None) -> Anchor | None:
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            pem = file.read(_LARGEST)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise LaunchRefused(f"cannot read {path}: {reason}") from None
+    return read_anchor(pem, str(path))
+
+
+def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
+    from keyhouse.cli.trust_options import trusted
+
+    assert settings.attestation is not None  # noqa: S101 for mypy: the caller has checked
+    proven = trusted(
+        settings.client_api or _beside(settings.coordinator),
+        settings.attestation,
+        settings.collateral,
+        settings.simulation_root,
+        "none",  # a workload's file system remembers nothing that its host could not take back
+        pccs=settings.pccs,
+        pccs_ca=settings.pccs_ca,
+        timeout=seconds,
+    )
+    found = Anchor(proven.root_der, proven.intermediate_der)
+    if pinned is not None and not _same(pinned, found):
+        raise CoordinatorNotTrusted(
+            "the coordinator is not trusted: it proves what it is, and is another deployment than"
+            f" that of {settings.root_certificate}",
+            hint="a deployment that was made anew has a new root: bring the file up to date",
+        )
+    return found
+
+
+def _same(pinned: Anchor, found: Anchor) -> bool:
+    same_root = hmac.compare_digest(pinned.root, found.root)
+    return same_root and pinned.intermediate in {None, found.intermediate}
+
+
+def _beside(coordinator: str) -> str:
+    """Return the Client API's usual place at the host of the workload API."""
+    host = read_address(coordinator).host
+    return f"[{host}]:4433" if ":" in host else f"{host}:4433"

@@ -1,0 +1,175 @@
+"""A coordinator's workload API for tests of the launcher: a peer over real TLS and gRPC.
+
+It has a coordinator's real keys and certificates and answers as the interface says, or bent in one
+point by a test. What the real coordinator does is tested with the real one.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+import grpclib
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+)
+from cryptography.x509.oid import NameOID
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server, Stream
+
+from keyhouse.api import TlsContext
+from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
+from keyhouse.wire.secret import Secret
+
+__all__ = ["MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
+
+Bend = Callable[[dict[str, bytes]], None]
+"""Changes the variables that are about to be delivered."""
+
+
+@cache
+def coordinator_keys(number: int = 0) -> CoordinatorKeys:
+    """Return the keys of coordinator ``number``: the same ones for the whole test run."""
+    del number
+    return make_coordinator_keys(
+        dns_names=["localhost"],
+        ip_addresses=[],
+        curve="P-256",
+        now=datetime.now(UTC),
+        simulated=True,
+    )
+
+
+def pem(der: bytes) -> bytes:
+    """Return a certificate as PEM."""
+    return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
+
+
+def leaf_for(
+    keys: CoordinatorKeys, name: str, kind: str, *, is_ca: bool = False
+) -> tuple[bytes, bytes]:
+    """Return certificate and key (PEM) of a workload under ``keys``."""
+    signer = load_der_private_key(keys.intermediate_key.reveal(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    issuer = x509.load_der_x509_certificate(keys.marble_root_cert)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    kind_oid = x509.ObjectIdentifier("1.3.9903.2.1")
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+        .add_extension(x509.UnrecognizedExtension(kind_oid, kind.encode()), critical=False)
+        .sign(signer, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM), private
+
+
+def predefined(keys: CoordinatorKeys, name: str, kind: str) -> dict[str, bytes]:
+    """Return the variables that every workload gets."""
+    leaf, private = leaf_for(keys, name, kind)
+    return {
+        "MARBLE_PREDEFINED_ROOT_CA": pem(keys.marble_root_cert),
+        "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN": leaf + pem(keys.intermediate_cert),
+        "MARBLE_PREDEFINED_PRIVATE_KEY": private,
+        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": pem(keys.root_cert),
+    }
+
+
+class MeshPeer:
+    """Answers activations on 127.0.0.1, in a thread of its own, while the context lasts.
+
+    ``refusals`` are answered first, one after the other. ``asked`` has what came: the request and
+    the client's certificate (DER).
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: CoordinatorKeys | None = None,
+        served: tuple[Secret, bytes] | None = None,
+        files: dict[str, bytes] | None = None,
+        env: dict[str, bytes] | None = None,
+        argv: Sequence[str] = (),
+        refusals: Sequence[grpclib.GRPCError] = (),
+        bend: Bend = lambda _: None,
+    ) -> None:
+        self.keys = keys or coordinator_keys()
+        self.asked: list[tuple[ActivationReq, bytes]] = []
+        self.port = 0
+        key, certificate = served or (self.keys.intermediate_key, self.keys.marble_root_cert)
+        self._tls = (key, certificate)
+        self._files, self._env, self._argv = files or {}, env or {}, argv
+        self._refusals = list(refusals)
+        self._bend = bend
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started: Future[int] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __mapping__(self) -> dict[str, Handler]:
+        handler = Handler(self._activate, Cardinality.UNARY_UNARY, ActivationReq, ActivationResp)
+        return {"/rpc.Marble/Activate": handler}
+
+    async def _activate(self, stream: Stream[Any, Any]) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        assert stream.peer is not None
+        # grpclib hands out the ssl object, whose session knows the client's certificate.
+        session = stream.peer._transport.get_extra_info("ssl_object")
+        self.asked.append((request, session.getpeercert(binary_form=True)))
+        if self._refusals:
+            raise self._refusals.pop(0)
+        env = predefined(self.keys, request.UUID, request.MarbleType) | self._env
+        self._bend(env)
+        answer = ActivationResp()
+        answer.Parameters.Files.update(self._files)
+        answer.Parameters.Env.update(env)
+        answer.Parameters.Argv.extend(self._argv)
+        await stream.send_message(answer)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        key, certificate = self._tls
+        context = TlsContext(key, [certificate], alpn=b"h2", required=True)
+        server = Server([self])
+        listening = socket.create_server(("127.0.0.1", 0))
+        await server.start(sock=listening, ssl=context)
+        self._started.set_result(listening.getsockname()[1])
+        await self._stop.wait()
+        server.close()
+        await server.wait_closed()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.port = self._started.result(timeout=30)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
