@@ -168,12 +168,6 @@ def test_every_problem_of_a_new_manifest_is_told_and_nothing_is_pending(
     assert api.pending(people.nobody).status == 404
 
 
-def test_an_update_between_memory_and_disk_is_not_implemented(people: People, api: Api) -> None:
-    reply = api.update(people.alice, together(SealMode="Disabled"))
-    assert "SealMode" in refused(reply, 501)
-    assert api.pending(people.nobody).status == 404
-
-
 # --- two of three ---
 
 

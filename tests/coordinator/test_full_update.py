@@ -43,7 +43,6 @@ from keyhouse.wire.errors import (
     Forbidden,
     Invalid,
     NotFound,
-    NotYet,
     Unauthenticated,
 )
 from keyhouse.wire.secret import Secret
@@ -611,13 +610,6 @@ async def test_what_users_should_know_stands_in_the_log(tmp_path: Path) -> None:
             "it leaves no user who may update the manifest: it is final"
         )
         assert not engine.view.running.security_versions
-
-
-async def test_changing_to_or_from_disabled_sealing_is_not_taken(tmp_path: Path) -> None:
-    async with running_engine(tmp_path / "data") as engine:
-        await set_manifest(engine, _raw(updaters=1, threshold=0))
-        with pytest.raises(NotYet):
-            await _initiate(engine, _raw(updaters=1, threshold=0, SealMode="Disabled"))
 
 
 async def test_another_seal_mode_takes_effect_with_the_update(tmp_path: Path) -> None:

@@ -14,22 +14,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, OTHER_DEK, Snapshots, open_home
+from keyhouse_tests_state import DEK, NOON, OTHER_DEK, STORE_ID, Snapshots, open_home
 
 from keyhouse.journal import (
     Continuation,
     Fresh,
     Home,
     InsecureFile,
+    Journal,
     Locked,
+    MemoryStore,
     MixedDeployments,
     Opened,
+    Position,
     Replay,
     RolledBack,
     StoreDamaged,
     StoreEmpty,
+    StoreEnded,
     StoreLocked,
     StoreNewer,
+    Tombstone,
     WrongKey,
     WrongPlatform,
 )
@@ -75,6 +80,11 @@ async def found(
         return await home.load()
     finally:
         await home.close()
+
+
+def secrets_in(path: Path) -> list[str]:
+    """Return the names in ``path`` that may hold something of a store, but a tombstone."""
+    return [name for name in names(path) if name not in {"lock", "tombstone"}]
 
 
 async def opened(path: Path) -> Opened:
@@ -546,7 +556,7 @@ def told(what: Fresh | Locked | Opened) -> object:
         return (*what.replay.base, *what.replay.events, what.recovery_index, what.policy)
     if isinstance(what, Locked):
         return ("locked", what.recovery_index)
-    return "fresh"
+    return "ended" if what.ended is not None else "fresh"
 
 
 OLD = (b"base", b"event 0", b"index", "ProductKey")
@@ -593,6 +603,24 @@ async def do_archive(path: Path, step: Step) -> None:
         await home.archive()
 
 
+async def do_destroy(path: Path, step: Step) -> None:
+    async with acting(path, step) as home:
+        await home.destroy()
+    assert not secrets_in(path)
+
+
+async def do_go_on(path: Path, step: Step) -> None:
+    async with acting(path, step) as home:
+        await home.establish(
+            store_id=STORE_ID,
+            dek=DEK,
+            base=[b"1"],
+            policy="UniqueKey",
+            recovery_index=b"i",
+            after=Position(7, 70, b"c" * 32),
+        )
+
+
 async def do_begin_epoch(path: Path, step: Step) -> None:
     async with acting(path, step) as home:
         await home.begin_epoch([b"1"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"i")
@@ -618,11 +646,15 @@ async def do_reseal(path: Path, step: Step) -> None:
         (False, do_establish, "one", "fresh", (b"1", b"2", b"i", "ProductKey")),
         (True, do_succeed, "two", ("locked", b"index"), (b"1", b"2", b"i", "ProductKey")),
         (True, do_archive, "two", ("locked", b"index"), "fresh"),
+        (True, do_destroy, "one", OLD, "ended"),
+        (False, do_go_on, "one", "fresh", (b"1", b"i", "UniqueKey")),
         (True, do_begin_epoch, "one", OLD, (b"1", b"i", "UniqueKey")),
         (True, do_append, "one", OLD, (b"base", b"event 0", b"1", b"2", b"index", "ProductKey")),
         (True, do_reseal, "two", ("locked", b"index"), (*OLD[:3], "UniqueKey")),
     ],
-    ids=["establish", "succeed", "archive", "begin_epoch", "append", "reseal"],
+    ids=[
+        *("establish", "succeed", "archive", "destroy", "go on", "begin_epoch", "append", "reseal"),
+    ],
 )
 async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
     tmp_path: Path,
@@ -649,16 +681,25 @@ async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
     assert 0 < turn <= [name for name, _ in seen].index("answered")
 
 
-@pytest.mark.parametrize("do", [do_establish, do_begin_epoch], ids=["establish", "begin_epoch"])
+@pytest.mark.parametrize(
+    ("do", "old", "new"),
+    [
+        (do_establish, "fresh", (b"1", b"2", b"i", "ProductKey")),
+        (do_begin_epoch, OLD, (b"1", b"i", "UniqueKey")),
+        (do_destroy, OLD, "ended"),
+        (do_go_on, "ended", (b"1", b"i", "UniqueKey")),
+    ],
+    ids=["establish", "begin_epoch", "destroy", "go on"],
+)
 async def test_an_error_at_any_step_leaves_the_state_before_or_after(
-    tmp_path: Path, do: Callable[[Path, Step], Awaitable[None]]
+    tmp_path: Path, do: Callable[[Path, Step], Awaitable[None]], old: object, new: object
 ) -> None:
     """As above, but the process lives on and cleans up after itself."""
-    before = do is not do_establish
+    before = old != "fresh"
     if before:
         await establish(tmp_path / "old", events=1)
-    new = (b"1", b"2", b"i", "ProductKey") if not before else (b"1", b"i", "UniqueKey")
-    old = OLD if before else "fresh"
+    if old == "ended":
+        await do_destroy(tmp_path / "old", lambda _: None)
     states = set()
     for number in range(200):
         path = tmp_path / f"state-{number}"
@@ -721,6 +762,129 @@ async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
     (path / "incoming" / "plan").write_bytes(plan)
     with pytest.raises(StoreDamaged, match="plan"):
         await found(path)
+
+
+# --- nothing on the disk any more ----------------------------------------------------------------
+
+
+async def ended(path: Path, *, events: int = 0) -> Position:
+    """Leave a directory whose store was erased; return where it was."""
+    await establish(path, events=events)
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    await home.destroy()
+    await home.close()
+    return what.journal.position
+
+
+async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_path: Path) -> None:
+    path, linked = tmp_path / "state", tmp_path / "linked"
+    await establish(path, events=3)
+    linked.mkdir()
+    for name in FILES:  # a name more for each file shows what became of its bytes
+        (linked / name).hardlink_to(path / name)
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    await home.destroy()
+    with pytest.raises(Broken, match="not open"):
+        await home.write_head()
+    await home.close()
+    assert names(path) == ["lock", "tombstone"]
+    assert (path / "tombstone").stat().st_mode & 0o777 == 0o600
+    assert all(not any(file.read_bytes()) for file in linked.iterdir())
+    journal = what.journal
+    tombstone = Tombstone(journal.store_id, journal.position, int(NOON.timestamp() * 1_000_000))
+    assert await found(path) == Fresh(tombstone)
+    assert "2026-03-01T12:00:00Z" in str(tombstone)
+    assert f"1.4.{journal.position.chain[:8].hex()}" in str(tombstone)
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    shutil.copytree(path, tmp_path / "copy")
+    home = await open_home(path)
+    await home.load()
+    await home.destroy()
+    await home.close()
+    shutil.copy(tmp_path / "copy" / name, path / name)
+    with pytest.raises(StoreEnded, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"):
+        await found(path)
+    assert (path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes()
+
+
+async def test_a_journal_goes_on_on_the_disk_where_it_stood_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    before = await ended(path, events=2)
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Fresh)
+    assert what.ended is not None
+    store_id = what.ended.store_id
+    in_memory = await Journal.create(
+        MemoryStore(), store_id=store_id, dek=DEK, base=[b"in memory"], after=before
+    )
+    await in_memory.append([b"event"])
+    assert (in_memory.position.epoch, in_memory.position.sequence) == (2, 5)
+    journal = await home.establish(
+        store_id=store_id, dek=DEK, base=[b"kept"], policy="UniqueKey", after=in_memory.position
+    )
+    assert (journal.position.epoch, journal.position.sequence) == (3, 6)
+    await journal.append([b"more"])
+    await home.close()
+    assert names(path) == sorted([*FILES, "lock"])
+    again = await opened(path)
+    assert again.replay == Replay((b"kept",), (b"more",))
+    assert again.journal.position == journal.position
+
+
+async def test_a_tombstone_goes_when_a_new_deployment_comes(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await ended(path)
+    await establish(path, base=b"another")
+    assert names(path) == sorted([*FILES, "lock"])
+
+
+@pytest.mark.parametrize("offset", [0, 8, 9, 40, 80, 100])
+async def test_a_damaged_tombstone_is_refused_by_name(tmp_path: Path, offset: int) -> None:
+    path = tmp_path / "state"
+    await ended(path)
+    raw = bytearray((path / "tombstone").read_bytes())
+    raw[offset] ^= 1
+    (path / "tombstone").write_bytes(raw)
+    with pytest.raises(StoreDamaged, match="tombstone is damaged"):
+        await found(path)
+
+
+async def test_a_tombstone_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await ended(path)
+    raw = bytearray((path / "tombstone").read_bytes()[:-32])
+    raw[8] = 2
+    (path / "tombstone").write_bytes(raw + hashlib.sha256(raw).digest())
+    with pytest.raises(StoreNewer, match="tombstone has format 2, this version of Keyhouse reads"):
+        await found(path)
+
+
+async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    home = await open_home(path)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    (path / "incoming.tmp").touch()  # where a directory has to be made
+    with pytest.raises(KeyhouseError):
+        await home.destroy()
+    await what.journal.append([b"goes on"])
+    (path / "incoming.tmp").unlink()
+    await home.destroy()
+    await home.close()
+    assert isinstance(await found(path), Fresh)
 
 
 async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(

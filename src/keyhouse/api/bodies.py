@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator import LogView, Phase, Running, View, policy_of
+from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
 from keyhouse.manifest import fingerprint
 
 __all__ = [
@@ -38,11 +38,15 @@ def still_needed(acknowledgements: int) -> str:
 
 
 def status_message(view: View, *, simulated: bool) -> str:
-    """Return the phase in words, and what people should know of the manifest in force."""
-    state = view.state
-    known = policy_of(state.manifest).caveats if isinstance(state, Running) else ()
-    message = "; ".join((_MESSAGES[view.phase], *known))
+    """Return the phase in words, and what people should know of the manifest in force or before."""
+    message = "; ".join((_MESSAGES[view.phase], *_known(view.state)))
     return message + (_SIMULATION if simulated else "")
+
+
+def _known(state: State) -> tuple[str, ...]:
+    if isinstance(state, Running):
+        return policy_of(state.manifest).caveats
+    return (state.note,) if isinstance(state, AcceptingManifest) and state.note else ()
 
 
 def status_body(view: View, *, simulated: bool) -> bytes:

@@ -126,21 +126,23 @@ class Keeper:
     ) -> Position:
         """Replace everything by ``state`` and ``log``, under ``dek`` if one is given.
 
-        The seal policy and the recovery index are those of ``state``. Errors as for ``append``.
+        Seal policy and recovery index are those of ``state``, which may also move the journal: to
+        memory, so that nothing is left on the disk, or from there. Errors as for ``append``.
         """
         journal = self._present()
+        mode = policy_of(state.manifest).seal_mode
         base = encode_events(base_events(state, log))
         try:
-            if not self._on_disk:
-                return await journal.begin_epoch(base, dek=dek)
-            position = await self._home.begin_epoch(
-                base,
-                dek=dek,
-                policy=policy_of(state.manifest).seal_mode,
-                recovery_index=_next_index(journal, state, dek),
-            )
+            if mode is SealMode.DISABLED:
+                await self._begin_in_memory(journal, base, dek)
+            elif self._on_disk:
+                index = _next_index(journal, state, dek)
+                await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
+            else:
+                await self._move_to_disk(journal, state, base, dek)
         except OutcomeUnknown as error:
             raise _unknown() from error
+        position = self._present().position
         self._head_at = position.sequence
         return position
 
@@ -175,6 +177,41 @@ class Keeper:
             _log.warning("the head could not be written", reason=str(error))
         finally:
             await self._home.close()
+
+    async def _begin_in_memory(
+        self, journal: Journal, base: Iterable[bytes], dek: Secret | None
+    ) -> None:
+        """Begin an epoch in memory; one that was on the disk is erased there before this returns.
+
+        What can fail by itself comes first: once the store on the disk has ended, nothing else is
+        left to go on from.
+        """
+        if not self._on_disk:
+            await journal.begin_epoch(base, dek=dek)
+            return
+        memory = await Journal.create(
+            MemoryStore(),
+            store_id=journal.store_id,
+            dek=journal.dek if dek is None else dek,
+            base=base,
+            after=journal.position,
+        )
+        await self._home.destroy()
+        self._journal, self._on_disk = memory, False
+
+    async def _move_to_disk(
+        self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
+    ) -> None:
+        """Begin an epoch on the disk that goes on from the journal in memory."""
+        self._journal = await self._home.establish(
+            store_id=journal.store_id,
+            dek=journal.dek if dek is None else dek,
+            base=base,
+            policy=policy_of(state.manifest).seal_mode,
+            recovery_index=_next_index(journal, state, dek),
+            after=journal.position,
+        )
+        self._on_disk = True
 
     async def _compact(self, state: State, log: LogView) -> None:
         if self._patience:

@@ -11,7 +11,7 @@ from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.state import AcceptingManifest, Recovering
-from keyhouse.journal import Home, Locked, Opened
+from keyhouse.journal import Fresh, Home, Locked, Opened
 from keyhouse.wire.errors import Broken
 
 __all__ = ["NewDeployment", "open_engine"]
@@ -45,6 +45,9 @@ async def open_engine(
         return await _running(home, loaded, clock, process, confirm_clock=confirm_clock)
     keys = await _new_keys(clock, process, new)
     state: AcceptingManifest | Recovering = AcceptingManifest(keys)
+    if isinstance(loaded, Fresh) and loaded.ended is not None:
+        log.warning("nothing is kept of what was here before", reason=str(loaded.ended))
+        state = AcceptingManifest(keys, note=str(loaded.ended))
     if isinstance(loaded, Locked):
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
         state = Recovering(keys, loaded.reason, loaded.recovery_index)

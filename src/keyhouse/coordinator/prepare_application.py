@@ -30,23 +30,27 @@ from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Action, Manifest, SealMode
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import Invalid, NotYet, Problem
+from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.secret import Secret
 
 __all__ = ["equal_definitions", "prepare_application"]
 
 ROOT_SECRET: Final = 32  # bytes
 
+_KEPT_NOWHERE: Final = (
+    "it erases the state on the disk and keeps it in memory: a restart loses everything"
+)
+_KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kept before"
+
 
 def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     """Check ``raw`` completely, also against the values it would keep, and make what it needs.
 
     Raises:
-        Invalid: every problem. NotYet: it would begin or end keeping nothing on disk.
+        Invalid: every problem.
     """
     checked = check_fully(raw, keys=state.keys, now=moment(now))
     old, new = policy_of(state.manifest).manifest, checked.manifest
-    _require_same_kind_of_store(old, new)
     _require_kept_values_fit(state, raw)
     keys = renew_intermediate(state.keys, moment(now))
     if new.config.rotate_root_secret:
@@ -147,15 +151,6 @@ def _recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
     return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
 
 
-def _require_same_kind_of_store(old: Manifest, new: Manifest) -> None:
-    modes = (old.config.seal_mode, new.config.seal_mode)
-    if modes[0] != modes[1] and SealMode.DISABLED in modes:
-        raise NotYet(
-            "an update that changes SealMode to or from Disabled is not implemented",
-            hint="begin a new deployment with that manifest",
-        )
-
-
 def _require_kept_values_fit(state: Running, raw: bytes) -> None:
     """Run the dry run of the new templates with what users uploaded so far."""
     policy = policy_of(raw)
@@ -184,3 +179,6 @@ def _notes(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
         yield "it removes all recovery keys: a lost state cannot be recovered"
     if not policy_of(new.raw).permissions.holders(Action.UPDATE_MANIFEST):
         yield "it leaves no user who may update the manifest: it is final"
+    modes = (old.config.seal_mode, new.config.seal_mode)
+    if modes[0] != modes[1] and SealMode.DISABLED in modes:
+        yield _KEPT_NOWHERE if new.config.seal_mode is SealMode.DISABLED else _KEPT_AGAIN

@@ -5,7 +5,15 @@ from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
 from keyhouse.journal.directory import check_state_directory
 from keyhouse.journal.disk import InsecureFile
-from keyhouse.journal.home import Fresh, Home, Locked, MixedDeployments, Opened, WrongPlatform
+from keyhouse.journal.home import (
+    Fresh,
+    Home,
+    Locked,
+    MixedDeployments,
+    Opened,
+    StoreEnded,
+    WrongPlatform,
+)
 from keyhouse.journal.inspect import JournalSeen, KeySeen, see_index, see_journal, see_key
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
@@ -23,6 +31,7 @@ from keyhouse.journal.store import (
     StoreNewer,
     StoreUnreadable,
 )
+from keyhouse.journal.tombstone import Tombstone
 
 __all__ = [
     "DEK_SIZE",
@@ -51,11 +60,13 @@ __all__ = [
     "Store",
     "StoreDamaged",
     "StoreEmpty",
+    "StoreEnded",
     "StoreFull",
     "StoreLocked",
     "StoreNewer",
     "StoreSeen",
     "StoreUnreadable",
+    "Tombstone",
     "Undecodable",
     "Unencodable",
     "Weight",

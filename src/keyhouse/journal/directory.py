@@ -8,6 +8,7 @@ from keyhouse.journal.disk import Disk
 from keyhouse.journal.lock import DirectoryLock, unused
 from keyhouse.journal.store import StoreDamaged, StoreLocked, StoreUnreadable
 from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.tombstone import TOMBSTONE
 
 __all__ = ["STORE_FILES", "check_state_directory", "enter", "refuse_rollback_journal", "survey"]
 
@@ -65,7 +66,7 @@ def check_state_directory(path: Path) -> str:
     disk.check_directory(path)
     refuse_rollback_journal(path)
     _refuse_unwritable(path)
-    for name in STORE_FILES:
+    for name in (*STORE_FILES, TOMBSTONE):
         disk.check_file(path / name)
     try:
         with unused(path):

@@ -17,6 +17,7 @@ from keyhouse.wire.errors import Broken
 __all__ = ["Disk", "InsecureFile"]
 
 _OTHERS = 0o077
+_ZEROS = bytes(1024 * 1024)
 
 
 class InsecureFile(Broken):
@@ -115,6 +116,21 @@ class Disk:
             self.step(f"remove {path.name}")
             with _named(path, "removed"):
                 path.unlink()
+
+    def erase(self, path: Path) -> None:
+        """Overwrite the file ``path`` with zeros, durably, and remove it, if it is there."""
+        if not self.check_file(path):
+            return
+        self.step(f"erase {path.name}")
+        with _named(path, "erased"):
+            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(handle, "wb") as file:
+                for start in range(0, os.fstat(handle).st_size, len(_ZEROS)):
+                    left = os.fstat(handle).st_size - start
+                    file.write(_ZEROS[:left])
+                file.flush()
+                os.fsync(handle)
+        self.remove(path)
 
     def remove_directory(self, path: Path) -> None:
         """Remove ``path`` and the files in it if it is there; directories in it are refused."""

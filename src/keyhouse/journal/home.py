@@ -16,6 +16,7 @@ from keyhouse.journal.disk import Disk
 from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.journal import Journal, RolledBack, StoreEmpty
 from keyhouse.journal.lock import DirectoryLock
+from keyhouse.journal.off_loop import off_loop
 from keyhouse.journal.replay import Replay
 from keyhouse.journal.sealing import Contents, EpochKey, SealedElsewhere, SealedKey
 from keyhouse.journal.sqlite import SqliteStore
@@ -28,10 +29,12 @@ from keyhouse.journal.store import (
     no_step,
 )
 from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
 from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.wire.secret import Secret
 
-__all__ = ["Fresh", "Home", "Locked", "MixedDeployments", "Opened", "WrongPlatform"]
+__all__ = ["Fresh", "Home", "Locked", "MixedDeployments", "Opened", "StoreEnded", "WrongPlatform"]
 
 
 class WrongPlatform(Broken):
@@ -46,8 +49,19 @@ class MixedDeployments(StoreDamaged):
     code = "mixed-deployments"
 
 
+class StoreEnded(Broken):
+    """Files of a store lie where a tombstone says that it was erased."""
+
+    code = "store-ended"
+
+
 class Fresh(msgspec.Struct, frozen=True):
-    """There is nothing: no manifest was ever answered."""
+    """There is nothing: no manifest was ever answered, or none whose state is kept on the disk.
+
+    ``ended`` tells of a store that was erased because its deployment was to keep nothing here.
+    """
+
+    ended: Tombstone | None = None
 
 
 class Locked(msgspec.Struct, frozen=True):
@@ -117,15 +131,15 @@ class Home:
         process, named), ``InsecureFile``, ``StoreDamaged``, or ``StoreUnreadable``.
         """
         disk = Disk(step)
-        lock = await asyncio.to_thread(enter, path, disk)
+        lock = await off_loop(enter, path, disk)
         return cls(path, disk, lock, platform_kind=platform_kind, sealing_key=sealing_key, now=now)
 
     async def load(self) -> Fresh | Locked | Opened:
         """Look at what is there. May be called again: it then reads everything anew.
 
         What is neither whole nor plainly absent is refused by name: ``StoreDamaged``,
-        ``StoreNewer``, ``StoreEmpty``, ``RolledBack``, ``WrongPlatform``, ``MixedDeployments``,
-        ``InsecureFile``.
+        ``StoreNewer``, ``StoreEmpty``, ``StoreEnded``, ``RolledBack``, ``WrongPlatform``,
+        ``MixedDeployments``, ``InsecureFile``.
         """
         async with self._turn:
             return await self._load()
@@ -138,23 +152,26 @@ class Home:
         base: Iterable[bytes],
         policy: str,
         recovery_index: bytes = b"",
+        after: Position | None = None,
     ) -> Journal:
         """Return the journal of a new store, which holds ``base`` and is durable.
 
-        ``store_id`` has 16 fresh random bytes.
-        What was there (in recovery mode) has moved to ``archive/``. A crash leaves the old or the
-        new store, whole. Refused while a store is open and sealed. ``OutcomeUnknown`` means that
-        ``load`` has to tell which of the two is there.
+        ``store_id`` has 16 fresh random bytes; with ``after``, they are those of the journal that
+        stood there in memory, which goes on here.
+        What was there (in recovery mode) has moved to ``archive/``; a tombstone is gone. A crash
+        leaves the old or the new store, whole. Refused while a store is open and sealed.
+        ``Unavailable``: nothing has happened. ``OutcomeUnknown`` means that ``load`` has to tell
+        which of the two is there.
         """
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
-            place = await asyncio.to_thread(self._prepare, clear=False)
+            place = await off_loop(self._prepare, clear=False)
             try:
-                await self._build(place, store_id, dek, base, policy, recovery_index)
+                await self._build(place, store_id, dek, base, policy, recovery_index, after)
             except BaseException:
                 with suppress(KeyhouseError):
-                    await asyncio.to_thread(self._disk.remove_directory, place)
+                    await off_loop(self._disk.remove_directory, place)
                 raise
             opened = await self._succeed()
             if not isinstance(opened, Opened):
@@ -166,8 +183,31 @@ class Home:
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
-            await asyncio.to_thread(self._prepare, clear=True)
+            await off_loop(self._prepare, clear=True)
             await self._succeed()
+
+    async def destroy(self) -> None:
+        """Erase the open store, bytes and all; only a tombstone is left when this returns.
+
+        A crash leaves the store, whole, or a directory that the next start finishes to erase.
+        Raises ``Unavailable`` (the store is as it was and still open) or ``OutcomeUnknown`` (it has
+        ended, or may have, and is no longer to be written; a restart settles it).
+        """
+        async with self._turn:
+            journal, _ = self._require_sealed()
+            tombstone = Tombstone(journal.store_id, journal.position, _microseconds(self._now()))
+            try:
+                await off_loop(succession.prepare_end, self._disk, self._path, tombstone.encode())
+            except BaseException:
+                with suppress(KeyhouseError):
+                    await off_loop(succession.abandon, self._disk, self._path)
+                raise
+            await self._commit()
+            try:
+                await self._close_store()
+                await off_loop(succession.finish, self._disk, self._path)
+            except KeyhouseError:
+                raise _not_erased() from None
 
     async def recover(self, dek: Secret) -> Opened:
         """Open a locked store with a recovered data key. Nothing is written or sealed yet.
@@ -181,7 +221,7 @@ class Home:
             store, start = await self._open_store()
             try:
                 journal, replay = await Journal.open(store, store_id=start.store_id, dek=dek)
-                index = await asyncio.to_thread(self._read_index, start)
+                index = await off_loop(self._read_index, start)
             except BaseException:
                 await self._close_store()
                 raise
@@ -198,7 +238,7 @@ class Home:
             self._key = key
             # The key is sealed, which must not be told as a failure; ``write_head`` settles it too.
             with suppress(Unavailable):
-                await asyncio.to_thread(self._settle_index, key.epoch)
+                await off_loop(self._settle_index, key.epoch)
 
     async def relock(self) -> None:
         """Close what ``recover`` opened and nothing sealed; the files stay as they are."""
@@ -258,16 +298,23 @@ class Home:
 
     async def _load(self) -> Fresh | Locked | Opened:
         await self._close_store()
-        present = await asyncio.to_thread(survey, self._path, self._disk)
+        present = await off_loop(survey, self._path, self._disk)
+        ended = await off_loop(self._read_tombstone)
         if not present:
-            return Fresh()
+            return Fresh(ended)
+        if ended is not None:
+            raise StoreEnded(
+                f"{ended}, but {present[0]} is there",
+                hint="it is an older copy: move it away; to go on from it on purpose, remove "
+                f"{TOMBSTONE} while Keyhouse is stopped",
+            )
         if JOURNAL not in present:
             raise StoreEmpty(
                 f"{present[0]} is there but journal.db is missing: a manifest was set before",
                 hint="restore the state directory from a backup; to give up what it held, move "
                 "the directory away",
             )
-        sealed = await asyncio.to_thread(self._read_sealed_key)
+        sealed = await off_loop(self._read_sealed_key)
         store, start = await self._open_store()
         try:
             return await self._open_journal(store, start, sealed)
@@ -280,10 +327,10 @@ class Home:
     ) -> Locked | Opened:
         if sealed is not None and sealed.store_id != start.store_id:
             raise _mixed(SEALED_KEY, JOURNAL)
-        index = await asyncio.to_thread(self._read_index, start)
+        index = await off_loop(self._read_index, start)
         if sealed is None:
             return await self._locked("sealed_key is missing", start, index)
-        sealing_key = await asyncio.to_thread(self._sealing_key, sealed.policy)
+        sealing_key = await off_loop(self._sealing_key, sealed.policy)
         try:
             contents = sealing.unseal(sealed, sealing_key)
         except SealedElsewhere as exc:
@@ -295,7 +342,7 @@ class Home:
         self._journal, self._key, self._index = journal, key, index
         # A full disk stops no start: what cannot be settled now is settled by ``write_head``.
         with suppress(Unavailable):
-            await asyncio.to_thread(self._settle_index, key.epoch)
+            await off_loop(self._settle_index, key.epoch)
             if len(contents.keys) > 1:
                 await self._write_head()
         return Opened(journal, replay, key.policy, index)
@@ -306,7 +353,7 @@ class Home:
 
     async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
         journal = self._path / JOURNAL
-        if await asyncio.to_thread(_is_empty, journal):  # opening would write a schema into it
+        if await off_loop(_is_empty, journal):  # opening would write a schema into it
             raise _empty_journal()
         self._store = await SqliteStore.open(journal, step=self._disk.step)
         start = (await self._store.read(0)).start
@@ -321,6 +368,10 @@ class Home:
         self._index = b""
         if store is not None:
             await store.close()
+
+    def _read_tombstone(self) -> Tombstone | None:
+        raw = self._disk.read(self._path / TOMBSTONE, limit=TOMBSTONE_LIMIT)
+        return None if raw is None else Tombstone.decode(raw)
 
     def _read_sealed_key(self) -> SealedKey | None:
         raw = self._disk.read(self._path / SEALED_KEY, limit=sealing.FILE_LIMIT)
@@ -365,7 +416,7 @@ class Home:
         """Make the next epoch's key and index durable beside the present ones."""
         raw = IndexFile(journal.store_id, following.epoch, index).encode()
         try:
-            await asyncio.to_thread(self._disk.write, self._path / NEXT_INDEX, raw)
+            await off_loop(self._disk.write, self._path / NEXT_INDEX, raw)
             await self._write_key((present, following), journal.position)
         except Exception:
             with suppress(KeyhouseError):
@@ -374,22 +425,22 @@ class Home:
 
     async def _withdraw(self, journal: Journal, present: EpochKey) -> None:
         await self._write_key((present,), journal.position)
-        await asyncio.to_thread(self._settle_index, present.epoch)
+        await off_loop(self._settle_index, present.epoch)
 
     async def _write_head(self) -> None:
         journal, key = self._require_open()
-        await asyncio.to_thread(self._settle_index, key.epoch)
+        await off_loop(self._settle_index, key.epoch)
         await self._write_key((key,), journal.position)
 
     async def _write_key(self, keys: tuple[EpochKey, ...], head: Position) -> None:
         """Write ``sealed_key`` under the policy of the last of ``keys``."""
         journal, _ = self._require_open()
         raw = await self._seal(Contents(keys, head), journal.store_id)
-        await asyncio.to_thread(self._disk.write, self._path / SEALED_KEY, raw)
+        await off_loop(self._disk.write, self._path / SEALED_KEY, raw)
 
     async def _seal(self, contents: Contents, store_id: bytes) -> bytes:
         policy = contents.keys[-1].policy
-        sealing_key = await asyncio.to_thread(self._sealing_key, policy)
+        sealing_key = await off_loop(self._sealing_key, policy)
         return sealing.seal(
             contents,
             sealing_key=sealing_key,
@@ -411,11 +462,14 @@ class Home:
         base: Iterable[bytes],
         policy: str,
         index: bytes,
+        after: Position | None,
     ) -> None:
         """Make a whole store in ``place``, everything synced, no WAL left."""
         store = await SqliteStore.open(place / JOURNAL, step=self._disk.step)
         try:
-            journal = await Journal.create(store, store_id=store_id, dek=dek, base=base)
+            journal = await Journal.create(
+                store, store_id=store_id, dek=dek, base=base, after=after
+            )
         finally:
             await store.close()
         position = journal.position
@@ -431,15 +485,26 @@ class Home:
             self._disk.write(place / INDEX, index_file.encode())
             self._disk.write(place / SEALED_KEY, raw)
 
-        await asyncio.to_thread(write)
+        await off_loop(write)
 
     async def _succeed(self) -> Fresh | Locked | Opened:
         """Commit what was prepared and carry it out."""
+        await self._commit()
         try:
-            await asyncio.to_thread(succession.commit, self._disk, self._path)
             return await self._load()
         except KeyhouseError:
             raise _unknown_succession() from None
+
+    async def _commit(self) -> None:
+        """Commit what was prepared; raise what says that surely nothing of it happened."""
+        try:
+            await off_loop(succession.commit, self._disk, self._path)
+        except KeyhouseError:
+            if succession.is_committed(self._path):
+                raise _unknown_succession() from None
+            with suppress(KeyhouseError):
+                await off_loop(succession.abandon, self._disk, self._path)
+            raise
 
     def _require_replaceable(self) -> None:
         if self._key is not None and self._key.policy:
@@ -491,6 +556,17 @@ def _mixed(first: str, second: str) -> MixedDeployments:
     return MixedDeployments(
         f"{first} and {second} belong to different deployments",
         hint="restore the state directory from one backup",
+    )
+
+
+def _microseconds(now: datetime) -> int:
+    return int(now.timestamp() * 1_000_000)
+
+
+def _not_erased() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the store has ended, but not all of it could be erased",
+        hint="look at the disk of the state directory; a restart erases the rest",
     )
 
 

@@ -79,16 +79,24 @@ class Journal:
 
     @classmethod
     async def create(
-        cls, store: Store, *, store_id: bytes, dek: Secret, base: Iterable[bytes]
+        cls,
+        store: Store,
+        *,
+        store_id: bytes,
+        dek: Secret,
+        base: Iterable[bytes],
+        after: Position | None = None,
     ) -> "Journal":
-        """Begin epoch 1 with ``base`` in an empty store; it is durable when this returns.
+        """Begin an epoch with ``base`` in an empty store; it is durable when this returns.
 
-        Raises ``Conflict`` if the store is not empty.
+        ``after`` is where the journal stood in another store, which this one goes on from: epochs,
+        sequences and the chain continue. None: a new journal. Raises ``Conflict`` if the store is
+        not empty.
         """
         _check_sizes(store_id, dek)
-        before = Position(0, 0, first_link(store_id))
+        before = Position(0, 0, first_link(store_id)) if after is None else after
         journal = cls(store, store_id=store_id, dek=dek, position=before)
-        await journal.begin_epoch(base)
+        await journal._begin(base, dek, expected_seq=0)
         return journal
 
     @classmethod
@@ -167,16 +175,13 @@ class Journal:
         """
         async with self._turn:
             self._require_settled()
-            dek = self._dek if dek is None else dek
-            start = self._next_start(dek)
-            sealer = Sealer(dek, self.store_id, start.epoch)
-            run = _BaseRun(sealer, Position(start.epoch, start.first - 1, start.previous))
-            self._unsettled = True
-            await self._commit_epoch(start, run, base)
-            self._dek, self._sealer = dek, sealer
-            self.position, self._unsettled = run.position, False
-            self._base_weight, self._weight = run.weight, 0
-            return self.position
+            key = self._dek if dek is None else dek
+            return await self._begin(base, key, expected_seq=self.position.sequence)
+
+    @property
+    def dek(self) -> Secret:
+        """The data key of the present epoch, for a journal that goes on in another store."""
+        return self._dek
 
     @property
     def settled(self) -> bool:
@@ -212,11 +217,23 @@ class Journal:
             key_check=key_check(dek, self.store_id, epoch),
         )
 
+    async def _begin(self, base: Iterable[bytes], dek: Secret, *, expected_seq: int) -> Position:
+        """Begin the next epoch in the store, which ends at ``expected_seq``."""
+        start = self._next_start(dek)
+        sealer = Sealer(dek, self.store_id, start.epoch)
+        run = _BaseRun(sealer, Position(start.epoch, start.first - 1, start.previous))
+        self._unsettled = True
+        await self._commit_epoch(expected_seq, start, run, base)
+        self._dek, self._sealer = dek, sealer
+        self.position, self._unsettled = run.position, False
+        self._base_weight, self._weight = run.weight, 0
+        return self.position
+
     async def _commit_epoch(
-        self, start: EpochStart, run: "_BaseRun", base: Iterable[bytes]
+        self, expected_seq: int, start: EpochStart, run: "_BaseRun", base: Iterable[bytes]
     ) -> None:
         try:
-            await self._store.begin_epoch(self.position.sequence, start, run.seal(base))
+            await self._store.begin_epoch(expected_seq, start, run.seal(base))
         except OutcomeUnknown:
             if run.complete:
                 await self._settle(start.epoch, run.first)

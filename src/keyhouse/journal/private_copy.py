@@ -12,6 +12,7 @@ from keyhouse.journal.directory import STORE_FILES, refuse_rollback_journal
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.lock import unused
 from keyhouse.journal.store import StoreUnreadable
+from keyhouse.journal.tombstone import TOMBSTONE
 
 __all__ = ["private_copy"]
 
@@ -41,7 +42,7 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
     disk.check_directory(source)
     refuse_rollback_journal(source)
     target.mkdir(mode=0o700)
-    for name in (*STORE_FILES, succession.PLAN):
+    for name in (*STORE_FILES, TOMBSTONE, succession.PLAN):
         if disk.check_file(source / name):
             _copy_file(source / name, target / name)
 

@@ -10,6 +10,9 @@ belong to the old one and must never meet the new one.
 
 A store comes back from ``archive/`` in the same way: it gets a plan, and its directory is renamed
 to ``incoming/``.
+
+A store ends in the same way too: the plan says ``erase``, and what takes its place is a tombstone,
+which tells later starts that nothing is missing. It goes when a store comes.
 """
 
 import os
@@ -23,6 +26,7 @@ from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.store import StoreDamaged
+from keyhouse.journal.tombstone import TOMBSTONE
 from keyhouse.wire.errors import KeyhouseError
 
 __all__ = [
@@ -33,11 +37,14 @@ __all__ = [
     "NEXT_INDEX",
     "PLAN",
     "SEALED_KEY",
+    "abandon",
     "archive_name",
     "bring_back",
     "commit",
     "finish",
+    "is_committed",
     "prepare",
+    "prepare_end",
     "settle_index",
 ]
 
@@ -56,6 +63,7 @@ _RESTORED = rb"restore(?P<files>(?: (?:recovery_index|sealed_key|journal\.db)){1
 _PLAN_FORM = re.compile(
     rb"(?P<what>replace|clear|" + _RESTORED + rb") (?P<archive>[0-9A-Za-z-]{1,64})\n"
 )
+_ERASE = b"erase\n"
 _PLAN_LIMIT = 256
 
 
@@ -80,8 +88,27 @@ def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Pat
     return place
 
 
+def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
+    """Make an ``incoming.tmp/`` with which the store ends: ``tombstone`` is what is left of it."""
+    place = home / _PREPARED
+    disk.remove_directory(place)
+    disk.make_directory(place)
+    disk.write(place / PLAN, _ERASE)
+    disk.write(place / TOMBSTONE, tombstone)
+
+
+def abandon(disk: Disk, home: Path) -> None:
+    """Remove what was prepared and not committed."""
+    disk.remove_directory(home / _PREPARED)
+
+
+def is_committed(home: Path) -> bool:
+    """Tell whether there is something to finish: after a failed ``commit``, whether it happened."""
+    return os.path.lexists(home / INCOMING)
+
+
 def commit(disk: Disk, home: Path) -> None:
-    """Make ``incoming.tmp/``, whose files are synced, the store that counts."""
+    """Make ``incoming.tmp/``, whose files are synced, the store that counts, or the end of it."""
     disk.sync_directory(home / _PREPARED)
     disk.rename(home / _PREPARED, home / INCOMING)
     disk.sync_directory(home)
@@ -110,8 +137,11 @@ def finish(disk: Disk, home: Path) -> None:
     disk.check_directory(incoming)
     names = disk.names(incoming)
     if names:
-        archive, files = _read_plan(disk, incoming)
-        _move(disk, home, home / ARCHIVE / archive, files)
+        if disk.read(incoming / PLAN, limit=_PLAN_LIMIT) == _ERASE:
+            _erase(disk, home)
+        else:
+            archive, files = _read_plan(disk, incoming)
+            _move(disk, home, home / ARCHIVE / archive, files)
         disk.remove(incoming / PLAN)
     disk.remove_directory(incoming)
     disk.sync_directory(home)
@@ -144,9 +174,23 @@ def _move(disk: Disk, home: Path, archive: Path, files: Sequence[str]) -> None:
             _put_aside(disk, home / name, archive)
         if arriving:
             disk.rename(incoming / name, home / name)
+    if JOURNAL in files:
+        disk.remove(home / TOMBSTONE)
     for directory in (archive, archive.parent, incoming, home):
         if os.path.lexists(directory):
             disk.sync_directory(directory)
+
+
+def _erase(disk: Disk, home: Path) -> None:
+    """Leave nothing of the store but its tombstone. The key goes first: it opens all the rest."""
+    for name in (SEALED_KEY, *_WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
+        for each in (name, f"{name}.tmp"):
+            disk.erase(home / each)
+    disk.sync_directory(home)
+    if os.path.lexists(home / INCOMING / TOMBSTONE):
+        disk.rename(home / INCOMING / TOMBSTONE, home / TOMBSTONE)
+        disk.sync_directory(home / INCOMING)
+        disk.sync_directory(home)
 
 
 def _put_aside(disk: Disk, path: Path, archive: Path) -> None:

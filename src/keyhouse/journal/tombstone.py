@@ -1,0 +1,96 @@
+"""The file ``tombstone``: a deployment was here, and was told to keep nothing on the disk any more.
+
+::
+
+    0   magic "KEYHTOMB"
+    8   format version (1)
+    9   store id, 16 bytes
+    25  epoch, u64 big-endian
+    33  sequence, u64 big-endian
+    41  chain value, 32 bytes: where the journal on the disk ended
+    73  when, u64 big-endian: microseconds since 1970, by the host's clock
+    81  SHA-256 of all before it
+
+It tells data that was erased on purpose from data that is missing. Nothing proves it, and nothing
+has to: a host that could plant one could as well empty the directory, and either way the next start
+is a new deployment with a new root, which no client takes for the old one.
+"""
+
+import hashlib
+import struct
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from keyhouse.journal.chain import Position
+from keyhouse.journal.store import StoreDamaged, StoreNewer
+
+__all__ = ["FILE_LIMIT", "TOMBSTONE", "Tombstone"]
+
+TOMBSTONE = "tombstone"
+FORMAT_VERSION = 1
+FILE_LIMIT = 4096  # bytes; the file has 113
+_LAYOUT = struct.Struct(">8sB16sQQ32sQ")
+_MAGIC = b"KEYHTOMB"
+_DIGEST_SIZE = 32
+_EPOCH_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_MICROSECONDS = 253_402_300_799_999_999  # the end of the year 9999
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """Which journal was erased, where it ended, and when (microseconds since 1970)."""
+
+    store_id: bytes
+    position: Position
+    time: int
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file."""
+        body = _LAYOUT.pack(
+            _MAGIC,
+            FORMAT_VERSION,
+            self.store_id,
+            self.position.epoch,
+            self.position.sequence,
+            self.position.chain,
+            self.time,
+        )
+        return body + hashlib.sha256(body).digest()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "Tombstone":
+        """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
+        body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
+        known = len(body) > len(_MAGIC) and hashlib.sha256(body).digest() == digest
+        if not known or body[: len(_MAGIC)] != _MAGIC:
+            raise _damaged()
+        version = body[len(_MAGIC)]
+        if version > FORMAT_VERSION:
+            raise StoreNewer(
+                f"{TOMBSTONE} has format {version}, this version of Keyhouse reads"
+                f" {FORMAT_VERSION}",
+                hint="start the version of Keyhouse that wrote it, or a later one",
+            )
+        if version != FORMAT_VERSION or len(body) != _LAYOUT.size:
+            raise _damaged()
+        _, _, store_id, epoch, sequence, chain, time = _LAYOUT.unpack(body)
+        if time > _MOST_MICROSECONDS:
+            raise _damaged()
+        return cls(store_id, Position(epoch, sequence, chain), time)
+
+    def __str__(self) -> str:
+        """Tell people what was here: day, store, and the ``Keyhouse-State`` of its end."""
+        when = _EPOCH_BEGIN + timedelta(microseconds=self.time)
+        epoch, sequence, chain = self.position.epoch, self.position.sequence, self.position.chain
+        return (
+            f"SealMode Disabled came into force on {when:%Y-%m-%dT%H:%M:%SZ}, and store"
+            f" {self.store_id.hex()} was erased at {epoch}.{sequence}.{chain[:8].hex()}"
+        )
+
+
+def _damaged() -> StoreDamaged:
+    return StoreDamaged(
+        f"{TOMBSTONE} is damaged",
+        hint="if a manifest with SealMode Disabled was in force, remove the file while Keyhouse is"
+        " stopped; else restore the state directory from a backup",
+    )
