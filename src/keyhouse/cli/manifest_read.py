@@ -20,7 +20,7 @@ from keyhouse.cli.trust_options import (
     SimulationRoot,
     trusted,
 )
-from keyhouse.client import Coordinator, LogEntry, TrustFailed
+from keyhouse.client import Coordinator, LogEntry
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.jsontext import read_json
 
@@ -108,12 +108,7 @@ def verify(
     with Coordinator(
         trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
-        found = coordinator.manifest().fingerprint
-    if found != wanted:
-        raise TrustFailed(
-            f"another manifest is in force: its fingerprint is {found}, must be {wanted}",
-            hint="keyhouse manifest get shows it, keyhouse manifest log how it came to be",
-        )
+        found = coordinator.verify_manifest(wanted).fingerprint
     if as_json:
         show_json({"verified": True, "fingerprint": found})
     else:

@@ -90,7 +90,7 @@ def apply(
     --key alice.key --attestation attestation.json --simulation-root root.pem
     """
     typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
-    _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.update, as_json=as_json)
+    _agree(typed, ClientIdentity(cert, key), recoverydata, lambda one: one.update, as_json=as_json)
 
 
 @app.command(name="acknowledge")
@@ -116,7 +116,9 @@ def acknowledge(
     --key bob.key --attestation attestation.json --simulation-root root.pem
     """
     typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
-    _agree(typed, ClientIdentity(cert, key), recoverydata, Coordinator.acknowledge, as_json=as_json)
+    _agree(
+        typed, ClientIdentity(cert, key), recoverydata, lambda one: one.acknowledge, as_json=as_json
+    )
 
 
 @app.command(name="get")
@@ -194,7 +196,7 @@ def _agree(
     typed: _Typed,
     user: ClientIdentity,
     recoverydata: str,
-    call: Callable[[Coordinator, bytes, Keep], UpdateAnswer],
+    call: Callable[[Coordinator], Callable[[bytes, Keep], UpdateAnswer]],
     *,
     as_json: bool,
 ) -> None:
@@ -210,7 +212,7 @@ def _agree(
         pccs_ca=typed.pccs_ca,
     )
     with recovery_place(recoverydata, raw) as place, Coordinator(proven, user) as coordinator:
-        answer = call(coordinator, raw, place.keep)
+        answer = call(coordinator)(raw, place.keep)
         _show(answer, raw, place, as_json=as_json)
     if not answer.applied:
         typer.echo(_next_step(answer, typed), err=True)

@@ -1,7 +1,14 @@
 """Verify a coordinator first, then talk to it."""
 
 from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
-from keyhouse.client.answers import LogEntry, Pending, SecretObject, Status, UpdateAnswer
+from keyhouse.client.answers import (
+    LogEntry,
+    Pending,
+    SecretObject,
+    SignedQuote,
+    Status,
+    UpdateAnswer,
+)
 from keyhouse.client.errors import (
     AnswerUnreadable,
     CallPutOff,
@@ -10,25 +17,39 @@ from keyhouse.client.errors import (
     TrustFailed,
     Unreachable,
 )
+from keyhouse.client.identity import (
+    ClientIdentity,
+    PemIdentity,
+    UserIdentity,
+    read_pem,
+    read_pkcs12,
+)
 from keyhouse.client.memory import Memories, Place, StateMemory, forgotten
 from keyhouse.client.memory_file import FileMemory, MemoryUnusable
+from keyhouse.client.operations import CurrentManifest, Keep
 from keyhouse.client.recovery import (
     HolderKey,
     Offer,
     Progress,
+    RecoveryKey,
     encrypt_share,
     require_listed,
     require_remembered,
     require_root,
     require_signed,
 )
-from keyhouse.client.session import ClientIdentity, Coordinator, CurrentManifest, Keep, SecretUpload
-from keyhouse.client.trust import CollateralFor, TrustedCoordinator, verify_coordinator
+from keyhouse.client.retries import NO_RETRIES, Retries, Timeouts
+from keyhouse.client.session import AsyncCoordinator, Coordinator
+from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
+from keyhouse.client.uploads import SecretUpload
+from keyhouse.client.verification import verify_async, verify_coordinator
 
 __all__ = [
     "DEFAULT_PORT",
+    "NO_RETRIES",
     "Address",
     "AnswerUnreadable",
+    "AsyncCoordinator",
     "CallPutOff",
     "CallRefused",
     "ClientIdentity",
@@ -43,23 +64,33 @@ __all__ = [
     "Memories",
     "MemoryUnusable",
     "Offer",
+    "PemIdentity",
     "Pending",
     "Place",
     "Progress",
+    "RecoveryKey",
+    "Retries",
     "SecretObject",
     "SecretUpload",
+    "SignedQuote",
     "StateMemory",
     "Status",
+    "Timeouts",
+    "Trust",
     "TrustFailed",
     "TrustedCoordinator",
     "Unreachable",
     "UpdateAnswer",
+    "UserIdentity",
     "encrypt_share",
     "forgotten",
     "parse_address",
+    "read_pem",
+    "read_pkcs12",
     "require_listed",
     "require_remembered",
     "require_root",
     "require_signed",
+    "verify_async",
     "verify_coordinator",
 ]

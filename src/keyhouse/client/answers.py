@@ -4,27 +4,35 @@ from typing import TypeVar
 
 import msgspec
 
-from keyhouse.client.connection import Answer
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused, shown
+from keyhouse.client.steps import Answer
+from keyhouse.wire.errors import Problem
 from keyhouse.wire.jsonreader import UInt64, Unreadable, decode
 from keyhouse.wire.secret import Secret
 
 __all__ = [
+    "CounterAnswer",
     "LogAnswer",
     "LogEntry",
     "ManifestAnswer",
+    "ManifestData",
     "NoAnswer",
     "Pending",
     "PendingAnswer",
     "QuoteAnswer",
+    "QuoteData",
     "SecretObject",
     "SecretsAnswer",
     "SetAnswer",
+    "SetData",
+    "SignQuoteAnswer",
+    "SignedQuote",
     "Status",
     "StatusAnswer",
     "UpdateAnswer",
     "UpdateEnvelope",
     "data_of",
+    "document",
     "log_entry",
 ]
 
@@ -170,9 +178,46 @@ class NoAnswer(msgspec.Struct, frozen=True):
     """Envelope of calls whose data mean nothing."""
 
 
+class SignedQuote(msgspec.Struct, frozen=True, rename="camel"):
+    """What the root key has signed of a quote: ``base64(quote)`` and then ``tcb_status``."""
+
+    tcb_status: str
+    signature: bytes = msgspec.field(name="verificationSignature")  # ECDSA, ASN.1 DER
+
+
+class SignQuoteAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: SignedQuote
+
+
+class CounterValue(msgspec.Struct, frozen=True):
+    """Data of ``POST /api/v2/monotonic-counter``: the value before the call."""
+
+    value: UInt64
+
+
+class CounterAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: CounterValue
+
+
 class _Envelope(msgspec.Struct, frozen=True):
     status: str = ""
     message: str = ""
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
+class _Problems(msgspec.Struct, frozen=True):
+    problems: tuple[Problem, ...] = ()
+
+
+class _Findings(msgspec.Struct, frozen=True):
+    data: _Problems = _Problems()
 
 
 T = TypeVar("T")
@@ -194,7 +239,21 @@ def data_of(answer: Answer, kind: type[T]) -> T:
             f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
             hint="is it a coordinator, and of this version?",
         ) from None
-    raise _refusal(answer.http_status, envelope)
+    raise _refusal(answer, envelope)
+
+
+def document(answer: Answer) -> bytes:
+    """Return the body of a successful ``answer`` that has no envelope, a JSON object, as it came.
+
+    Raises what ``data_of`` does.
+    """
+    if answer.http_status != _OK:
+        data_of(answer, NoAnswer)
+    try:
+        decode(answer.body, NoAnswer)
+    except Unreadable:
+        raise AnswerUnreadable("the coordinator's answer is no JSON object") from None
+    return answer.body
 
 
 def log_entry(text: str) -> LogEntry:
@@ -205,12 +264,30 @@ def log_entry(text: str) -> LogEntry:
         raise AnswerUnreadable("a line of the update log is no JSON object") from None
 
 
-def _refusal(http_status: int, envelope: _Envelope) -> CallRefused | CallPutOff | AnswerUnreadable:
-    if http_status == _OK or envelope.status not in {"fail", "error"}:
-        return AnswerUnreadable(f"the coordinator's answer has no JSend status ({http_status})")
-    if http_status == _OLD_SERVER:
+def _refusal(answer: Answer, envelope: _Envelope) -> CallRefused | CallPutOff | AnswerUnreadable:
+    status = answer.http_status
+    if status == _OK or envelope.status not in {"fail", "error"}:
+        return AnswerUnreadable(f"the coordinator's answer has no JSend status ({status})")
+    if status == _OLD_SERVER:
         return AnswerUnreadable("the coordinator does not know this call", hint="is it older?")
-    message = shown(envelope.message) or f"refused without a reason (HTTP {http_status})"
-    if http_status in _LATER:
+    message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
+    if status in _LATER:
         return CallPutOff(message, hint="try again later")
-    return CallRefused(http_status, message, kind="fail" if envelope.status == "fail" else "error")
+    return CallRefused(
+        status,
+        message,
+        kind="fail" if envelope.status == "fail" else "error",
+        fields={shown(name): shown(why) for name, why in _part(answer, _Fields).data.items()},
+        problems=[
+            Problem(shown(one.at), shown(one.problem), shown(one.hint))
+            for one in _part(answer, _Findings).data.problems
+        ],
+    )
+
+
+def _part(answer: Answer, kind: type[T]) -> T:
+    """Return the details of a refusal as ``kind``; those of another kind are none of it."""
+    try:
+        return decode(answer.body, kind)
+    except Unreadable:
+        return kind()

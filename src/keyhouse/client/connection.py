@@ -1,48 +1,31 @@
-"""HTTP calls to one address over one TLS context: bounded, timed, without redirects."""
+"""Carries operations out with blocking calls, over one TLS context."""
 
 import ssl
 import time
-from collections.abc import Sequence
+from random import SystemRandom
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import httpx
-import msgspec
 
 from keyhouse.client.address import Address
-from keyhouse.client.errors import AnswerUnreadable, TrustFailed, Unreachable
+from keyhouse.client.http_rules import Body, client_options, prepared, unreachable
+from keyhouse.client.retries import Timeouts
+from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 
-__all__ = ["Answer", "Connection"]
+__all__ = ["Connection"]
 
-_POSTED = "it may have been carried out: look at status and log before you repeat it"
-_TRY_AGAIN = "check the address, and that the coordinator runs"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What came back."""
-
-    http_status: int
-    body: bytes
-    state: str | None = None  # the header Keyhouse-State
+T = TypeVar("T")
 
 
 class Connection:
-    """Keeps TLS connections to ``address``. ``timeout``, in seconds, is for each whole call.
+    """Keeps TLS connections to ``address``. For one thread at a time."""
 
-    Neither environment variables nor ``.netrc`` nor proxies have any effect.
-    """
-
-    def __init__(self, address: Address, context: ssl.SSLContext, timeout: float) -> None:
+    def __init__(self, address: Address, context: ssl.SSLContext, timeouts: Timeouts) -> None:
         self._address = address
-        self._timeout = timeout
-        self._client = httpx.Client(
-            base_url=f"https://{address}",
-            verify=context,
-            trust_env=False,
-            follow_redirects=False,
-            timeout=timeout,
-            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
-        )
+        self._timeouts = timeouts
+        self._client = httpx.Client(**client_options(address, context))
+        self._random = SystemRandom()
 
     def __enter__(self) -> Self:
         return self
@@ -59,69 +42,40 @@ class Connection:
         """Close all connections."""
         self._client.close()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Sequence[tuple[str, str]] = (),
-        body: bytes | None = None,
-        maximum: int,
-    ) -> Answer:
-        """Return the answer; its body has at most ``maximum`` bytes.
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out the ``steps`` of an operation; return its result, or raise what it raises."""
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    result = self._perform(effect)
+                except BaseException as error:  # noqa: BLE001 the operation decides what it means
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Request):
+            return self._send(effect)
+        if isinstance(effect, Pause):
+            time.sleep(effect.seconds * self._random.uniform(0.5, 1))
+            return None
+        return effect.run()
+
+    def _send(self, request: Request) -> Answer:
+        """Return the answer.
 
         Raises ``TrustFailed`` if the handshake does, ``Unreachable`` if no whole answer comes in
         time, ``AnswerUnreadable`` if it is too long or compressed.
         """
-        deadline = time.monotonic() + self._timeout
-        headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            with self._client.stream(
-                method, path, params=tuple(query), content=body, headers=headers
-            ) as response:
-                body = self._read(response, maximum, deadline)
-                state = response.headers.get("Keyhouse-State")
-                return Answer(response.status_code, body, state)
-        except httpx.HTTPError as exc:
-            raise self._unreachable(exc, sent=method != "GET") from None
-
-    def _read(self, response: httpx.Response, maximum: int, deadline: float) -> bytes:
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise AnswerUnreadable(f"the answer of {self._address} is compressed")
-        parts = []
-        left = maximum
-        for part in response.iter_raw():
-            left -= len(part)
-            if left < 0:
-                raise AnswerUnreadable(
-                    f"the answer of {self._address} has more than {maximum} bytes"
-                )
-            if time.monotonic() > deadline:
-                raise httpx.ReadTimeout("the whole answer took too long")
-            parts.append(part)
-        return b"".join(parts)
-
-    def _unreachable(self, error: httpx.HTTPError, *, sent: bool) -> Unreachable | TrustFailed:
-        if _is_certificate_error(error):
-            return TrustFailed(
-                f"the certificate of {self._address} does not verify under the verified root",
-                hint="it is not the coordinator that was verified; send it nothing",
-            )
-        if isinstance(error, httpx.ConnectError):
-            return Unreachable(f"no TLS connection to {self._address}", hint=_TRY_AGAIN)
-        if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-            return Unreachable(f"{self._address} does not answer", hint=_TRY_AGAIN)
-        what = "in time" if isinstance(error, httpx.TimeoutException) else "before it closed"
-        return Unreachable(
-            f"{self._address} gave no whole answer {what}",
-            hint=_POSTED if sent else _TRY_AGAIN,
-            sent=sent,
-        )
-
-
-def _is_certificate_error(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+            with self._client.stream(**prepared(request, self._timeouts)) as response:
+                body = Body(self._address, request, response)
+                for part in response.iter_raw():
+                    body.add(part)
+                return body.answer()
+        except httpx.HTTPError as error:
+            raise unreachable(self._address, request, error) from None

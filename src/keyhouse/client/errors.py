@@ -4,7 +4,7 @@
 
     Refused
      +-- TrustFailed    the peer is not proven to be the coordinator: never retry, send nothing
-     +-- CallRefused    the coordinator said no; ``http_status`` and its own words
+     +-- CallRefused    the coordinator said no; ``reason``, ``fields`` and its own words
      +-- ClientSetup    address, user certificate or key cannot be used
     Unavailable
      +-- Unreachable    no answer; ``sent`` says whether the request may have been carried out
@@ -13,11 +13,13 @@
      +-- AnswerUnreadable  the answer is not of this interface
 """
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
-from keyhouse.wire.errors import Broken, Refused, Unavailable
+from keyhouse.wire.errors import Broken, Problem, Refused, Unavailable
 
 __all__ = [
+    "REASONS",
     "AnswerUnreadable",
     "CallPutOff",
     "CallRefused",
@@ -31,6 +33,23 @@ _LONGEST = 2_000
 
 FailKind = Literal["fail", "error"]
 
+REASONS: Final[Mapping[int, str]] = {
+    400: "bad-request",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    408: "too-slow",
+    409: "conflict",
+    410: "gone",
+    413: "too-large",
+    414: "too-large",
+    415: "bad-request",
+    431: "too-large",
+    500: "broken",
+    501: "not-implemented",
+}
+"""HTTP status to the reason of a refusal; any other is "refused"."""
+
 
 class TrustFailed(Refused):
     """It is not proven that the peer is the expected coordinator."""
@@ -39,14 +58,33 @@ class TrustFailed(Refused):
 
 
 class CallRefused(Refused):
-    """The coordinator refused the call; nothing has changed there."""
+    """The coordinator refused the call; nothing has changed there, unless ``reason`` is "broken".
+
+    ``fields``: each field of the request at fault, with why. ``problems``: every finding in a
+    manifest; then ``reason`` is "invalid".
+    """
 
     code = "call-refused"
 
-    def __init__(self, http_status: int, message: str, *, kind: FailKind = "error") -> None:
+    def __init__(
+        self,
+        http_status: int,
+        message: str,
+        *,
+        kind: FailKind = "error",
+        fields: Mapping[str, str] | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> None:
         super().__init__(message)
         self.http_status = http_status
         self.kind = kind
+        self.fields = dict(fields or {})
+        self.problems = tuple(problems)
+
+    @property
+    def reason(self) -> str:
+        """A stable word for programs: one of ``REASONS``, "invalid" or "refused"."""
+        return "invalid" if self.problems else REASONS.get(self.http_status, "refused")
 
 
 class ClientSetup(Refused):
@@ -56,17 +94,23 @@ class ClientSetup(Refused):
 
 
 class Unreachable(Unavailable):
-    """No whole answer came. If ``sent``, the coordinator may have carried out the request."""
+    """No whole answer came. If ``sent``, the coordinator may have carried out a change.
+
+    ``connected``: there was a connection, so the request may have arrived.
+    """
 
     code = "unreachable"
 
-    def __init__(self, message: str, *, hint: str = "", sent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", sent: bool = False, connected: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.sent = sent
+        self.connected = connected or sent
 
 
 class CallPutOff(Unavailable):
-    """The coordinator cannot do it now (HTTP 429, 503)."""
+    """The coordinator cannot do it now (HTTP 429, 503). Nothing has changed there."""
 
     code = "call-put-off"
 

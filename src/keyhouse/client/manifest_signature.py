@@ -1,4 +1,4 @@
-"""Checks that the root key has signed a manifest."""
+"""Checks that the root key has signed a manifest, or what it says of a quote."""
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -10,12 +10,17 @@ from keyhouse.client.errors import TrustFailed
 __all__ = ["require_signature"]
 
 
-def require_signature(root_der: bytes, manifest: bytes, signature: bytes) -> None:
-    """Raise ``TrustFailed`` unless ``root_der`` signed ``manifest``: ECDSA, SHA-256, ASN.1 DER."""
+def require_signature(
+    root_der: bytes, message: bytes, signature: bytes, what: str = "the manifest"
+) -> None:
+    """Raise ``TrustFailed`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
+
+    ``what`` the message is, for people.
+    """
     key = x509.load_der_x509_certificate(root_der).public_key()
-    signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, manifest, signature)
+    signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)
     if not signed:
-        raise TrustFailed("the manifest is not signed by the coordinator's root")
+        raise TrustFailed(f"{what} is not signed by the coordinator's root")
 
 
 def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:

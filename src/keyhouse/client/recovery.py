@@ -14,7 +14,7 @@ reference of the interface, "Recovery"; security rules, "Recovery".
 
 import hashlib
 import hmac
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from cryptography import x509
@@ -39,6 +39,7 @@ __all__ = [
     "OfferAnswer",
     "Progress",
     "ProgressAnswer",
+    "RecoveryKey",
     "SharesAnswer",
     "encrypt_share",
     "require_listed",
@@ -104,6 +105,23 @@ class SharesAnswer(msgspec.Struct, frozen=True):
     """Envelope."""
 
     data: SharesData
+
+
+class RecoveryKey(Protocol):
+    """The private key of a holder, wherever it is kept."""
+
+    @property
+    def public_key(self) -> bytes:
+        """Return SubjectPublicKeyInfo, DER."""
+        ...
+
+    def decrypt(self, ciphertext: bytes) -> Secret:
+        """Return the plain share: RSA-OAEP, SHA-256, empty label."""
+        ...
+
+    def sign(self, share: Secret) -> bytes:
+        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        ...
 
 
 class HolderKey:

@@ -1,104 +1,141 @@
-"""Talks to a verified coordinator, and to nobody else."""
+"""Talks to a verified coordinator, and to nobody else: with blocking calls, or on an event loop.
 
-import base64
-import hashlib
+The operations are written once (``operations``). ``Coordinator.status`` is a method that returns a
+``Status``, ``AsyncCoordinator.status`` one to be awaited for it; type checkers know both.
+"""
+
+import functools
+import inspect
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-import msgspec
-
-from keyhouse.client.answers import (
-    LogAnswer,
-    LogEntry,
-    ManifestAnswer,
-    NoAnswer,
-    Pending,
-    PendingAnswer,
-    SecretObject,
-    SecretsAnswer,
-    SetAnswer,
-    Status,
-    StatusAnswer,
-    UpdateAnswer,
-    UpdateEnvelope,
-    data_of,
-    log_entry,
-)
-from keyhouse.client.connection import Answer, Connection
-from keyhouse.client.errors import CallRefused, ClientSetup, TrustFailed, shown
-from keyhouse.client.manifest_signature import require_signature
-from keyhouse.client.memory import Watch
+from keyhouse.client import operations
+from keyhouse.client.address import Address
+from keyhouse.client.connection import Connection
+from keyhouse.client.connection_async import AsyncConnection
+from keyhouse.client.exchange import Rules
+from keyhouse.client.identity import UserIdentity
+from keyhouse.client.memory import StateMemory
+from keyhouse.client.operations import Session
 from keyhouse.client.pinned_tls import pinned_context
-from keyhouse.client.recovery import (
-    Offer,
-    OfferAnswer,
-    Progress,
-    ProgressAnswer,
-    SharesAnswer,
-    require_offer,
-)
-from keyhouse.client.trust import TrustedCoordinator
-from keyhouse.wire.secret import Secret
+from keyhouse.client.retries import Retries, Timeouts
+from keyhouse.client.steps import Steps
+from keyhouse.client.trust import Trust, TrustedCoordinator
+from keyhouse.client.verification import verify, verify_async
 
-__all__ = ["ClientIdentity", "Coordinator", "CurrentManifest", "Keep", "SecretUpload"]
+__all__ = ["AsyncCoordinator", "Coordinator"]
 
-_MAX_SMALL = 1 << 20
-_MAX_LARGE = 64 << 20
-_NOT_FOUND = 404
-
-Keep = Callable[[Mapping[str, bytes]], None]
-"""Puts encrypted recovery shares, by key name, where they are safe."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class ClientIdentity(msgspec.Struct, frozen=True):
-    """A user: files with the PEM certificate and its PEM private key, not encrypted."""
+class _Operation(Generic[P, T]):
+    """A method of both kinds of session, made of the same steps."""
 
-    certificate: Path
-    key: Path
+    def __init__(self, steps: Callable[Concatenate[Session, P], Steps[T]]) -> None:
+        self._steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, session: "Coordinator", owner: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(
+        self, session: "AsyncCoordinator", owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    @overload
+    def __get__(self, session: None, owner: type) -> Self: ...
+
+    def __get__(self, session: Any, owner: type) -> Any:
+        if session is None:
+            return self
+        bound = functools.partial(self._steps, session.session)
+
+        @functools.wraps(self._steps)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return session.run(bound(*args, **kwargs))
+
+        call.__signature__ = inspect.signature(bound)  # type: ignore[attr-defined]
+        return call
 
 
-class CurrentManifest(msgspec.Struct, frozen=True):
-    """The manifest in force. Fingerprint and the root's signature have been checked."""
+class _Operations:
+    """What can be asked of a verified coordinator.
 
-    manifest: bytes
-    fingerprint: str  # SHA-256, 64 lower-case hex digits
-    signature: bytes  # ECDSA by the root, ASN.1 DER
+    All operations raise ``TrustFailed`` if another peer answers, or if the state that came with the
+    answer contradicts the memory; ``Unreachable`` if nobody answers; ``CallRefused`` or
+    ``CallPutOff`` if the coordinator says no; ``AnswerUnreadable`` if its answer is none.
+    """
+
+    status = _Operation(operations.status)
+    attest = _Operation(operations.attest)
+    openapi = _Operation(operations.openapi)
+    manifest = _Operation(operations.manifest)
+    verify_manifest = _Operation(operations.verify_manifest)
+    set_manifest = _Operation(operations.set_manifest)
+    update = _Operation(operations.update)
+    acknowledge = _Operation(operations.acknowledge)
+    pending = _Operation(operations.pending)
+    cancel = _Operation(operations.cancel)
+    update_log = _Operation(operations.update_log)
+    secrets = _Operation(operations.read_secrets)
+    write_secrets = _Operation(operations.write_secrets)
+    sign_quote = _Operation(operations.sign_quote)
+    raise_counter = _Operation(operations.raise_counter)
+    recovery_offer = _Operation(operations.recovery_offer)
+    recover = _Operation(operations.recover)
+    recover_with = _Operation(operations.recover_with)
+    recovery_secrets = _Operation(operations.recovery_secrets)
+
+    def __init__(self, trusted: TrustedCoordinator, timeouts: Timeouts, retries: Retries) -> None:
+        self.session = Session(trusted, Rules(timeouts, retries))
+
+    @property
+    def trusted(self) -> TrustedCoordinator:
+        """What was verified, and is pinned."""
+        return self.session.trusted
 
 
-class SecretUpload(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a user-defined secret: ``key`` alone, or ``cert`` with ``private``."""
+class Coordinator(_Operations):
+    """A session with ``trusted``, with blocking calls. Each TLS handshake pins its root.
 
-    key: Secret | None = None
-    cert: bytes = b""  # DER or PEM
-    private: Secret | None = None  # PKCS #8 DER
-    public: bytes = b""  # SubjectPublicKeyInfo, DER or PEM: has to be that of ``cert``
-
-
-class Coordinator:
-    """A session with ``trusted``. Each TLS handshake pins its root; use it with ``with``.
-
-    All calls raise ``TrustFailed`` if another peer answers, or if the state that came with the
-    answer contradicts the memory of ``trusted``; ``Unreachable`` if nobody answers; ``CallRefused``
-    or ``CallPutOff`` if the coordinator says no.
+    ``identity``: the user who calls. ``timeout`` in seconds for each whole call, or ``Timeouts``.
+    Use it with ``with``; for one thread at a time.
     """
 
     def __init__(
         self,
         trusted: TrustedCoordinator,
-        identity: ClientIdentity | None = None,
+        identity: UserIdentity | None = None,
         *,
-        timeout: float = 60.0,
+        timeout: float | Timeouts = 60.0,
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
-        self._trusted = trusted
-        context = pinned_context(trusted.root_der)
-        if identity is not None:
-            _show(context, identity)
-        self._connection = Connection(trusted.address, context, timeout)
-        self._watch = Watch(trusted.memory, trusted.address, trusted.root_der)
+        timeouts = Timeouts.of(timeout)
+        super().__init__(trusted, timeouts, retries)
+        self._connection = Connection(trusted.address, _context(trusted, identity), timeouts)
+
+    @classmethod
+    def connect(
+        cls,
+        address: Address | str,
+        trust: Trust,
+        user: UserIdentity | None = None,
+        *,
+        memory: StateMemory | None = None,
+        timeout: float | Timeouts = 60.0,
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
+    ) -> Self:
+        """Verify the coordinator at ``address`` with a fresh nonce; return a session that pins it.
+
+        ``memory`` notices a rollback; see ``verify_coordinator``, also for what it raises.
+        """
+        trusted = verify(address, trust, memory, timeout=timeout, retries=retries)
+        return cls(trusted, user, timeout=timeout, retries=retries)
 
     def __enter__(self) -> Self:
         return self
@@ -115,169 +152,69 @@ class Coordinator:
         """Close the connections."""
         self._connection.close()
 
-    def status(self) -> Status:
-        """Return the coordinator's phase."""
-        answer = self._call("GET", "/api/v2/status", maximum=_MAX_SMALL)
-        return data_of(answer, StatusAnswer).data
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out the steps of an operation."""
+        return self._connection.run(steps)
 
-    def manifest(self) -> CurrentManifest:
-        """Return the manifest in force; its fingerprint and signature are checked."""
-        answer = self._call("GET", "/api/v2/manifest", maximum=_MAX_LARGE)
-        data = data_of(answer, ManifestAnswer).data
-        if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-            raise TrustFailed("the manifest does not have the fingerprint that came with it")
-        require_signature(self._trusted.root_der, data.manifest, data.signature)
-        return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
-    def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
-        """Set the first manifest; return the encrypted recovery shares by key name.
+class AsyncCoordinator(_Operations):
+    """A session with ``trusted``, on an event loop of asyncio. Each TLS handshake pins its root.
 
-        Afterwards the manifest in force has been read back and is this one, byte for byte. The
-        shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
-        """
-        with self._once("/api/v2/manifest", manifest) as answer:
-            shares = data_of(answer, SetAnswer).data.recovery_secrets
-            if keep is not None:
-                keep(shares)
-        if self.manifest().manifest != manifest:
-            raise TrustFailed("another manifest is in force than the one that was set")
-        return shares
+    As ``Coordinator``, but its operations are awaited, and many may run at a time. What may block,
+    files and the check of quotes, runs in threads.
+    """
 
-    def update(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
-        """Upload an update, of security versions or of the whole manifest; return how far it is.
-
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again.
-        """
-        return self._agree("/api/v2/update", manifest, keep)
-
-    def acknowledge(self, manifest: bytes, keep: Keep | None = None) -> UpdateAnswer:
-        """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
-
-        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-        only a user with ``UpdateManifest`` can have them again.
-        """
-        return self._agree("/api/v2/update-manifest", manifest, keep)
-
-    def pending(self) -> Pending | None:
-        """Return the update that waits for acknowledgements. None: there is none."""
-        answer = self._call("GET", "/api/v2/update-manifest", maximum=_MAX_LARGE)
-        try:
-            return data_of(answer, PendingAnswer).data
-        except CallRefused as refused:
-            if refused.http_status == _NOT_FOUND:
-                return None
-            raise
-
-    def cancel(self) -> None:
-        """Give the pending update up."""
-        answer = self._call("POST", "/api/v2/update-cancel", maximum=_MAX_SMALL)
-        data_of(answer, NoAnswer)
-
-    def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
-        """Return the secrets of these names, all or none."""
-        query = [("s", name) for name in names]
-        answer = self._call("GET", "/api/v2/secrets", query=query, maximum=_MAX_LARGE)
-        found = data_of(answer, SecretsAnswer).data.secrets
-        if set(found) != set(names):
-            raise TrustFailed("the answer has other secrets than those that were asked for")
-        return found
-
-    def write_secrets(self, secrets: Mapping[str, SecretUpload]) -> None:
-        """Set user-defined secrets, all or none."""
-        body = msgspec.json.encode({"secrets": {n: _upload(s) for n, s in secrets.items()}})
-        answer = self._call("POST", "/api/v2/secrets", body=body, maximum=_MAX_SMALL)
-        data_of(answer, NoAnswer)
-
-    def recovery_offer(self) -> Offer:
-        """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
-
-        Before anything is sent, ``require_root`` and ``require_listed`` judge what it is for.
-        """
-        answer = self._call("GET", "/api/v2/recover/public-key", maximum=_MAX_LARGE)
-        offer = data_of(answer, OfferAnswer).data
-        require_offer(offer, self._trusted.root_der)
-        return offer
-
-    def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
-        """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
-        body = msgspec.json.encode(
-            {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
-        )
-        answer = self._call("POST", "/api/v2/recover", body=body, maximum=_MAX_SMALL)
-        return data_of(answer, ProgressAnswer).data
-
-    def recovery_secrets(self) -> dict[str, bytes]:
-        """Return the encrypted recovery shares by key name; for users who may update."""
-        answer = self._call("GET", "/api/v2/recovery-secrets", maximum=_MAX_LARGE)
-        return data_of(answer, SharesAnswer).data.recovery_secrets
-
-    def update_log(self) -> tuple[LogEntry, ...]:
-        """Return the update log, oldest entry first."""
-        answer = self._call("GET", "/api/v2/update", maximum=_MAX_LARGE)
-        return tuple(map(log_entry, data_of(answer, LogAnswer).data.update_log))
-
-    def _agree(self, path: str, manifest: bytes, keep: Keep | None) -> UpdateAnswer:
-        with self._once(path, manifest) as answer:
-            envelope = data_of(answer, UpdateEnvelope)
-            if keep is not None:
-                keep(envelope.data.recovery_secrets)
-        message = shown(envelope.data.message or envelope.message)
-        return msgspec.structs.replace(envelope.data, message=message)
-
-    def _call(
+    def __init__(
         self,
-        method: str,
-        path: str,
+        trusted: TrustedCoordinator,
+        identity: UserIdentity | None = None,
         *,
-        query: Sequence[tuple[str, str]] = (),
-        body: bytes | None = None,
-        maximum: int,
-    ) -> Answer:
-        """Return the answer; it goes on from what is remembered."""
-        known = self._watch.begin()
-        answer = self._connection.call(method, path, query=query, body=body, maximum=maximum)
-        self._watch.judge(known, answer.state, answer.http_status)
-        return answer
+        timeout: float | Timeouts = 60.0,
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
+    ) -> None:
+        timeouts = Timeouts.of(timeout)
+        super().__init__(trusted, timeouts, retries)
+        self._connection = AsyncConnection(trusted.address, _context(trusted, identity), timeouts)
 
-    @contextmanager
-    def _once(self, path: str, manifest: bytes) -> Iterator[Answer]:
-        """POST ``manifest``; the answer is judged by the memory when it has been kept.
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        address: Address | str,
+        trust: Trust,
+        user: UserIdentity | None = None,
+        *,
+        memory: StateMemory | None = None,
+        timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
+    ) -> AsyncIterator[Self]:
+        """Verify the coordinator at ``address`` with a fresh nonce; give a session that pins it."""
+        trusted = await verify_async(address, trust, memory, timeout=timeout, retries=retries)
+        async with cls(trusted, user, timeout=timeout, retries=retries) as session:
+            yield session
 
-        Nobody gets it a second time, and a memory that cannot be written must not lose it.
-        """
-        body = msgspec.json.encode({"manifest": manifest})
-        known = self._watch.begin()
-        answer = self._connection.call("POST", path, body=body, maximum=_MAX_LARGE)
-        try:
-            yield answer
-        finally:
-            self._watch.judge(known, answer.state, answer.http_status)
+    async def __aenter__(self) -> Self:
+        return self
 
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
-def _upload(secret: SecretUpload) -> dict[str, str]:
-    fields = {
-        "key": secret.key.reveal() if secret.key else b"",
-        "cert": secret.cert,
-        "private": secret.private.reveal() if secret.private else b"",
-        "public": secret.public,
-    }
-    return {name: base64.b64encode(v).decode() for name, v in fields.items() if v}
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connection.close()
 
-
-def _show(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """Let ``context`` present the user's certificate."""
-    try:
-        context.load_cert_chain(identity.certificate, identity.key, password=_refuse_password)
-    except (OSError, ssl.SSLError, ValueError):
-        raise ClientSetup(
-            f"the user certificate {identity.certificate} with the key {identity.key}"
-            " cannot be used",
-            hint="both are PEM files that can be read; the key belongs to the certificate"
-            " and is not encrypted",
-        ) from None
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out the steps of an operation."""
+        return await self._connection.run(steps)
 
 
-def _refuse_password() -> NoReturn:
-    """Stand in for OpenSSL's question on the terminal."""
-    raise ValueError("the key is encrypted")
+def _context(trusted: TrustedCoordinator, identity: UserIdentity | None) -> ssl.SSLContext:
+    context = pinned_context(trusted.root_der)
+    if identity is not None:
+        identity.present(context)
+    return context

@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from keyhouse.attestation import (
+    INTEL_SGX_ROOT,
     Collateral,
     ExpectedIdentity,
     Verdict,
@@ -28,18 +29,18 @@ from keyhouse.attestation import (
     quote_binding,
 )
 from keyhouse.attestation.chain import read_chain
-from keyhouse.client.address import Address, parse_address
-from keyhouse.client.answers import QuoteAnswer, data_of
-from keyhouse.client.connection import Answer, Connection
+from keyhouse.client.address import Address
+from keyhouse.client.answers import QuoteData
+from keyhouse.client.calls import quoting
 from keyhouse.client.errors import TrustFailed
+from keyhouse.client.exchange import Rules, exchange
 from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
-from keyhouse.client.pinned_tls import watching_context
+from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.wire.errors import Refused
 
-__all__ = ["CollateralFor", "TrustedCoordinator", "verify_coordinator"]
+__all__ = ["CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
 
 NONCE = 32
-_MAX_QUOTE_ANSWER = 1 << 20
 _CHAIN = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
 """Has the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
@@ -59,72 +60,77 @@ class TrustedCoordinator(msgspec.Struct, frozen=True):
     memory: StateMemory | None = None  # sessions judge each answer by it
 
 
-def verify_coordinator(
-    address: Address | str,
-    *,
-    expected: ExpectedIdentity,
-    root_ca_der: bytes,
-    collateral: Collateral | CollateralFor,
-    nonce: bytes | None = None,
-    now: datetime | None = None,
-    timeout: float = 30.0,
-    memory: StateMemory | None = None,
-) -> TrustedCoordinator:
-    """Return the coordinator at ``address`` if it proves to be ``expected``.
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to trust, and what to verify quotes with.
 
-    ``collateral``: a bundle, or what gives the one for the quote.
-    ``root_ca_der`` is the root of the platform's maker (``INTEL_SGX_ROOT``, or a simulated one).
-    ``nonce``: the one of ``expected`` or 32 fresh bytes if not given. ``now``: the present if not
-    given. ``timeout`` in seconds, for the whole call.
-
-    ``memory`` remembers the root at this address and the states that it was in, here and in each
-    session with the result. Without one nobody notices an older copy of the state, two copies that
-    run apart, or another deployment by the same code: a quote cannot show them. Only to talk to a
-    coordinator in recovery mode, whose root is a temporary one, there is no other way.
-
-    Raises ``TrustFailed`` if it does not prove it, ``Unreachable`` if it does not answer, and what
-    ``memory`` raises if it cannot be used.
+    ``collateral``: a bundle, or what gives the one for a quote; that one may block.
     """
-    where = parse_address(address) if isinstance(address, str) else address
-    challenge = nonce or expected.nonce or secrets.token_bytes(NONCE)
-    before = memory.read() if memory is not None else Memories()
-    raw, leaf = _ask(where, challenge, timeout)
-    answer = data_of(raw, QuoteAnswer)
+
+    expected: ExpectedIdentity
+    collateral: Collateral | CollateralFor
+    root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's maker
+
+
+def verifying(
+    where: Address,
+    trust: Trust,
+    memory: StateMemory | None,
+    rules: Rules,
+    seen: list[bytes],
+    nonce: bytes | None,
+    now: datetime | None,
+) -> Steps[TrustedCoordinator]:
+    """Return the coordinator at ``where`` if it proves to be the expected one.
+
+    ``seen`` gets the leaf (DER) of each handshake of the connection that these steps go over.
+    ``nonce``: that of the expected identity or 32 fresh bytes if not given.
+    """
+    challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
+    before = (yield from work(memory.read)) if memory is not None else Memories()
+    call = quoting(base64.urlsafe_b64encode(challenge).decode())
+    raw = yield from exchange(call.request, rules, seen.clear)
+    if len(seen) != 1:  # several handshakes: which one gave the answer would be a guess
+        raise _untrusted("the quote did not come over the one connection made for it")
+    data, leaf = call.read(raw), seen[0]
+    found = yield from work(lambda: proven(where, trust, data, leaf, challenge, now, memory))
+    if memory is not None:
+        kept = memory
+        yield from work(lambda: _require_remembered(kept, before, where, found.root_der, raw))
+    return found
+
+
+def proven(
+    where: Address,
+    trust: Trust,
+    data: QuoteData,
+    leaf: bytes,
+    nonce: bytes,
+    now: datetime | None,
+    memory: StateMemory | None,
+) -> TrustedCoordinator:
+    """Return what the quote in ``data`` proves of the owner of the certificate ``leaf`` (DER).
+
+    ``nonce``: what the quote was asked for with. Raises ``TrustFailed``; may block.
+    """
     try:
-        intermediate, root = _chain(answer.data.cert)
+        intermediate, root = _chain(data.cert)
         _require_served(leaf, root)
         _require_issued(intermediate, root)
-        verdict = Verifier(root_ca_der).verify(
-            answer.data.quote, _for(collateral, answer.data.quote), now or datetime.now(UTC)
+        verdict = Verifier(trust.root_ca_der).verify(
+            data.quote, _for(trust.collateral, data.quote), now or datetime.now(UTC)
         )
-        appraise(verdict, expected, binding=quote_binding(root, challenge))
+        appraise(verdict, trust.expected, binding=quote_binding(root, nonce))
     except TrustFailed:
         raise
     except Refused as exc:
         raise TrustFailed(
             f"the coordinator at {where} is not trusted: {exc.message}", hint=exc.hint or _HINT
         ) from exc
-    if memory is not None:
-        _require_remembered(memory, before, where, root, raw)
-    return TrustedCoordinator(
-        where, root, intermediate, verdict, answer.data.quote, challenge, memory
-    )
+    return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
 
 
 def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
     return collateral if isinstance(collateral, Collateral) else collateral(quote)
-
-
-def _ask(where: Address, nonce: bytes, timeout: float) -> tuple[Answer, bytes]:
-    seen: list[bytes] = []
-    text = base64.urlsafe_b64encode(nonce).decode()
-    with Connection(where, watching_context(seen.append), timeout) as connection:
-        answer = connection.call(
-            "GET", "/api/v2/quote", query=[("nonce", text)], maximum=_MAX_QUOTE_ANSWER
-        )
-    if len(seen) != 1:  # several handshakes: which one gave the answer would be a guess
-        raise _untrusted("the quote did not come over the one connection made for it")
-    return answer, seen[0]
 
 
 def _chain(pem: str) -> tuple[bytes, bytes]:

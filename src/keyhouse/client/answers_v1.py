@@ -1,0 +1,96 @@
+"""The answers of version 1 of the interface, as the values of version 2.
+
+Only for coordinators that answer 405 to a call of version 2. There is none for the quote, which
+would bind no nonce; none for updates, which may drop the new recovery secrets; and none for what
+version 1 does not have: recovery, signed quotes, counters.
+"""
+
+import msgspec
+
+from keyhouse.client.answers import (
+    LogEntry,
+    ManifestData,
+    SecretObject,
+    SetData,
+    Status,
+    data_of,
+    log_entry,
+)
+from keyhouse.client.errors import AnswerUnreadable
+from keyhouse.client.steps import Answer
+from keyhouse.wire.jsonreader import UInt64
+
+__all__ = ["old_log", "old_manifest", "old_secrets", "old_shares", "old_status"]
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    status_code: UInt64
+    status_message: str = ""
+
+
+class _StatusAnswer(msgspec.Struct, frozen=True):
+    data: _Status
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
+    fingerprint: str = msgspec.field(name="manifestSignature")
+    manifest: bytes
+
+
+class _ManifestAnswer(msgspec.Struct, frozen=True):
+    data: _Manifest
+
+
+class _Shares(msgspec.Struct, frozen=True):
+    """One of the two names is used, or both with the same values."""
+
+    recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
+    recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
+
+
+class _SharesAnswer(msgspec.Struct, frozen=True):
+    data: _Shares = _Shares()
+
+
+class _SecretsAnswer(msgspec.Struct, frozen=True):
+    data: dict[str, SecretObject]
+
+
+class _LogAnswer(msgspec.Struct, frozen=True):
+    data: str  # a JSON array of objects
+
+
+def old_status(answer: Answer) -> Status:
+    """Return the data of ``GET /status``."""
+    data = data_of(answer, _StatusAnswer).data
+    return Status(data.status_code, data.status_message)
+
+
+def old_manifest(answer: Answer) -> ManifestData:
+    """Return the data of ``GET /manifest``."""
+    data = data_of(answer, _ManifestAnswer).data
+    return ManifestData(
+        signature=data.signature, fingerprint=data.fingerprint, manifest=data.manifest
+    )
+
+
+def old_shares(answer: Answer) -> SetData:
+    """Return the data of ``POST /manifest``."""
+    data = data_of(answer, _SharesAnswer).data
+    return SetData(data.recovery_secrets or data.recovery_keys)
+
+
+def old_secrets(answer: Answer) -> dict[str, SecretObject]:
+    """Return the data of ``GET /secrets``."""
+    return data_of(answer, _SecretsAnswer).data
+
+
+def old_log(answer: Answer) -> tuple[LogEntry, ...]:
+    """Return the data of ``GET /update``: each entry with its own JSON text."""
+    text = data_of(answer, _LogAnswer).data
+    try:
+        entries = msgspec.json.decode(text or "[]", type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise AnswerUnreadable("the update log is no JSON array") from None
+    return tuple(log_entry(bytes(entry).decode()) for entry in entries)

@@ -1,0 +1,196 @@
+"""The calls of the interface as data: what is sent, and how the answer is read.
+
+``old`` is the same call in version 1, for coordinators that answer 405 to version 2. What has none,
+and why, stands in ``answers_v1``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from keyhouse.client import answers, answers_v1
+from keyhouse.client.answers import data_of
+from keyhouse.client.recovery import (
+    Offer,
+    OfferAnswer,
+    Progress,
+    ProgressAnswer,
+    SharesAnswer,
+)
+from keyhouse.client.steps import Answer, Request
+from keyhouse.wire.secret import Secret
+
+__all__ = [
+    "ACKNOWLEDGE",
+    "CANCEL",
+    "LOG",
+    "MANIFEST",
+    "OFFER",
+    "OPENAPI",
+    "PENDING",
+    "RECOVERY_SECRETS",
+    "STATUS",
+    "UPDATE",
+    "Call",
+    "Old",
+    "agreeing",
+    "counting",
+    "handing_in",
+    "quoting",
+    "reading_secrets",
+    "setting",
+    "signing",
+    "writing_secrets",
+]
+
+T = TypeVar("T")
+
+_LARGE: Final = 64 << 20
+UPDATE: Final = "/api/v2/update"
+ACKNOWLEDGE: Final = "/api/v2/update-manifest"
+
+
+class Old(msgspec.Struct, Generic[T], frozen=True):
+    """A call of version 1."""
+
+    request: Request
+    read: Callable[[Answer], T]
+
+
+class Call(msgspec.Struct, Generic[T], frozen=True):
+    """A call of version 2. ``read`` raises what ``data_of`` does."""
+
+    request: Request
+    read: Callable[[Answer], T]
+    old: Old[T] | None = None
+
+
+def _get(path: str, maximum: int = _LARGE) -> Request:
+    return Request("GET", path, maximum=maximum)
+
+
+def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> Request:
+    secret = Secret(body) if body is not None else None
+    return Request("POST", path, body=secret, maximum=maximum)
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _nothing(answer: Answer) -> None:
+    data_of(answer, answers.NoAnswer)
+
+
+def _status(answer: Answer) -> answers.Status:
+    return data_of(answer, answers.StatusAnswer).data
+
+
+def _manifest(answer: Answer) -> answers.ManifestData:
+    return data_of(answer, answers.ManifestAnswer).data
+
+
+def _log(answer: Answer) -> tuple[answers.LogEntry, ...]:
+    return tuple(map(answers.log_entry, data_of(answer, answers.LogAnswer).data.update_log))
+
+
+def _pending(answer: Answer) -> answers.Pending:
+    return data_of(answer, answers.PendingAnswer).data
+
+
+def _offer(answer: Answer) -> Offer:
+    return data_of(answer, OfferAnswer).data
+
+
+def _recovery_secrets(answer: Answer) -> dict[str, bytes]:
+    return data_of(answer, SharesAnswer).data.recovery_secrets
+
+
+def _quote(answer: Answer) -> answers.QuoteData:
+    return data_of(answer, answers.QuoteAnswer).data
+
+
+STATUS: Final = Call(
+    _get("/api/v2/status", 1 << 20), _status, Old(_get("/status", 1 << 20), answers_v1.old_status)
+)
+MANIFEST: Final = Call(
+    _get("/api/v2/manifest"), _manifest, Old(_get("/manifest"), answers_v1.old_manifest)
+)
+LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers_v1.old_log))
+PENDING: Final = Call(
+    _get("/api/v2/update-manifest"), _pending, Old(_get("/update-manifest"), _pending)
+)
+CANCEL: Final = Call(
+    _post("/api/v2/update-cancel", None), _nothing, Old(_post("/update-cancel", None), _nothing)
+)
+OFFER: Final = Call(_get("/api/v2/recover/public-key"), _offer)
+RECOVERY_SECRETS: Final = Call(_get("/api/v2/recovery-secrets"), _recovery_secrets)
+OPENAPI: Final = Call(_get("/api/v2/openapi.json"), answers.document)
+
+
+def quoting(nonce: str) -> Call[answers.QuoteData]:
+    """Return the call for a quote over ``nonce``, base64 in the URL alphabet."""
+    request = Request("GET", "/api/v2/quote", query=(("nonce", nonce),))
+    return Call(request, _quote)
+
+
+def setting(manifest: bytes) -> Call[answers.SetData]:
+    """Return the call that sets the first manifest."""
+    return Call(
+        _post("/api/v2/manifest", _json({"manifest": manifest}), _LARGE),
+        lambda answer: data_of(answer, answers.SetAnswer).data,
+        Old(_post("/manifest", manifest, _LARGE), answers_v1.old_shares),
+    )
+
+
+def agreeing(path: str, manifest: bytes) -> Call[answers.UpdateEnvelope]:
+    """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update."""
+    return Call(
+        _post(path, _json({"manifest": manifest}), _LARGE),
+        lambda answer: data_of(answer, answers.UpdateEnvelope),
+    )
+
+
+def reading_secrets(names: Sequence[str]) -> Call[dict[str, answers.SecretObject]]:
+    """Return the call for the secrets of these names."""
+    query = tuple(("s", name) for name in names)
+    return Call(
+        Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
+        lambda answer: data_of(answer, answers.SecretsAnswer).data.secrets,
+        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers_v1.old_secrets),
+    )
+
+
+def writing_secrets(uploads: Mapping[str, Mapping[str, str]]) -> Call[None]:
+    """Return the call that sets secrets: name to fields in base64."""
+    return Call(
+        _post("/api/v2/secrets", _json({"secrets": uploads})),
+        _nothing,
+        Old(_post("/secrets", _json(uploads)), _nothing),
+    )
+
+
+def handing_in(encrypted_share: bytes, signature: bytes) -> Call[Progress]:
+    """Return the call that hands in a recovery share."""
+    body = {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
+    return Call(
+        _post("/api/v2/recover", _json(body)),
+        lambda answer: data_of(answer, ProgressAnswer).data,
+    )
+
+
+def signing(quote: bytes) -> Call[answers.SignedQuote]:
+    """Return the call that lets the root key sign a quote."""
+    return Call(
+        _post("/api/v2/sign-quote", _json({"sgxQuote": quote})),
+        lambda answer: data_of(answer, answers.SignQuoteAnswer).data,
+    )
+
+
+def counting(name: str, value: int) -> Call[int]:
+    """Return the call that raises the counter ``name`` to ``value`` if it is lower."""
+    return Call(
+        _post("/api/v2/monotonic-counter", _json({"name": name, "value": value})),
+        lambda answer: data_of(answer, answers.CounterAnswer).data.value,
+    )

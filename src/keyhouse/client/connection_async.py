@@ -1,0 +1,98 @@
+"""Carries operations out on an event loop of asyncio, over one TLS context."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from keyhouse.client.address import Address
+from keyhouse.client.http_rules import Body, client_options, prepared, unreachable
+from keyhouse.client.retries import Timeouts
+from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
+
+__all__ = ["AsyncConnection"]
+
+T = TypeVar("T")
+
+
+class AsyncConnection:
+    """Keeps TLS connections to ``address``. Many tasks of one event loop may use it at a time."""
+
+    def __init__(self, address: Address, context: ssl.SSLContext, timeouts: Timeouts) -> None:
+        self._address = address
+        self._timeouts = timeouts
+        self._client = httpx.AsyncClient(**client_options(address, context))
+        self._random = SystemRandom()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out the ``steps`` of an operation; return its result, or raise what it raises.
+
+        A cancelled operation still does what must not be left out: it keeps what it was answered.
+        """
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    result = await self._perform(effect)
+                except BaseException as error:  # noqa: BLE001 the operation decides what it means
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Request):
+            return await self._send(effect)
+        if isinstance(effect, Pause):
+            await asyncio.sleep(effect.seconds * self._random.uniform(0.5, 1))
+            return None
+        return await _in_thread(effect.run)
+
+    async def _send(self, request: Request) -> Answer:
+        """Return the answer; raises what ``Connection`` does."""
+        try:
+            async with (
+                asyncio.timeout(max(request.deadline - time.monotonic(), 0.001)),
+                self._client.stream(**prepared(request, self._timeouts)) as response,
+            ):
+                body = Body(self._address, request, response)
+                async for part in response.aiter_raw():
+                    body.add(part)
+                return body.answer()
+        except TimeoutError:
+            late = httpx.ReadTimeout("the whole answer took too long")
+            raise unreachable(self._address, request, late) from None
+        except httpx.HTTPError as error:
+            raise unreachable(self._address, request, error) from None
+
+
+async def _in_thread(run: Callable[[], T]) -> T:
+    """Return what ``run`` gives. Who is cancelled waits for its end: it may be saving something."""
+    future = asyncio.get_running_loop().run_in_executor(None, run)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise

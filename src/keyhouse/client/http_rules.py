@@ -1,0 +1,111 @@
+"""What holds for HTTP however it is carried: no redirects, no proxies, bounded, timed.
+
+Both connections, the blocking one and that of event loops, are made of these.
+"""
+
+import ssl
+import time
+from typing import Any, Final
+
+import httpx
+
+from keyhouse.client.address import Address
+from keyhouse.client.errors import AnswerUnreadable, TrustFailed, Unreachable
+from keyhouse.client.retries import Timeouts
+from keyhouse.client.steps import Answer, Request
+
+__all__ = ["Body", "client_options", "prepared", "unreachable"]
+
+_POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
+_TRY_AGAIN: Final = "check the address, and that the coordinator runs"
+
+
+def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
+    """Return the arguments for a client of httpx. Environment and ``.netrc`` have no effect."""
+    return {
+        "base_url": f"https://{address}",
+        "verify": context,
+        "trust_env": False,
+        "follow_redirects": False,
+        "headers": {"Accept": "application/json", "Accept-Encoding": "identity"},
+    }
+
+
+def prepared(request: Request, timeouts: Timeouts) -> dict[str, Any]:
+    """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline."""
+    left = max(request.deadline - time.monotonic(), 0.001)
+    connect, read = min(timeouts.connect, left), min(timeouts.read, left)
+    body = request.body.reveal() if request.body is not None else None
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": request.query,
+        "content": body,
+        "headers": {"Content-Type": "application/json"} if body is not None else {},
+        "timeout": httpx.Timeout(connect=connect, read=read, write=read, pool=connect),
+    }
+
+
+class Body:
+    """Collects the body of an answer: as long as it is allowed to be, and until the deadline."""
+
+    def __init__(self, address: Address, request: Request, response: httpx.Response) -> None:
+        self._address = address
+        self._request = request
+        self._response = response
+        self._parts: list[bytes] = []
+        self._left = request.maximum
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise AnswerUnreadable(f"the answer of {address} is compressed")
+
+    def add(self, part: bytes) -> None:
+        """Take the next part. Raises ``AnswerUnreadable``, or a timeout of httpx."""
+        self._left -= len(part)
+        if self._left < 0:
+            raise AnswerUnreadable(
+                f"the answer of {self._address} has more than {self._request.maximum} bytes"
+            )
+        if time.monotonic() > self._request.deadline:
+            raise httpx.ReadTimeout("the whole answer took too long")
+        self._parts.append(part)
+
+    def answer(self) -> Answer:
+        """Return what came, all of it."""
+        headers = self._response.headers
+        return Answer(
+            self._response.status_code,
+            b"".join(self._parts),
+            headers.get("Keyhouse-State"),
+            headers.get("Retry-After", ""),
+        )
+
+
+def unreachable(
+    address: Address, request: Request, error: httpx.HTTPError
+) -> Unreachable | TrustFailed:
+    """Return what an ``error`` of httpx means to the caller."""
+    if _is_certificate_error(error):
+        return TrustFailed(
+            f"the certificate of {address} does not verify under the verified root",
+            hint="it is not the coordinator that was verified; send it nothing",
+        )
+    if isinstance(error, httpx.ConnectError):
+        return Unreachable(f"no TLS connection to {address}", hint=_TRY_AGAIN)
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return Unreachable(f"{address} does not answer", hint=_TRY_AGAIN)
+    sent = request.method != "GET"
+    what = "in time" if isinstance(error, httpx.TimeoutException) else "before it closed"
+    return Unreachable(
+        f"{address} gave no whole answer {what}",
+        hint=_POSTED if sent else _TRY_AGAIN,
+        sent=sent,
+        connected=True,
+    )
+
+
+def _is_certificate_error(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,100 @@
+"""When a request is tried again: only if that cannot do anything twice.
+
+==================================  =================================  ====================
+what happened                       GET                                POST
+==================================  =================================  ====================
+no connection: refused, timed out   again                              again: nothing was sent
+no whole answer                     again: it changes nothing          never: it may be done
+"later" (HTTP 429, 503)             again                              again: nothing was done
+anything else: a refusal, a broken  never                              never
+answer, failed trust
+==================================  =================================  ====================
+
+The same table is ``AGAIN``; tests hold it.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from keyhouse.client.errors import Unreachable
+from keyhouse.client.steps import Answer
+
+__all__ = ["AGAIN", "NO_RETRIES", "Happened", "Retries", "Timeouts", "happened", "pause_before"]
+
+
+class Happened(StrEnum):
+    """How an attempt ended without a final answer."""
+
+    NOT_CONNECTED = "not connected"
+    NO_WHOLE_ANSWER = "no whole answer"
+    PUT_OFF = "put off"
+
+
+AGAIN: Final = frozenset(
+    {
+        ("GET", Happened.NOT_CONNECTED),
+        ("GET", Happened.NO_WHOLE_ANSWER),
+        ("GET", Happened.PUT_OFF),
+        ("POST", Happened.NOT_CONNECTED),
+        ("POST", Happened.PUT_OFF),
+    }
+)
+_LATER: Final = frozenset({429, 503})
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds. ``total`` is for a whole call, with all its attempts and the pauses between them."""
+
+    connect: float = 10.0  # TCP and TLS each
+    read: float = 30.0  # between two pieces of an answer, or of a request
+    total: float = 60.0
+
+    @classmethod
+    def of(cls, timeout: "float | Timeouts") -> "Timeouts":
+        """Return ``timeout``; a number is the total, and nothing in it may take longer."""
+        if isinstance(timeout, Timeouts):
+            return timeout
+        plain = cls()
+        return cls(min(plain.connect, timeout), min(plain.read, timeout), timeout)
+
+
+class Retries(msgspec.Struct, frozen=True):
+    """How long to wait before each further attempt, in seconds; there are as many as numbers.
+
+    A coordinator that says how long to wait (``Retry-After``) is heeded up to ``longest``.
+    """
+
+    pauses: tuple[float, ...] = (0.1, 0.5)
+    longest: float = 5.0
+
+
+NO_RETRIES: Final = Retries(())
+
+
+def happened(outcome: Answer | Unreachable) -> Happened | None:
+    """Return how an attempt failed. None: it has a final answer."""
+    if isinstance(outcome, Answer):
+        return Happened.PUT_OFF if outcome.http_status in _LATER else None
+    return Happened.NO_WHOLE_ANSWER if outcome.connected else Happened.NOT_CONNECTED
+
+
+def pause_before(
+    attempt: int, method: str, outcome: Answer | Unreachable, retries: Retries, left: float
+) -> float | None:
+    """Return the seconds to wait before ``attempt`` (the second is 1). None: there is none.
+
+    ``left``: seconds until the call as a whole has to end.
+    """
+    if (method, happened(outcome)) not in AGAIN or attempt > len(retries.pauses):
+        return None
+    seconds = retries.pauses[attempt - 1]
+    if isinstance(outcome, Answer):
+        seconds = max(seconds, min(_asked(outcome.retry_after), retries.longest))
+    return seconds if seconds < left else None
+
+
+def _asked(header: str) -> float:
+    """Return the seconds in ``Retry-After``; its other form, a date, counts as none."""
+    return float(header) if header.isascii() and header.isdecimal() and len(header) < 9 else 0.0  # noqa: PLR2004

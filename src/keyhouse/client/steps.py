@@ -1,0 +1,80 @@
+"""What an operation does, one step after the other, without doing it.
+
+An operation is a generator. It yields effects and is sent what they gave, or has thrown in what
+they raised; what it returns is the result. It knows neither sockets nor threads nor event loops, so
+it is written once: ``connection`` carries the effects out with blocking calls, and
+``connection_async`` on an event loop.
+
+    Request   one HTTP request, tried once          gives an Answer; raises what a connection does
+    Work      something that may block (files, CPU)  gives and raises what it does
+    Pause     wait before trying again               gives nothing
+"""
+
+from collections.abc import Callable, Generator
+from math import inf
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Answer", "Effect", "Pause", "Request", "Steps", "Work", "ask", "pause", "work"]
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request. ``body`` may hold what nobody may see, so it is shown to nobody."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: Secret | None = None  # JSON
+    maximum: int = 1 << 20  # bytes that the answer's body may have
+    deadline: float = inf  # of ``time.monotonic()``
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came back."""
+
+    http_status: int
+    body: bytes
+    state: str | None = None  # the header Keyhouse-State
+    retry_after: str = ""  # the header Retry-After
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.http_status} of {len(self.body)} bytes>"
+
+
+class Work(Generic[T]):
+    """A function that may block."""
+
+    def __init__(self, run: Callable[[], T]) -> None:
+        self.run = run
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """A wait of at most ``seconds``; at least half of them, so that clients come apart."""
+
+    seconds: float
+
+
+Effect = Request | Work[Any] | Pause
+Steps = Generator[Effect, Any, T]
+
+
+def ask(request: Request) -> Steps[Answer]:
+    """Send ``request`` once and return its answer."""
+    answer: Answer = yield request
+    return answer
+
+
+def work(run: Callable[[], T]) -> Steps[T]:
+    """Return what ``run`` gives."""
+    result: T = yield Work(run)
+    return result
+
+
+def pause(seconds: float) -> Steps[None]:
+    """Wait."""
+    yield Pause(seconds)
