@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from keyhouse.attestation.chain import read_chain
+from keyhouse.attestation.chain import read_chain, require_pck_root
 from keyhouse.attestation.collateral import Collateral
 from keyhouse.attestation.errors import ConfigurationRefused, QuoteProblem
 from keyhouse.attestation.refusals import refusal
 
-__all__ = ["require_maker", "require_pck_issued", "require_signed"]
+__all__ = ["issued_pck_chain", "require_maker", "require_signed"]
 
 _HALF = 32
 
@@ -41,22 +41,29 @@ def require_maker(root_ca: bytes) -> None:
         ) from None
 
 
+# Only what has passed is remembered, so strangers' chains take no memory: a chain has passed if the
+# maker issued it to a machine.
 @functools.lru_cache(maxsize=1024)
-def require_pck_issued(pck_chain: bytes) -> None:
-    """Raise ``QuoteRefused`` unless each certificate of the PEM chain is signed by the next."""
+def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
+    """Return PCK certificate, its CA and the root, DER: each is signed by the next.
+
+    ``pck_chain`` is PEM. Raises ``QuoteRefused`` unless it ends in ``root_ca``, DER.
+    """
+    chain = require_pck_root(pck_chain, root_ca)
     try:
-        _require_links(pck_chain.decode("latin-1"))
+        _require_links(chain)
     except Exception:  # noqa: BLE001 - see above
         raise refusal(QuoteProblem.CHAIN) from None
+    return chain
 
 
 @functools.lru_cache(maxsize=64)
 def require_signed(collateral: Collateral) -> None:
     """Raise ``QuoteRefused`` unless all parts of ``collateral`` are signed by its own chains."""
     try:
-        pck_ca, root = _require_links(collateral.pck_crl_issuer_chain)
-        tcb_signer, _ = _require_links(collateral.tcb_info_issuer_chain)
-        qe_signer, _ = _require_links(collateral.qe_identity_issuer_chain)
+        pck_ca, root = _require_links(_read(collateral.pck_crl_issuer_chain))
+        tcb_signer, _ = _require_links(_read(collateral.tcb_info_issuer_chain))
+        qe_signer, _ = _require_links(_read(collateral.qe_identity_issuer_chain))
         _require_list(collateral.root_ca_crl, root)
         _require_list(collateral.pck_crl, pck_ca)
     except Exception:  # noqa: BLE001 - see above
@@ -68,11 +75,24 @@ def require_signed(collateral: Collateral) -> None:
         raise refusal(QuoteProblem.SIGNATURE) from None
 
 
-def _require_links(pem: str) -> list[x509.Certificate]:
-    chain = [x509.load_der_x509_certificate(der) for der in read_chain(pem, "a chain")]
-    for child, issuer in itertools.pairwise(chain):
-        child.verify_directly_issued_by(issuer)
-    return chain
+def _read(pem: str) -> tuple[bytes, ...]:
+    return read_chain(pem, "a chain")
+
+
+def _require_links(chain: tuple[bytes, ...]) -> list[x509.Certificate]:
+    certificates = [x509.load_der_x509_certificate(der) for der in chain]
+    leaf, issuer, *_ = certificates
+    leaf.verify_directly_issued_by(issuer)
+    for child, its_issuer in itertools.pairwise(chain[1:]):
+        _require_authority(child, its_issuer)
+    return certificates
+
+
+@functools.lru_cache(maxsize=64)
+def _require_authority(child: bytes, issuer: bytes) -> None:
+    """Check what many chains share: the maker's authorities are few."""
+    parent = x509.load_der_x509_certificate(issuer)
+    x509.load_der_x509_certificate(child).verify_directly_issued_by(parent)
 
 
 def _require_list(der: bytes, issuer: x509.Certificate) -> None:

@@ -6,12 +6,13 @@ the revocation list is the one that issued the PCK certificate.
 """
 
 import binascii
+import functools
 import ssl
 
 from keyhouse.attestation.collateral import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 
-__all__ = ["read_chain", "require_collateral_roots", "require_pck_root", "require_roots"]
+__all__ = ["read_chain", "require_collateral_roots", "require_pck_root", "require_same_authority"]
 
 _END = "-----END CERTIFICATE-----\n"
 _MAX_CHAIN = 32_768
@@ -38,11 +39,12 @@ def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
     return chain
 
 
-def require_roots(pck_chain: bytes, collateral: Collateral, root_ca: bytes) -> None:
-    """Raise ``QuoteRefused`` unless all chains end in ``root_ca`` (DER) and belong together."""
-    pck = require_pck_root(pck_chain, root_ca)
-    crl_issuer = require_collateral_roots(collateral, root_ca)
-    if crl_issuer != pck[1]:
+def require_same_authority(pck: tuple[bytes, ...], collateral: Collateral, root_ca: bytes) -> None:
+    """Raise ``QuoteRefused`` unless the collateral ends in ``root_ca`` and is of the quote's CA.
+
+    ``pck``: PCK certificate, its CA and the root, DER.
+    """
+    if require_collateral_roots(collateral, root_ca) != pck[1]:
         raise QuoteRefused(
             QuoteProblem.WRONG_PLATFORM,
             "the collateral's revocation list is of another CA than the quote's PCK certificate",
@@ -57,6 +59,7 @@ def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
     return pck
 
 
+@functools.lru_cache(maxsize=64)
 def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
     """Return the issuer of the PCK revocation list, DER; all chains end in ``root_ca``."""
     issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)

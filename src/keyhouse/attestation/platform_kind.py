@@ -4,13 +4,13 @@ It stands in the PCK certificate. That is a stranger's until its chain leads to 
 nothing in it is read, and nothing fetched for it, before.
 """
 
+import functools
 from enum import StrEnum
 
 import msgspec
 from cryptography import x509
 
-from keyhouse.attestation.authentic import require_pck_issued
-from keyhouse.attestation.chain import require_pck_root
+from keyhouse.attestation.authentic import issued_pck_chain
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 from keyhouse.attestation.quote_form import Tee, read_form
 
@@ -49,8 +49,12 @@ def platform_kind(quote: bytes, root_ca: bytes) -> PlatformKind:
     quote itself is not verified. Raises ``QuoteRefused``. Source: Intel, "SGX PCK Certificate".
     """
     form = read_form(quote)
-    pck, authority, _ = require_pck_root(form.chain, root_ca)
-    require_pck_issued(form.chain)
+    return _kind(form.tee, issued_pck_chain(form.chain, root_ca))
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
+    pck, authority, _ = chain
     try:
         fmspc = _fmspc(_sgx_extension(x509.load_der_x509_certificate(pck)))
         ca = authority_kind(x509.load_der_x509_certificate(authority))
@@ -61,7 +65,7 @@ def platform_kind(quote: bytes, root_ca: bytes) -> PlatformKind:
             "the quote's PCK certificate does not say what kind of platform it is of",
             hint="its maker issued it otherwise than known; no collateral can be found for it",
         ) from None
-    return PlatformKind(form.tee, fmspc, ca)
+    return PlatformKind(tee, fmspc, ca)
 
 
 def authority_kind(certificate: x509.Certificate) -> PckCa:

@@ -15,14 +15,15 @@ levels, the quoting enclave, no debug. Around it stand the checks that it leaves
 Its messages never go out: they are searched for known words, which choose one of our own.
 """
 
+import functools
 from datetime import UTC, datetime
 from typing import Literal
 
 import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 import msgspec
 
-from keyhouse.attestation.authentic import require_maker, require_pck_issued, require_signed
-from keyhouse.attestation.chain import require_roots
+from keyhouse.attestation.authentic import issued_pck_chain, require_maker, require_signed
+from keyhouse.attestation.chain import require_same_authority
 from keyhouse.attestation.claims import Claims, read_claims
 from keyhouse.attestation.collateral import Collateral
 from keyhouse.attestation.diagnosis import why_chain_refused
@@ -35,14 +36,14 @@ from keyhouse.attestation.verdict import Freshness, Verdict
 __all__ = ["Verifier"]
 
 
-class _TcbInfo(msgspec.Struct):
+class _TcbInfo(msgspec.Struct, frozen=True):
     version: Literal[3]
     tcb_type: Literal[0] = msgspec.field(name="tcbType")  # how levels are compared
     pce_id: str = msgspec.field(name="pceId")
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
 
-class _QeIdentity(msgspec.Struct):
+class _QeIdentity(msgspec.Struct, frozen=True):
     version: Literal[2]
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
@@ -76,8 +77,8 @@ class Verifier:
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")
         form = read_form(quote)  # 0
-        require_roots(form.chain, collateral, self._root_ca)  # 1
-        require_pck_issued(form.chain)
+        pck = issued_pck_chain(form.chain, self._root_ca)  # 1
+        require_same_authority(pck, collateral, self._root_ca)
         require_signed(collateral)
         tcb_info = _matching_tcb_info(collateral)  # 2
         claims = self._claims(form, collateral, at)  # 3
@@ -108,6 +109,9 @@ class Verifier:
         raise refusal(reason)
 
 
+# What belongs to the collateral alone is done once for each: a coordinator verifies many quotes
+# with the same one.
+@functools.lru_cache(maxsize=64)
 def _for_library(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
     return dcap_qvl.QuoteCollateralV3(
         collateral.pck_crl_issuer_chain,
@@ -122,6 +126,7 @@ def _for_library(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
     try:
         tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
