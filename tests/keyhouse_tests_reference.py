@@ -111,13 +111,14 @@ def _errors() -> str:
         (
             f"`{kind.__name__}`",
             f"`{kind.code}`",
-            str(status),
-            word,
+            str(row.http),
+            row.word,
+            row.grpc.name,
             inspect.cleandoc(kind.__doc__ or "").partition("\n")[0].replace("``", "`"),
         )
-        for kind, (status, word) in ERRORS.items()
+        for kind, row in ERRORS.items()
     )
-    return _table(("Class", "Code", "HTTP", "JSend", "Meaning"), rows)
+    return _table(("Class", "Code", "HTTP", "JSend", "gRPC", "Meaning"), rows)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

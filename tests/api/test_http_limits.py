@@ -4,15 +4,20 @@ from typing import Any
 
 import pytest
 
-from keyhouse.api.limits import Limits
+from keyhouse.api.limits import Limits, WorkloadLimits
 from keyhouse.wire.errors import Broken
 
+KINDS = (Limits, WorkloadLimits)
+EACH = [(kind, name) for kind in KINDS for name in kind.__struct_fields__]
 
-@pytest.mark.parametrize("name", Limits.__struct_fields__)
+
+@pytest.mark.parametrize(("kind", "name"), EACH, ids=lambda part: getattr(part, "__name__", part))
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), True, None, "1"])
-def test_limit_that_is_none_is_refused_by_name(name: str, value: Any) -> None:
+def test_limit_that_is_none_is_refused_by_name(
+    kind: type[Limits | WorkloadLimits], name: str, value: Any
+) -> None:
     with pytest.raises(Broken, match=name):
-        Limits(**{name: value})
+        kind(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["headers", "connections", "body_memory"])

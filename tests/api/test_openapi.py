@@ -103,7 +103,7 @@ def test_call_that_is_not_built_has_no_success() -> None:
 def test_every_status_of_an_error_has_a_meaning_in_both_versions() -> None:
     responses = DOCUMENT["components"]["responses"]
 
-    for status, _ in ERRORS.values():
+    for status, _, _ in ERRORS.values():
         assert f"v1-{status}" in responses
         assert f"v2-{status}" in responses
 

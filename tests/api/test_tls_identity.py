@@ -27,6 +27,7 @@ from keyhouse_tests_https import (
     running,
 )
 
+from keyhouse.api.http import HttpConnection
 from keyhouse.api.tls import ReplaceableContext, TlsContext
 from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Broken
@@ -343,7 +344,8 @@ def test_closed_session_is_freed_without_the_collector(tmp_path: Path) -> None:
         seen: list[weakref.ref[TlsTransport]] = []
 
         def note() -> None:
-            for connection in server.listener._service.connections:
+            for connection in server.listener._service.all():
+                assert isinstance(connection, HttpConnection)
                 transport = connection._transport
                 assert isinstance(transport, TlsTransport)
                 seen.append(weakref.ref(transport))

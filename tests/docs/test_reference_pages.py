@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from keyhouse_tests_reference import REFERENCE, SECTIONS, renewed
 
-from keyhouse.api.limits import Limits
+from keyhouse.api.limits import Limits, WorkloadLimits
 from keyhouse.attestation.verdict import TcbStatus
 from keyhouse.coordinator.events import Event
 from keyhouse.manifest import Action, FeatureGate, ResourceType, SealMode
@@ -49,15 +49,17 @@ def test_limit_is_what_the_code_has(module: str, name: str, written: int) -> Non
     holder, _, field = name.rpartition(".")
     home = import_module(module)
 
-    found = getattr(Limits(), field) if holder else getattr(home, name)
+    found = getattr(getattr(home, holder)(), field) if holder else getattr(home, name)
 
     assert found == written
 
 
-def test_every_limit_of_the_listener_is_written_down() -> None:
-    written = [name.removeprefix("Limits.") for _, name, _ in _limits() if "Limits." in name]
+@pytest.mark.parametrize("kind", [Limits, WorkloadLimits])
+def test_every_limit_of_a_listener_is_written_down(kind: type[Limits | WorkloadLimits]) -> None:
+    rows = [name.partition(".") for _, name, _ in _limits()]
+    written = [field for holder, _, field in rows if holder == kind.__name__]
 
-    assert written == list(Limits.__struct_fields__)
+    assert written == list(kind.__struct_fields__)
 
 
 def test_no_row_of_limits_is_left_unread() -> None:

@@ -1,15 +1,17 @@
-"""JSend: the one shape of every answer, and what each error becomes.
+"""JSend: the one shape of every answer, and what each error becomes, over HTTP and over gRPC.
 
 ``{"status": ..., "data": ..., "message": ...}`` and a newline, in this order; ``data`` is always
 there, ``message`` is left out when empty. Source: wire reference of the interface, "Envelope".
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from keyhouse.api.exchange import Answer
+from keyhouse.api.grpc_status import Status
+from keyhouse.attestation import QuoteRefused
 from keyhouse.wire.errors import (
     BadRequest,
     Broken,
@@ -27,29 +29,43 @@ from keyhouse.wire.errors import (
     WrongPhase,
 )
 
-__all__ = ["ERRORS", "enveloped", "error", "fail", "refusal"]
+__all__ = ["ERRORS", "Wording", "enveloped", "error", "fail", "refusal", "wording"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _encode = msgspec.json.Encoder().encode
 
-ERRORS: Final[Mapping[type[KeyhouseError], tuple[int, str]]] = {
-    # class: (HTTP status, JSend word in version 2; in version 1 it is always "error")
-    BadRequest: (400, "fail"),
-    TooLarge: (413, "fail"),
-    Unauthenticated: (401, "fail"),
-    Forbidden: (403, "error"),
-    NotFound: (404, "error"),
-    Gone: (410, "error"),
-    WrongPhase: (409, "error"),
-    Conflicting: (409, "error"),
-    Invalid: (400, "error"),
-    NotYet: (501, "error"),
-    Refused: (400, "error"),
-    Unavailable: (503, "error"),
-    Broken: (500, "error"),
-    KeyhouseError: (500, "error"),
+
+class Wording(NamedTuple):
+    """What a class of errors becomes for its caller."""
+
+    http: int
+    word: str  # of JSend in version 2; in version 1 it is always "error"
+    grpc: Status
+
+
+ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
+    BadRequest: Wording(400, "fail", Status.INVALID_ARGUMENT),
+    TooLarge: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
+    Unauthenticated: Wording(401, "fail", Status.UNAUTHENTICATED),
+    Forbidden: Wording(403, "error", Status.PERMISSION_DENIED),
+    NotFound: Wording(404, "error", Status.NOT_FOUND),
+    Gone: Wording(410, "error", Status.UNIMPLEMENTED),
+    WrongPhase: Wording(409, "error", Status.FAILED_PRECONDITION),
+    Conflicting: Wording(409, "error", Status.FAILED_PRECONDITION),
+    Invalid: Wording(400, "error", Status.INVALID_ARGUMENT),
+    NotYet: Wording(501, "error", Status.UNIMPLEMENTED),
+    QuoteRefused: Wording(400, "error", Status.PERMISSION_DENIED),
+    Refused: Wording(400, "error", Status.FAILED_PRECONDITION),
+    Unavailable: Wording(503, "error", Status.UNAVAILABLE),
+    Broken: Wording(500, "error", Status.INTERNAL),
+    KeyhouseError: Wording(500, "error", Status.INTERNAL),
 }
+
+
+def wording(problem: KeyhouseError) -> Wording:
+    """Return what ``problem`` becomes: the row of its nearest class."""
+    return next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)
 
 
 def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
@@ -70,7 +86,7 @@ def error(status: int, message: str, headers: Headers = (), data: Any = None) ->
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
     """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
-    status, word = next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)
+    status, word, _ = wording(problem)
     word = word if fails else "error"
     data: Any = None
     if isinstance(problem, BadRequest):

@@ -15,7 +15,6 @@ the listener sweeps over all connections.
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable
 from enum import Enum, auto
 from http import HTTPStatus
 from time import perf_counter
@@ -24,6 +23,7 @@ from typing import Final
 import structlog
 
 from keyhouse.api.chunks import ChunkedBody
+from keyhouse.api.connections import Connections
 from keyhouse.api.exchange import Admission, Answer, Application, Head, Refusal
 from keyhouse.api.limits import Limits
 from keyhouse.api.plain_transport import PlainTransport
@@ -64,29 +64,22 @@ class Phase(Enum):
 _HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
 
 
-class Service:
-    """What all connections of a listener share. Used on the event loop's thread only.
+class Service(Connections):
+    """What all connections of an HTTP listener share. Used on the event loop's thread only.
 
-    ``now`` is the loop's time at the last sweep; ``body_bytes`` what bodies in flight hold,
-    ``strangers_bytes`` those of callers whom nobody knows.
+    ``body_bytes`` is what bodies in flight hold, ``strangers_bytes`` those of callers whom nobody
+    knows.
     """
 
     def __init__(
         self, application: Application, limits: Limits, counts: RequestCounts | None = None
     ) -> None:
+        super().__init__(limits)
         self.application = application
         self.limits = limits
         self.counts = counts
-        self.now = 0.0
         self.body_bytes = 0
         self.strangers_bytes = 0  # of them
-        self.stopping = False
-        self.oldest = 0  # connections of an older generation are closed
-        self.failed_handshakes = 0
-        self.connections: set[HttpConnection] = set()
-        self.none_left = asyncio.Event()
-        self.none_left.set()
-        self.waiting: set[asyncio.Future[Answer]] = set()
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
 
     def reserve(self, count: int, *, known: bool) -> bool:
@@ -109,13 +102,6 @@ class Service:
         self.body_bytes -= count
         if not known:
             self.strangers_bytes -= count
-
-    def wait_for(self, outcome: Awaitable[Answer]) -> asyncio.Future[Answer]:
-        """Run ``outcome`` to its end and keep it until then."""
-        future = asyncio.ensure_future(outcome)
-        self.waiting.add(future)
-        future.add_done_callback(self.waiting.discard)
-        return future
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the bytes of an answer up to its body."""
@@ -160,8 +146,7 @@ class HttpConnection:
         self._transport: TlsTransport | PlainTransport | None = None
         self._phase = _HANDSHAKE
         self._deadline = math.inf
-        service.connections.add(self)
-        service.none_left.clear()
+        service.add(self)
         self._buffer = b""
         self._at = 0  # what of the buffer has been read
         self._checked = 0  # how much of an incomplete head has been checked
@@ -194,15 +179,15 @@ class HttpConnection:
     def connecting(self, transport: TlsTransport | PlainTransport) -> None:
         """The TCP connection is there, and the time for the handshake runs."""
         self._transport = transport
-        self._deadline = self._after(self._service.limits.handshake_timeout)
-        if self._is_unwelcome():
+        self._deadline = self._service.after(self._service.limits.handshake_timeout)
+        if self._service.is_unwelcome(self.generation):
             transport.abort()
 
     def connection_made(self) -> None:
         """Begin: the handshake is complete."""
         self._phase = _IDLE
-        self._deadline = self._after(self._service.limits.idle_timeout)
-        if self._is_unwelcome():
+        self._deadline = self._service.after(self._service.limits.idle_timeout)
+        if self._service.is_unwelcome(self.generation):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -217,10 +202,7 @@ class HttpConnection:
             self._forget_body()
         else:
             self._awaited.cancel()
-        connections = self._service.connections
-        connections.discard(self)
-        if not connections:
-            self._service.none_left.set()
+        self._service.remove(self)
 
     def eof_received(self) -> None:
         """The client sent close_notify: what was written still goes out, nothing else."""
@@ -271,12 +253,6 @@ class HttpConnection:
         """Close at once. What was not sent yet is lost."""
         if self._transport is not None:
             self._transport.abort()
-
-    def _is_unwelcome(self) -> bool:
-        return self._service.stopping or self.generation < self._service.oldest
-
-    def _after(self, seconds: float) -> float:
-        return self._service.now + seconds + self._service.limits.sweep_interval
 
     # Reading.
 

@@ -1,4 +1,4 @@
-"""What a client of the HTTP listener may use: sizes, counts, times."""
+"""What a client of a listener may use: sizes, counts, times."""
 
 import math
 from typing import get_type_hints
@@ -7,39 +7,58 @@ import msgspec
 
 from keyhouse.wire.errors import Broken
 
-__all__ = ["Limits"]
+__all__ = ["ConnectionLimits", "Limits", "WorkloadLimits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """The limits of one listener. Sizes are bytes, times are seconds; all are above zero.
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of any listener. Sizes are bytes, times are seconds; all are above zero.
 
     Times are measured by a sweep over all connections, so they are exact to ``sweep_interval``.
 
     Raises ``Broken`` where a value is no limit: zero, negative, endless or of another type.
     """
 
-    request_line: int = 16 * 1024  # 414 beyond
-    headers: int = 32 * 1024  # all header lines together; 431 beyond
-    header_fields: int = 100  # 431 beyond
     connections: int = 12_000  # closed at once beyond
-    body_memory: int = 256 * 1024 * 1024  # bodies in flight, all connections together; 503 beyond
-    pipelined_turn: int = 64  # requests of one connection answered before others have their turn
     linger_bytes: int = 1024 * 1024  # discarded of an unread body so that the answer arrives
     handshake_timeout: float = 15.0
-    header_timeout: float = 30.0  # for a whole head, from its first byte; 408 beyond
-    body_timeout: float = 30.0  # for a whole body; 408 beyond
     idle_timeout: float = 30.0  # between requests; also for taking an answer
-    slowest_client: int = 32 * 1024  # bytes per second: large answers get the time this takes
     linger_timeout: float = 5.0  # from the last answer to the end of the socket
     sweep_interval: float = 1.0
 
     def __post_init__(self) -> None:
         """Check every value: a limit that is none would not be missed until it is needed."""
-        for name, kind in _KINDS.items():
+        for name, kind in get_type_hints(type(self)).items():
             value = getattr(self, name)
             fits = type(value) is int or (kind is float and type(value) is float)
             if not fits or not 0 < value < math.inf:
                 raise Broken(f"the limit {name} is no {kind.__name__} above zero")
 
 
-_KINDS = get_type_hints(Limits)
+class Limits(ConnectionLimits, frozen=True, kw_only=True):
+    """The limits of an HTTP listener."""
+
+    request_line: int = 16 * 1024  # 414 beyond
+    headers: int = 32 * 1024  # all header lines together; 431 beyond
+    header_fields: int = 100  # 431 beyond
+    body_memory: int = 256 * 1024 * 1024  # bodies in flight, all connections together; 503 beyond
+    pipelined_turn: int = 64  # requests of one connection answered before others have their turn
+    header_timeout: float = 30.0  # for a whole head, from its first byte; 408 beyond
+    body_timeout: float = 30.0  # for a whole body; 408 beyond
+    slowest_client: int = 32 * 1024  # bytes per second: large answers get the time this takes
+
+
+class WorkloadLimits(ConnectionLimits, frozen=True, kw_only=True):
+    """The limits of the workload API."""
+
+    connections: int = 4096
+    message: int = 4 * 1024 * 1024  # of a request; RESOURCE_EXHAUSTED beyond
+    metadata: int = 16 * 1024  # header list of a request, as HTTP/2 counts it; closed beyond
+    streams: int = 100  # open on one connection; closed beyond
+    all_streams: int = 16_384  # open on all connections together; REFUSED_STREAM beyond
+    calls: int = 256  # in flight on all connections together; UNAVAILABLE beyond
+    free_bytes: int = 32 * 1024  # of requests that each connection may send, whatever others do
+    connection_bytes: int = 8 * 1024 * 1024  # of requests in flight; RESOURCE_EXHAUSTED beyond
+    message_memory: int = 128 * 1024 * 1024  # of all requests in flight; UNAVAILABLE beyond
+    idle_frames: int = 256  # frames that bring nothing, beside what answers allow; closed beyond
+    request_timeout: float = 30.0  # for a whole request; DEADLINE_EXCEEDED beyond
+    answer_timeout: float = 30.0  # for taking a whole answer; the stream is reset beyond

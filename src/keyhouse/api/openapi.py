@@ -192,7 +192,7 @@ def _refused(route: Route, row: Described) -> Iterable[int]:
         errors.append(Forbidden)
     if not _is_built(route):
         errors.append(NotYet)
-    yield from (ERRORS[kind][0] for kind in errors)
+    yield from (ERRORS[kind].http for kind in errors)
 
 
 # --- envelopes ---
@@ -232,7 +232,7 @@ def _refusal(version: str, status: int) -> Schema:
 
 def _words(status: int) -> set[str]:
     """Return the words of JSend that version 2 has for ``status``."""
-    own = {word for known, word in ERRORS.values() if known == status}
+    own = {row.word for row in ERRORS.values() if row.http == status}
     return own | ({"fail", "error"} if status in _PROTOCOL and status != 500 else set())  # noqa: PLR2004 ours
 
 

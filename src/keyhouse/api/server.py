@@ -1,4 +1,4 @@
-"""The listener: accepts connections, gives each the TLS context of the moment, ends them in order.
+"""Listeners: accept connections, give each the TLS context of the moment, end them in order.
 
 Connections are accepted here and not by the event loop's own server, for three reasons: a
 connection counts against the limit from its first byte on, not only after its handshake; one over
@@ -11,20 +11,22 @@ import errno
 import resource
 import socket
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
+from keyhouse.api.connections import Connection, Connections
 from keyhouse.api.exchange import Application
 from keyhouse.api.http import HttpConnection, Service
-from keyhouse.api.limits import Limits
+from keyhouse.api.limits import ConnectionLimits, Limits
 from keyhouse.api.plain_transport import Plaintext, PlainTransport
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.tls import TlsContext
 from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.wire.errors import Unavailable
 
-__all__ = ["Listener"]
+__all__ = ["Acceptor", "Listener"]
 
 _log = structlog.get_logger("keyhouse.api.server")
 
@@ -41,25 +43,30 @@ _UNUSABLE: Final = {
 _NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP address")
 
 
-class Listener:
-    """Serves an application over HTTPS. Everything happens on the running event loop.
+class Acceptor:
+    """Serves one protocol on one address. Everything happens on the running event loop.
 
-    ``turned_away`` counts connections over the limit. ``PLAINTEXT`` in place of a context serves
-    HTTP without TLS; with ``counts`` each answer is counted there.
+    Args:
+        connections: what the connections share.
+        connect: makes the connection of a generation.
+        context: gives the TLS context of the next connection.
+
+    ``turned_away`` counts connections over the limit.
     """
 
     def __init__(
         self,
-        application: Application,
-        context: TlsContext | Plaintext,
-        limits: Limits | None = None,
-        counts: RequestCounts | None = None,
+        connections: Connections,
+        limits: ConnectionLimits,
+        connect: Callable[[int], Connection],
+        context: Callable[[], TlsContext | Plaintext],
     ) -> None:
-        self.limits = limits or Limits()
         self.generation = 0
         self.turned_away = 0
-        self._context = context
-        self._service = Service(application, self.limits, counts)
+        self._limits = limits
+        self._connections = connections
+        self._connect = connect
+        self._context_of_now = context
         self._most_connections = 0
         self._socket: socket.socket | None = None
         self._accepting: set[asyncio.Task[None]] = set()
@@ -72,7 +79,7 @@ class Listener:
         Raises ``Unavailable`` if the address cannot be had.
         """
         self._socket = await _listening_socket(host, port)
-        self._most_connections = _possible_connections(self.limits.connections)
+        self._most_connections = _possible_connections(self._limits.connections)
         loop = asyncio.get_running_loop()
         self._sweep(loop)
         loop.add_reader(self._socket.fileno(), self._accept)
@@ -87,36 +94,22 @@ class Listener:
     @property
     def open_connections(self) -> int:
         """How many connections there are, those in their handshake included."""
-        return len(self._service.connections)
+        return len(self._connections)
 
     @property
     def failed_handshakes(self) -> int:
-        """How many connections never came to HTTP."""
-        return self._service.failed_handshakes
-
-    def in_flight(self) -> Counter[str]:
-        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
-        paths = (connection.in_flight for connection in self._service.connections)
-        return Counter(path for path in paths if path is not None)
-
-    def replace_context(self, context: TlsContext) -> int:
-        """Serve new connections under ``context``; return the number of its generation.
-
-        Connections that are open, or in their handshake, go on under the context they have.
-        """
-        self._context = context
-        self.generation += 1
-        return self.generation
+        """How many connections never came to speak the protocol."""
+        return self._connections.failed_handshakes
 
     def close_before(self, generation: int) -> None:
         """Close what connected under an older context than that of ``generation``.
 
         A request that has begun is answered first; a handshake under way is abandoned.
         """
-        service = self._service
-        service.oldest = max(service.oldest, generation)
-        for connection in tuple(service.connections):
-            if connection.generation < service.oldest:
+        connections = self._connections
+        connections.oldest = max(connections.oldest, generation)
+        for connection in connections.all():
+            if connection.generation < connections.oldest:
                 connection.close()
 
     async def stop(self, grace: float) -> None:
@@ -125,25 +118,25 @@ class Listener:
         Idle connections are closed at once. Nothing is open after the call.
         """
         self._stop_accepting()
-        service = self._service
-        service.stopping = True
+        connections = self._connections
+        connections.stopping = True
         await asyncio.sleep(0)  # a task that never began would not close the socket it was given
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
-        for connection in tuple(service.connections):
+        for connection in connections.all():
             connection.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await service.none_left.wait()
-        if service.connections:
-            _log.warning("connections aborted", count=len(service.connections))
-        for connection in tuple(service.connections):
+                await connections.none_left.wait()
+        if connections:
+            _log.warning("connections aborted", count=len(connections))
+        for connection in connections.all():
             connection.abort()
-        await service.none_left.wait()
-        for future in tuple(service.waiting):
+        await connections.none_left.wait()
+        for future in tuple(connections.waiting):
             future.cancel()
-        await asyncio.gather(*service.waiting, return_exceptions=True)
+        await asyncio.gather(*connections.waiting, return_exceptions=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
 
@@ -173,8 +166,8 @@ class Listener:
                 accepted.close()
                 continue
             accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
-            connection = HttpConnection(self._service, self.generation)
-            work = self._serve(accepted, connection, self._context)
+            connection = self._connect(self.generation)
+            work = self._serve(accepted, connection, self._context_of_now)
             task = asyncio.get_running_loop().create_task(work)
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
@@ -193,12 +186,14 @@ class Listener:
 
     @staticmethod
     async def _serve(
-        accepted: socket.socket, connection: HttpConnection, context: TlsContext | Plaintext
+        accepted: socket.socket,
+        connection: Connection,
+        context: Callable[[], TlsContext | Plaintext],
     ) -> None:
         """Hand the socket to the event loop; from then on the connection lives by itself."""
         begun = False
         try:
-            transport = _transport(context, connection)
+            transport = _transport(context(), connection)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: transport, accepted)
             begun = True
@@ -214,14 +209,56 @@ class Listener:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        self._service.now = now
-        for connection in tuple(self._service.connections):
+        self._connections.now = now
+        for connection in self._connections.all():
             connection.expire(now)
-        self._sweeper = loop.call_later(self.limits.sweep_interval, self._sweep, loop)
+        self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
+
+
+class Listener(Acceptor):
+    """Serves an application over HTTPS.
+
+    ``PLAINTEXT`` in place of a context serves HTTP without TLS; with ``counts`` each answer is
+    counted there.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        context: TlsContext | Plaintext,
+        limits: Limits | None = None,
+        counts: RequestCounts | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._context = context
+        self._service = Service(application, self.limits, counts)
+        super().__init__(
+            self._service,
+            self.limits,
+            lambda generation: HttpConnection(self._service, generation),
+            lambda: self._context,
+        )
+
+    def in_flight(self) -> Counter[str]:
+        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
+        found: Counter[str] = Counter()
+        for connection in self._connections.all():
+            if isinstance(connection, HttpConnection) and connection.in_flight is not None:
+                found[connection.in_flight] += 1
+        return found
+
+    def replace_context(self, context: TlsContext) -> int:
+        """Serve new connections under ``context``; return the number of its generation.
+
+        Connections that are open, or in their handshake, go on under the context they have.
+        """
+        self._context = context
+        self.generation += 1
+        return self.generation
 
 
 def _transport(
-    context: TlsContext | Plaintext, connection: HttpConnection
+    context: TlsContext | Plaintext, connection: Connection
 ) -> TlsTransport | PlainTransport:
     if isinstance(context, Plaintext):
         return PlainTransport(connection)

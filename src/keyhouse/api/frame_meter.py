@@ -1,0 +1,82 @@
+"""Counts the frames of an HTTP/2 connection before anything is done with them.
+
+HTTP/2 has many frames that cost the server something and the client nothing: streams that are
+opened and reset at once (CVE-2023-44487), headers that never end (CVE-2024-27316), pings, settings,
+priorities, empty data. Each has a price here. A connection has an allowance, which answers fill up
+again; one that has used it up brings nothing and is closed. So no kind of frame, known or not, can
+be sent for ever, and the HTTP/2 library sees few of them.
+
+A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source: RFC 9113, 4.1.
+"""
+
+from typing import Final
+
+__all__ = ["FrameMeter"]
+
+_PREFACE: Final = 24  # bytes that come before the first frame
+_HEAD: Final = 9
+_DATA, _HEADERS, _SETTINGS, _CONTINUATION = 0x0, 0x1, 0x4, 0x9
+_ACK = _END_STREAM = 0x1
+_END_HEADERS: Final = 0x4
+
+_HEADERS_PRICE: Final = 2  # it makes a stream
+_SETTINGS_PRICE: Final = 16  # each of its entries is kept
+_LONGEST_SETTINGS: Final = 32 * 6  # bytes: 32 entries; a client has some seven
+_TINY: Final = 512  # bytes: shorter data has a price, but for the last of a request
+
+
+class FrameMeter:
+    """The frames of one client. ``metadata`` bounds one block of headers, ``allowance`` the rest.
+
+    Sizes are bytes. ``allowance`` is what frames without a use may cost.
+    """
+
+    __slots__ = ("_allowance", "_block", "_head", "_metadata", "_most", "_skip")
+
+    def __init__(self, metadata: int, allowance: int) -> None:
+        self._metadata = metadata
+        self._most = self._allowance = allowance
+        self._skip = _PREFACE  # bytes until the next frame begins
+        self._head = b""  # of a frame whose beginning has come
+        self._block = 0  # bytes of a block of headers that has not ended
+
+    def allow(self, count: int) -> None:
+        """Fill the allowance up by ``count``: the client was given something of use."""
+        self._allowance = min(self._most, self._allowance + count)
+
+    def feed(self, data: bytes) -> bool:
+        """Take the bytes that came next in. Return False once the client went too far."""
+        at = self._skip
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        end = len(data)
+        while at + _HEAD <= end:
+            length = int.from_bytes(data[at : at + 3], "big")
+            if not self._is_fine(length, data[at + 3], data[at + 4]):
+                return False
+            at += _HEAD + length
+        if at < end:
+            self._head = data[at:]
+            at = end
+        self._skip = at - end
+        return True
+
+    def _is_fine(self, length: int, kind: int, flags: int) -> bool:
+        if kind == _DATA:
+            if length < _TINY and not flags & _END_STREAM:
+                self._allowance -= 1
+        elif kind in {_HEADERS, _CONTINUATION}:
+            self._allowance -= _HEADERS_PRICE
+            self._block += length
+            if self._block > self._metadata:
+                return False
+            if flags & _END_HEADERS:
+                self._block = 0
+        elif kind == _SETTINGS and not flags & _ACK:
+            self._allowance -= _SETTINGS_PRICE
+            if length > _LONGEST_SETTINGS:
+                return False
+        else:
+            self._allowance -= 1
+        return self._allowance >= 0

@@ -1,0 +1,323 @@
+"""The calls of one connection: each a stream that brings one message and is answered with one.
+
+A call is *received* until its message is complete, *runs* as a future of its method, and is
+*answered*: headers, the message as far as the client's windows and its socket take it, trailers.
+It ends with its answer, with a reset from either side, or with the connection.
+"""
+
+import asyncio
+import contextlib
+import math
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error
+from hpack import HeaderTuple, NeverIndexedHeaderTuple
+
+from keyhouse.api.envelope import wording
+from keyhouse.api.frame_meter import FrameMeter
+from keyhouse.api.grpc_call import Call, CallRefused, framed
+from keyhouse.api.grpc_service import GrpcService
+from keyhouse.api.grpc_status import Status, as_message
+from keyhouse.api.http2 import Http2
+from keyhouse.wire.errors import KeyhouseError
+
+__all__ = ["GrpcCalls"]
+
+_log = structlog.get_logger("keyhouse.api.grpc")
+
+_FRAME: Final = 16 * 1024  # bytes of data: what every client takes
+_ALLOWED_BY_ANSWER: Final = 16  # frames without a use
+_ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
+
+
+_Header = HeaderTuple | tuple[str, str]
+
+
+class GrpcCalls:
+    """The open calls of one client, whose certificate is ``identity``.
+
+    ``flush`` writes what h2 has for the client. ``settled`` is called when a call was answered
+    that had run. ``idle_since`` is the loop's time at the end of the last call.
+    """
+
+    def __init__(
+        self,
+        service: GrpcService,
+        http2: Http2,
+        meter: FrameMeter,
+        identity: bytes | None,
+        *,
+        flush: Callable[[], None],
+        settled: Callable[[], None],
+    ) -> None:
+        self.idle_since = service.now
+        self.admits = True  # new calls are taken
+        self.clogged = False  # the socket takes no more for now
+        self._service = service
+        self._http2 = http2
+        self._meter = meter
+        self._identity = identity
+        self._flush = flush
+        self._settled = settled
+        self._calls: dict[int, Call] = {}
+        self._held = 0  # bytes of requests
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def take(self, event: Event) -> None:
+        """Act on what the client did."""
+        match event:
+            case RequestReceived():
+                self._begin(event)
+            case DataReceived():
+                self._receive(event)
+            case StreamEnded():
+                self._run(event.stream_id)
+            case StreamReset():
+                self._reset_by_client(event.stream_id)
+            case WindowUpdated() | RemoteSettingsChanged():
+                self.send_more()
+            case _:
+                pass
+
+    def send_more(self) -> None:
+        """Go on with the answers that wait for their client."""
+        for call in tuple(self._calls.values()):
+            if call.answer is not None:
+                self._send(call)
+
+    def expire(self, now: float) -> None:
+        """End the calls whose client took too long."""
+        for call in tuple(self._calls.values()):
+            if now < call.deadline:
+                continue
+            if call.answer is None:
+                self._refuse(
+                    call, Status.DEADLINE_EXCEEDED, "the request took too long (send it faster)"
+                )
+            else:
+                self._reset(call.stream, ErrorCodes.CANCEL)
+                self._end(call, Status.DEADLINE_EXCEEDED)
+
+    def forget(self) -> None:
+        """End all: the client has gone, or is not heard any more."""
+        self.admits = False
+        for call in tuple(self._calls.values()):
+            self._end(call, Status.CANCELED)
+
+    # Requests.
+
+    def _begin(self, event: RequestReceived) -> None:
+        service, stream = self._service, event.stream_id
+        if not self.admits or service.streams >= service.limits.all_streams:
+            self._reset(stream, ErrorCodes.REFUSED_STREAM)
+            return
+        headers = dict(event.headers)
+        path = headers.get(b":path", b"").decode("latin-1")
+        call = Call(
+            stream,
+            service.methods.get(path),
+            service.counts.labels(path),
+            service.after(service.limits.request_timeout),
+        )
+        self._calls[stream] = call
+        service.streams += 1
+        service.counts.started[call.labels] += 1
+        if headers.get(b":method") != b"POST":
+            self._answer_as_http(call, 405)
+        elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._answer_as_http(call, 415)
+        elif call.method is None:
+            self._refuse(call, Status.UNIMPLEMENTED, "there is no such method")
+        elif headers.get(b"grpc-encoding", b"identity") != b"identity":
+            self._refuse(call, Status.UNIMPLEMENTED, "the request is compressed (send it as it is)")
+
+    def _receive(self, event: DataReceived) -> None:
+        stream, length = event.stream_id, event.flow_controlled_length
+        if length:
+            self._http2.acknowledge_received_data(length, stream)
+        call = self._calls.get(stream)
+        if call is None or call.complete:
+            return
+        try:
+            self._hold(len(event.data))
+            call.take(event.data, self._service.limits.message)
+        except CallRefused as refused:
+            self._refuse(call, refused.status, refused.message)
+
+    def _hold(self, count: int) -> None:
+        """Take memory for ``count`` bytes; each connection has some of its own."""
+        limits, held = self._service.limits, self._held + count
+        if held > limits.connection_bytes:
+            raise CallRefused(
+                Status.RESOURCE_EXHAUSTED,
+                f"this connection has more than {limits.connection_bytes} bytes of requests"
+                " in flight (send fewer at a time)",
+            )
+        shared = max(0, held - limits.free_bytes) - max(0, self._held - limits.free_bytes)
+        if not self._service.reserve(shared):
+            raise CallRefused(
+                Status.UNAVAILABLE, "too many requests are being sent (try again later)"
+            )
+        self._held = held
+
+    def _release(self, count: int) -> None:
+        free, held = self._service.limits.free_bytes, self._held - count
+        self._service.bytes_held -= max(0, self._held - free) - max(0, held - free)
+        self._held = held
+
+    def _run(self, stream: int) -> None:
+        """Run a call whose request is complete."""
+        service, call = self._service, self._calls.get(stream)
+        if call is None or call.method is None:
+            return
+        call.complete = True
+        try:
+            message = call.message()
+        except CallRefused as refused:
+            self._refuse(call, refused.status, refused.message)
+            return
+        if service.calls >= service.limits.calls:
+            self._refuse(call, Status.UNAVAILABLE, "too many calls are in flight (try again later)")
+            return
+        service.counts.received[call.labels] += 1
+        service.calls += 1
+        call.has_slot = True
+        call.deadline = math.inf
+        call.outcome = service.wait_for(call.method(message, self._identity))
+        call.outcome.add_done_callback(partial(self._ran, call))
+
+    def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
+        """Answer a call with what its method gave."""
+        call.outcome = None
+        error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        if self._calls.get(call.stream) is not call:  # nobody waits for it any more
+            self._free_slot(call)
+            return
+        if error is None:
+            self._answer(call, outcome.result())
+        elif isinstance(error, KeyhouseError):
+            self._refuse(call, wording(error).grpc, str(error), error.code)
+        elif isinstance(error, asyncio.CancelledError):
+            self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
+        else:
+            number = secrets.token_hex(8)
+            _log.error("call failed", id=number, error=type(error).__qualname__)
+            self._refuse(call, Status.INTERNAL, f"internal error {number}")
+        self._settled()
+
+    # Answers.
+
+    def _answer(self, call: Call, message: bytes) -> None:
+        headers: list[_Header] = [
+            (":status", "200"),
+            ("content-type", "application/grpc"),
+            *self._service.headers,
+        ]
+        if self._sent_headers(call, headers, end=False):
+            call.answer = memoryview(framed(message))
+            call.deadline = self._service.after(self._service.limits.answer_timeout)
+            self._service.counts.sent[call.labels] += 1
+            self._meter.allow(_ALLOWED_BY_ANSWER + len(message) // _ALLOWING_BYTES)
+            self._send(call)
+
+    def _send(self, call: Call) -> None:
+        """Send what the windows and the socket take of an answer; its trailers at the end."""
+        http2 = self._http2
+        if call.answer is None:
+            return
+        try:
+            while call.answer and not self.clogged:
+                window = http2.local_flow_control_window(call.stream)
+                count = min(window, _FRAME, len(call.answer))
+                if count <= 0:
+                    return
+                http2.send_data(call.stream, bytes(call.answer[:count]))
+                call.answer = call.answer[count:]
+                if call.answer:
+                    self._flush()
+        except H2Error:  # the client has reset the stream, or ended the connection
+            self._end(call, Status.CANCELED)
+            return
+        if not call.answer and self._sent_headers(call, [("grpc-status", "0")], end=True):
+            self._end(call, Status.OK)
+
+    def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
+        """End a call with a status that is none of success. ``code`` is for programs."""
+        headers: list[_Header] = [
+            (":status", "200"),
+            ("content-type", "application/grpc"),
+            *self._service.headers,
+            ("grpc-status", str(int(status))),
+        ]
+        # Texts differ: they do not belong in the table of headers that is kept for the client.
+        headers.append(NeverIndexedHeaderTuple("grpc-message", as_message(message).decode()))
+        if code:
+            headers.append(("keyhouse-code", code))
+        if self._sent_headers(call, headers, end=True):
+            if call.outcome is None and call.complete:
+                self._meter.allow(_ALLOWED_BY_ANSWER)
+            self._end(call, status)
+
+    def _answer_as_http(self, call: Call, status: int) -> None:
+        """Refuse what is no call of gRPC."""
+        if self._sent_headers(call, [(":status", str(status))], end=True):
+            self._end(call, Status.UNIMPLEMENTED)
+
+    def _sent_headers(self, call: Call, headers: list[_Header], *, end: bool) -> bool:
+        """Send headers or trailers; return False, with the call ended, where nobody takes them."""
+        try:
+            self._http2.send_headers(call.stream, headers, end_stream=end)
+        except H2Error:
+            self._end(call, Status.CANCELED)
+            return False
+        if end and not call.complete:  # the client need not send the rest
+            self._reset(call.stream, ErrorCodes.NO_ERROR)
+        return True
+
+    # Ends.
+
+    def _end(self, call: Call, status: Status) -> None:
+        """Count and forget a call."""
+        if self._calls.pop(call.stream, None) is None:
+            return
+        self._service.counts.ended(call.labels, status)
+        self._service.streams -= 1
+        self._release(len(call.received))
+        call.received = bytearray()
+        call.answer = None
+        if call.outcome is None:
+            self._free_slot(call)
+        else:
+            call.outcome.cancel()  # its slot is free once it has ended
+        if not self._calls:
+            self.idle_since = self._service.now
+
+    def _free_slot(self, call: Call) -> None:
+        if call.has_slot:
+            call.has_slot = False
+            self._service.calls -= 1
+
+    def _reset_by_client(self, stream: int) -> None:
+        call = self._calls.get(stream)
+        if call is not None:
+            self._end(call, Status.CANCELED)
+
+    def _reset(self, stream: int, code: ErrorCodes) -> None:
+        with contextlib.suppress(H2Error):  # it has ended already
+            self._http2.reset_stream(stream, code)

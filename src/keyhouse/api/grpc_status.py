@@ -1,0 +1,48 @@
+"""The status codes of gRPC, and how a refusal is written with them.
+
+Source: gRPC, "Status codes and their use in gRPC", and "gRPC over HTTP2", "Responses".
+"""
+
+from enum import IntEnum
+from typing import Final
+from urllib.parse import quote
+
+__all__ = ["Status", "as_message"]
+
+_LONGEST: Final = 2048  # bytes of a message: clients take 8 KiB of trailers, all in all
+_AS_THEY_ARE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class Status(IntEnum):
+    """A status of gRPC. ``label`` is how metrics of Go programs name it."""
+
+    OK = 0
+    CANCELED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+    @property
+    def label(self) -> str:
+        """Return ``InvalidArgument`` for ``INVALID_ARGUMENT``, and so on."""
+        if self is Status.OK:
+            return "OK"
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+def as_message(text: str) -> bytes:
+    """Return ``text`` as the value of ``grpc-message``: percent-encoded UTF-8, not too long."""
+    encoded = quote(text, safe=_AS_THEY_ARE).encode("ascii")
+    if len(encoded) <= _LONGEST:
+        return encoded
+    cut = encoded[: _LONGEST - 3]
+    # No escape is cut in two: of its three characters the percent sign is the first.
+    broken = cut.rfind(b"%", len(cut) - 2)
+    return (cut if broken < 0 else cut[:broken]) + b"..."
