@@ -31,7 +31,7 @@ def read_uuid(text: bytes) -> uuid.UUID:
     word = text.decode("ascii", "replace").strip()
     if not _FORMS.fullmatch(word):
         raise ValueError("is no UUID")
-    found = uuid.UUID(word)
+    found = uuid.UUID(word.lower())  # it knows the prefix in lower case only
     if found.int == 0:
         raise ValueError("is the nil UUID, which is nobody's")
     return found
