@@ -1,7 +1,7 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
 
 from keyhouse.authority.ca import make_coordinator_keys, parse_names, renew_intermediate
-from keyhouse.authority.certificate_pem import certificate_pem
+from keyhouse.authority.certificate_pem import certificate_pem, private_key_pem
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
 from keyhouse.authority.deposits import (
@@ -84,6 +84,7 @@ __all__ = [
     "make_coordinator_keys",
     "make_recovery",
     "parse_names",
+    "private_key_pem",
     "read_marble_certificate",
     "read_recovery_index",
     "read_signing_request",

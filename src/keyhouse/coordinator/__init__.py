@@ -1,23 +1,30 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
+from keyhouse.coordinator.activation import ActivationRequest, Parameters
+from keyhouse.coordinator.audit_trail import AuditView
 from keyhouse.coordinator.clock import Clock, HostClock
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
+    Activate,
     CancelUpdate,
     Command,
     Context,
     InitiateUpdate,
     SeeCollateral,
+    SetCounter,
     SetManifest,
     Stale,
     UpdatePackages,
     UploadSecrets,
 )
 from keyhouse.coordinator.counts import EngineCounts, Tally
-from keyhouse.coordinator.engine import Engine, Process
+from keyhouse.coordinator.decide_activation import require_below_limit
+from keyhouse.coordinator.engine import Decision, Engine, Process
+from keyhouse.coordinator.events import Activated
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.opening import NewDeployment, open_engine
+from keyhouse.coordinator.parameters import Joining, parameters
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
@@ -27,9 +34,17 @@ from keyhouse.coordinator.prepare_update import (
     prepare_update,
 )
 from keyhouse.coordinator.rebuild import rebuild
+from keyhouse.coordinator.recipe import Recipe
 from keyhouse.coordinator.recover import MakeReady, Recovery
 from keyhouse.coordinator.recovered import RecoveryRefused
-from keyhouse.coordinator.state import AcceptingManifest, Pending, Recovering, Running, State
+from keyhouse.coordinator.state import (
+    AcceptingManifest,
+    Pending,
+    Recovering,
+    Running,
+    State,
+    counter_of,
+)
 from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.user_certificates import user_expiry
 from keyhouse.coordinator.view import View
@@ -38,30 +53,39 @@ __all__ = [
     "TABLE",
     "AcceptingManifest",
     "AcknowledgeUpdate",
+    "Activate",
+    "Activated",
+    "ActivationRequest",
+    "AuditView",
     "CancelUpdate",
     "CannotBeApplied",
     "Clock",
     "Command",
     "Context",
+    "Decision",
     "Engine",
     "EngineCounts",
     "FirstManifestRule",
     "HostClock",
     "InitiateUpdate",
+    "Joining",
     "LogView",
     "MakeReady",
     "NewDeployment",
     "Operation",
     "Outcome",
+    "Parameters",
     "Pending",
     "Phase",
     "Policy",
     "Process",
+    "Recipe",
     "Recovering",
     "Recovery",
     "RecoveryRefused",
     "Running",
     "SeeCollateral",
+    "SetCounter",
     "SetManifest",
     "Stale",
     "State",
@@ -71,7 +95,9 @@ __all__ = [
     "UploadSecrets",
     "View",
     "check_fully",
+    "counter_of",
     "open_engine",
+    "parameters",
     "phase_of",
     "policy_of",
     "prepare_acknowledgement",
@@ -80,5 +106,6 @@ __all__ = [
     "prepare_upload",
     "rebuild",
     "require",
+    "require_below_limit",
     "user_expiry",
 ]

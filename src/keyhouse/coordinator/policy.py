@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from keyhouse.coordinator.caveats import caveats
+from keyhouse.coordinator.recipe import Recipe, recipe_of
 from keyhouse.manifest import (
     Action,
     FeatureGate,
@@ -28,6 +29,17 @@ class Policy:
         self.caveats: Final = tuple(caveats(manifest))
         self.permissions: Final = Permissions(self.manifest)
         self.templates: Final = index_templates(self.manifest)
+        self._recipes: dict[str, Recipe] = {}
+
+    def recipe(self, marble_type: str) -> Recipe | None:
+        """Return what activating ``marble_type`` takes; None if there is no such type."""
+        if marble_type not in self.manifest.marbles:
+            return None
+        known = self._recipes.get(marble_type)
+        if known is None:
+            known = recipe_of(self.manifest, self.templates, marble_type)
+            self._recipes[marble_type] = known
+        return known
 
     @property
     def seal_mode(self) -> SealMode:

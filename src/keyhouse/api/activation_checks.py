@@ -1,0 +1,107 @@
+"""What an activation has to pass before anything is made for it: each check names what failed.
+
+Source: workload API, "Checks in order".
+"""
+
+import re
+from typing import Final
+from uuid import UUID
+
+from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
+from keyhouse.attestation.appraisal import admit
+from keyhouse.coordinator import Running
+from keyhouse.coordinator.package_identity import rules_of_package
+from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.recipe import Recipe
+from keyhouse.wire.errors import Forbidden, Invalid, Problem, Unauthenticated
+from keyhouse.wire.place import quoted
+
+__all__ = [
+    "LARGEST_QUOTE",
+    "read_uuid",
+    "require_admitted",
+    "require_identity",
+    "require_quote",
+    "require_recipe",
+]
+
+LARGEST_QUOTE: Final = 64 * 1024
+"""Bytes of a quote; those of today have some 5 KiB."""
+
+_UUID: Final = re.compile(
+    r"""
+      (?:urn:uuid:)?(?P<plain>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
+    | \{(?P<braced>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\}
+    | (?P<digits>[0-9a-f]{32})
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+
+
+def require_identity(identity: bytes | None) -> bytes:
+    """Return the DER of the workload's TLS certificate. Raises ``Unauthenticated``."""
+    if identity is None:
+        raise Unauthenticated(
+            "no client certificate was presented",
+            hint="connect with the certificate that the quote was made for",
+        )
+    return identity
+
+
+def require_recipe(state: Running, marble_type: str) -> Recipe:
+    """Return what the type takes. Raises ``Forbidden`` if the manifest has none of this name."""
+    recipe = policy_of(state.manifest).recipe(marble_type)
+    if recipe is None:
+        raise Forbidden(
+            f"the manifest has no marble type {quoted(marble_type)}",
+            hint="types are case-sensitive; GET /api/v2/manifest shows them",
+        )
+    return recipe
+
+
+def read_uuid(text: str) -> UUID:
+    """Return the UUID that a workload chose. Raises ``Invalid``, also for the nil UUID."""
+    found = _UUID.fullmatch(text)
+    if found is None:
+        raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
+    uuid = UUID(found["plain"] or found["braced"] or found["digits"])
+    if uuid.int == 0:
+        raise _uuid_refused("is nil", "give each workload a UUID of its own")
+    return uuid
+
+
+def require_quote(quote: bytes, *, simulated: bool) -> bool:
+    """Return whether there is a quote to verify; only in simulation there need be none.
+
+    Raises:
+        Forbidden: there is none. Invalid: it is too large to be one.
+    """
+    if len(quote) > LARGEST_QUOTE:
+        problem = Problem("Quote", f"is larger than {LARGEST_QUOTE} bytes", "send a DCAP quote")
+        raise Invalid("the activation", [problem])
+    if not quote and not simulated:
+        raise Forbidden(
+            "the workload sent no quote",
+            hint="run it in an enclave, with a launcher that makes quotes",
+        )
+    return bool(quote)
+
+
+def require_admitted(
+    state: Running, recipe: Recipe, verdict: Verdict | None, identity: bytes
+) -> None:
+    """Raise ``Forbidden`` unless the package in force admits the enclave, which names the rule."""
+    if verdict is None:
+        return
+    package = recipe.marble.package
+    try:
+        admit(verdict, rules_of_package(state, package), binding=quote_binding(identity))
+    except IdentityRefused as refused:
+        raise Forbidden(
+            f"package {quoted(package)} does not admit the workload: {refused.message}",
+            hint=refused.hint,
+        ) from refused
+
+
+def _uuid_refused(problem: str, hint: str) -> Invalid:
+    return Invalid("the activation", [Problem("UUID", problem, hint)])
