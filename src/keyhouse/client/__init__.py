@@ -9,6 +9,7 @@ from keyhouse.client.answers import (
     Status,
     UpdateAnswer,
 )
+from keyhouse.client.carrying import Keep
 from keyhouse.client.errors import (
     AnswerUnreadable,
     CallPutOff,
@@ -26,7 +27,7 @@ from keyhouse.client.identity import (
 )
 from keyhouse.client.memory import Memories, Place, StateMemory, forgotten
 from keyhouse.client.memory_file import FileMemory, MemoryUnusable
-from keyhouse.client.operations import CurrentManifest, Keep
+from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import (
     HolderKey,
     Offer,

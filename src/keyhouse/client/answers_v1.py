@@ -13,9 +13,8 @@ from keyhouse.client.answers import (
     SecretObject,
     SetData,
     Status,
-    data_of,
-    log_entry,
 )
+from keyhouse.client.envelope import data_of, log_entry
 from keyhouse.client.errors import AnswerUnreadable
 from keyhouse.client.steps import Answer
 from keyhouse.wire.jsonreader import UInt64

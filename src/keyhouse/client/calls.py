@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from keyhouse.client import answers, answers_v1
-from keyhouse.client.answers import data_of
+from keyhouse.client.envelope import data_of, document, log_entry
 from keyhouse.client.recovery import (
     Offer,
     OfferAnswer,
@@ -92,7 +92,7 @@ def _manifest(answer: Answer) -> answers.ManifestData:
 
 
 def _log(answer: Answer) -> tuple[answers.LogEntry, ...]:
-    return tuple(map(answers.log_entry, data_of(answer, answers.LogAnswer).data.update_log))
+    return tuple(map(log_entry, data_of(answer, answers.LogAnswer).data.update_log))
 
 
 def _pending(answer: Answer) -> answers.Pending:
@@ -126,7 +126,7 @@ CANCEL: Final = Call(
 )
 OFFER: Final = Call(_get("/api/v2/recover/public-key"), _offer)
 RECOVERY_SECRETS: Final = Call(_get("/api/v2/recovery-secrets"), _recovery_secrets)
-OPENAPI: Final = Call(_get("/api/v2/openapi.json"), answers.document)
+OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 
 def quoting(nonce: str) -> Call[answers.QuoteData]:

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,10 +23,9 @@ from keyhouse.client.answers import (
     UpdateEnvelope,
 )
 from keyhouse.client.calls import Call
+from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed, shown
-from keyhouse.client.exchange import Rules, exchange
 from keyhouse.client.manifest_signature import require_signature
-from keyhouse.client.memory import Place, Watch
 from keyhouse.client.recovery import (
     Offer,
     Progress,
@@ -37,20 +36,16 @@ from keyhouse.client.recovery import (
     require_root,
     require_signed,
 )
-from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
 
-__all__ = ["CurrentManifest", "Keep", "Session"]
+__all__ = ["CurrentManifest"]
 
 T = TypeVar("T")
 
 _NOT_FOUND: Final = 404
-_OLD_SERVER: Final = 405
 _NONCE: Final = 32
-
-Keep = Callable[[Mapping[str, bytes]], None]
-"""Puts encrypted recovery shares, by key name, where they are safe."""
 
 
 class CurrentManifest(msgspec.Struct, frozen=True):
@@ -61,21 +56,12 @@ class CurrentManifest(msgspec.Struct, frozen=True):
     signature: bytes  # ECDSA by the root, ASN.1 DER
 
 
-class Session:
-    """What all operations need to know."""
-
-    def __init__(self, trusted: TrustedCoordinator, rules: Rules) -> None:
-        self.trusted = trusted
-        self.rules = rules
-        self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
-
-
 # --- reading what is in force ---
 
 
 def status(session: Session) -> Steps[Status]:
     """Return the coordinator's phase."""
-    return (yield from _carry(session, calls.STATUS))
+    return (yield from carry(session, calls.STATUS))
 
 
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
@@ -84,7 +70,7 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     Raises ``TrustFailed`` if it does not: its TCB may have become outdated since it was verified.
     """
     nonce = secrets.token_bytes(_NONCE)
-    data = yield from _carry(session, calls.quoting(base64.urlsafe_b64encode(nonce).decode()))
+    data = yield from carry(session, calls.quoting(base64.urlsafe_b64encode(nonce).decode()))
     here = session.trusted  # the handshake has shown that the peer owns this root
     return (
         yield from work(
@@ -95,7 +81,7 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
 
 def manifest(session: Session) -> Steps[CurrentManifest]:
     """Return the manifest in force; its fingerprint and signature are checked."""
-    data = yield from _carry(session, calls.MANIFEST)
+    data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
         raise TrustFailed("the manifest does not have the fingerprint that came with it")
     require_signature(session.trusted.root_der, data.manifest, data.signature)
@@ -120,12 +106,12 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
 
 def update_log(session: Session) -> Steps[tuple[LogEntry, ...]]:
     """Return the update log, oldest entry first."""
-    return (yield from _carry(session, calls.LOG))
+    return (yield from carry(session, calls.LOG))
 
 
 def openapi(session: Session) -> Steps[bytes]:
     """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""
-    return (yield from _carry(session, calls.OPENAPI))
+    return (yield from carry(session, calls.OPENAPI))
 
 
 # --- changing the manifest ---
@@ -140,7 +126,7 @@ def set_manifest(
     shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
     """
     call = calls.setting(manifest)
-    data = yield from _keeping(session, call, keep, lambda data: data.recovery_secrets)
+    data = yield from carry_and_keep(session, call, keep, lambda data: data.recovery_secrets)
     if (yield from _in_force(session)) != manifest:
         raise TrustFailed("another manifest is in force than the one that was set")
     return data.recovery_secrets
@@ -167,7 +153,7 @@ def acknowledge(session: Session, manifest: bytes, keep: Keep | None = None) -> 
 def pending(session: Session) -> Steps[Pending | None]:
     """Return the update that waits for acknowledgements. None: there is none."""
     try:
-        return (yield from _carry(session, calls.PENDING))
+        return (yield from carry(session, calls.PENDING))
     except CallRefused as refused:
         if refused.http_status == _NOT_FOUND:
             return None
@@ -176,7 +162,7 @@ def pending(session: Session) -> Steps[Pending | None]:
 
 def cancel(session: Session) -> Steps[None]:
     """Give the pending update up."""
-    yield from _carry(session, calls.CANCEL)
+    yield from carry(session, calls.CANCEL)
 
 
 # --- secrets, quotes, counters ---
@@ -184,7 +170,7 @@ def cancel(session: Session) -> Steps[None]:
 
 def read_secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, SecretObject]]:
     """Return the secrets of these names, all or none."""
-    found = yield from _carry(session, calls.reading_secrets(names))
+    found = yield from carry(session, calls.reading_secrets(names))
     if set(found) != set(names):
         raise TrustFailed("the answer has other secrets than those that were asked for")
     return found
@@ -193,7 +179,7 @@ def read_secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, Secr
 def write_secrets(session: Session, secrets: Mapping[str, SecretUpload]) -> Steps[None]:
     """Set user-defined secrets, all or none."""
     uploads = {name: upload_fields(secret) for name, secret in secrets.items()}
-    yield from _carry(session, calls.writing_secrets(uploads))
+    yield from carry(session, calls.writing_secrets(uploads))
 
 
 def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:
@@ -201,7 +187,7 @@ def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:
 
     The signature has been checked: ECDSA with SHA-256 over ``base64(quote)`` and the TCB status.
     """
-    signed = yield from _carry(session, calls.signing(quote))
+    signed = yield from carry(session, calls.signing(quote))
     text = base64.b64encode(quote) + signed.tcb_status.encode()
     require_signature(session.trusted.root_der, text, signed.signature, "the quote")
     return signed
@@ -212,7 +198,7 @@ def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
 
     For marbles: the identity is the certificate of an activated workload.
     """
-    return (yield from _carry(session, calls.counting(name, value)))
+    return (yield from carry(session, calls.counting(name, value)))
 
 
 # --- recovery ---
@@ -223,14 +209,14 @@ def recovery_offer(session: Session) -> Steps[Offer]:
 
     Before anything is sent, ``require_root`` and ``require_listed`` judge what it is for.
     """
-    offer = yield from _carry(session, calls.OFFER)
+    offer = yield from carry(session, calls.OFFER)
     require_offer(offer, session.trusted.root_der)
     return offer
 
 
 def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[Progress]:
     """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
-    return (yield from _carry(session, calls.handing_in(encrypted_share, signature)))
+    return (yield from carry(session, calls.handing_in(encrypted_share, signature)))
 
 
 def recover_with(
@@ -253,10 +239,7 @@ def recover_with(
 
 def recovery_secrets(session: Session) -> Steps[dict[str, bytes]]:
     """Return the encrypted recovery shares by key name; for users who may update."""
-    return (yield from _carry(session, calls.RECOVERY_SECRETS))
-
-
-# --- how each is carried ---
+    return (yield from carry(session, calls.RECOVERY_SECRETS))
 
 
 def _in_force(session: Session) -> Steps[bytes]:
@@ -265,56 +248,8 @@ def _in_force(session: Session) -> Steps[bytes]:
 
 def _agree(session: Session, path: str, manifest: bytes, keep: Keep | None) -> Steps[UpdateAnswer]:
     call: Call[UpdateEnvelope] = calls.agreeing(path, manifest)
-    envelope = yield from _keeping(session, call, keep, lambda found: found.data.recovery_secrets)
+    envelope = yield from carry_and_keep(
+        session, call, keep, lambda found: found.data.recovery_secrets
+    )
     message = shown(envelope.data.message or envelope.message)
     return msgspec.structs.replace(envelope.data, message=message)
-
-
-def _carry(session: Session, call: Call[T]) -> Steps[T]:
-    """Return the result of ``call``; its answer goes on from what is remembered."""
-    known = yield from _begin(session)
-    answer, read = yield from _either(session, call)
-    yield from _judge(session, known, answer)
-    return read(answer)
-
-
-def _keeping(
-    session: Session,
-    call: Call[T],
-    keep: Keep | None,
-    shares: Callable[[T], Mapping[str, bytes]],
-) -> Steps[T]:
-    """Return the result of ``call``, whose answer is judged by the memory when it has been kept.
-
-    Nobody gets it a second time, and a memory that cannot be written must not lose it.
-    """
-    known = yield from _begin(session)
-    answer, read = yield from _either(session, call)
-    try:
-        data = read(answer)
-        if keep is not None:
-            kept = keep
-            yield from work(lambda: kept(shares(data)))
-        return data
-    finally:
-        yield from _judge(session, known, answer)
-
-
-def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
-    """Return the answer and its reader: of version 1 if the coordinator knows no version 2."""
-    answer = yield from exchange(call.request, session.rules)
-    if answer.http_status != _OLD_SERVER or call.old is None:
-        return answer, call.read
-    answer = yield from exchange(call.old.request, session.rules)
-    return answer, call.old.read
-
-
-def _begin(session: Session) -> Steps[Place | None]:
-    if session.trusted.memory is None:
-        return None
-    return (yield from work(session.watch.begin))
-
-
-def _judge(session: Session, known: Place | None, answer: Answer) -> Steps[None]:
-    if session.trusted.memory is not None:
-        yield from work(lambda: session.watch.judge(known, answer.state, answer.http_status))

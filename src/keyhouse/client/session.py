@@ -14,12 +14,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from keyhouse.client import operations
 from keyhouse.client.address import Address
+from keyhouse.client.carrying import Session
 from keyhouse.client.connection import Connection
 from keyhouse.client.connection_async import AsyncConnection
 from keyhouse.client.exchange import Rules
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory import StateMemory
-from keyhouse.client.operations import Session
 from keyhouse.client.pinned_tls import pinned_context
 from keyhouse.client.retries import Retries, Timeouts
 from keyhouse.client.steps import Steps

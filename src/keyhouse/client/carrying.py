@@ -1,0 +1,78 @@
+"""How a call of an operation is carried: its version, and the memory that judges its answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from keyhouse.client.calls import Call
+from keyhouse.client.exchange import Rules, exchange
+from keyhouse.client.memory import Place, Watch
+from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.trust import TrustedCoordinator
+
+__all__ = ["Keep", "Session", "carry", "carry_and_keep"]
+
+T = TypeVar("T")
+
+_OLD_SERVER: Final = 405
+
+Keep = Callable[[Mapping[str, bytes]], None]
+"""Puts encrypted recovery shares, by key name, where they are safe."""
+
+
+class Session:
+    """What all operations need to know."""
+
+    def __init__(self, trusted: TrustedCoordinator, rules: Rules) -> None:
+        self.trusted = trusted
+        self.rules = rules
+        self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
+
+
+def carry(session: Session, call: Call[T]) -> Steps[T]:
+    """Return the result of ``call``; its answer goes on from what is remembered."""
+    known = yield from _begin(session)
+    answer, read = yield from _either(session, call)
+    yield from _judge(session, known, answer)
+    return read(answer)
+
+
+def carry_and_keep(
+    session: Session,
+    call: Call[T],
+    keep: Keep | None,
+    shares: Callable[[T], Mapping[str, bytes]],
+) -> Steps[T]:
+    """Return the result of ``call``, whose answer is judged by the memory when it has been kept.
+
+    Nobody gets it a second time, and a memory that cannot be written must not lose it.
+    """
+    known = yield from _begin(session)
+    answer, read = yield from _either(session, call)
+    try:
+        data = read(answer)
+        if keep is not None:
+            kept = keep
+            yield from work(lambda: kept(shares(data)))
+        return data
+    finally:
+        yield from _judge(session, known, answer)
+
+
+def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
+    """Return the answer and its reader: of version 1 if the coordinator knows no version 2."""
+    answer = yield from exchange(call.request, session.rules)
+    if answer.http_status != _OLD_SERVER or call.old is None:
+        return answer, call.read
+    answer = yield from exchange(call.old.request, session.rules)
+    return answer, call.old.read
+
+
+def _begin(session: Session) -> Steps[Place | None]:
+    if session.trusted.memory is None:
+        return None
+    return (yield from work(session.watch.begin))
+
+
+def _judge(session: Session, known: Place | None, answer: Answer) -> Steps[None]:
+    if session.trusted.memory is not None:
+        yield from work(lambda: session.watch.judge(known, answer.state, answer.http_status))
