@@ -14,16 +14,19 @@ from keyhouse_tests_https import make_pair
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Collateral,
+    CollateralFacts,
     CollateralRefused,
     CollateralUnavailable,
     CollateralUnusable,
     ConfigurationRefused,
+    Mark,
     PckCa,
     PlatformKind,
     QuoteProblem,
     QuoteRefused,
     Tee,
     Verifier,
+    marks_of,
     read_facts,
     report_data,
     write_collateral,
@@ -505,3 +508,43 @@ async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
             with pytest.raises(CollateralUnavailable, match="cannot be reached"):
                 await opened.collateral_for(quote)
         assert len(opened._failed) == MOST_FAILED
+
+
+async def test_what_another_kind_has_made_old_is_fetched_anew_and_never_served(
+    site: Site,
+) -> None:
+    """The lists are shared: a newer one seen with one kind of platform makes the others old."""
+    known: dict[str, Mark] = {}
+    told: list[CollateralFacts] = []
+    with site.pccs:
+        pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
+        async with PccsSource(
+            pccs, site.root_ca, now=site.clock, known=lambda: known, told=told.append
+        ) as opened:
+            old = await opened.collateral_of(site.kind)
+            seen = marks_of(told[0])["root-crl"]
+            known["root-crl"] = Mark(seen.number, seen.issued + 1)
+            with pytest.raises(CollateralUnavailable, match="older than what was seen before"):
+                await opened.collateral_of(site.kind)
+            site.now += FAILED_WITHIN
+            newer = site.publish(site.now)
+            opened.refresh_due()
+            await finished(opened)
+            assert await opened.collateral_of(site.kind) == newer != old
+            assert opened.counts == {"fetched": 2, "failed": 1}
+
+
+async def test_what_lies_in_the_folder_is_looked_after_without_anybody_asking(
+    site: Site, tmp_path: Path
+) -> None:
+    with site.pccs:
+        async with source(site, tmp_path) as opened:
+            await opened.collateral_of(site.kind)
+        site.now += SEEN_WITHIN
+        newer = site.publish(site.now)
+        async with source(site, tmp_path) as opened:
+            for kept in CollateralCache(tmp_path, site.root_ca).read_all(site.now):
+                opened._remember(kept)
+            opened.refresh_due()
+            await finished(opened)
+            assert [facts.issued for facts in opened.held()] == [read_facts(newer).issued]

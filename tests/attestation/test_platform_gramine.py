@@ -6,7 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_hardware import SGX_QUOTE, Gramine, sgx_quote_with, sgx_quote_with_versions
+from keyhouse_tests_hardware import (
+    SGX_QUOTE,
+    Gramine,
+    answering,
+    sgx_quote_with,
+    sgx_quote_with_versions,
+)
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -206,11 +212,11 @@ def test_missing_empty_and_simulated_quotes_are_denied_under_every_variable(
     with gramine.running(quote=lambda: b"") as files, pytest.raises(QuoteNotMade, match="is empty"):
         open_gramine(files)
     assert "Intel's root" in refused(gramine, quote=lambda: simulated_quote(bytes(64)))
-    with gramine.running() as files:
-        (files / "quote").rename(files / "moved")
-        with pytest.raises(PlatformUnusable, match="quote cannot be read: no such file"):
-            open_gramine(files)
-        (files / "moved").rename(files / "quote")
+    with (
+        answering(gramine.files / "report", gramine.report),
+        pytest.raises(PlatformUnusable, match="quote cannot be read: no such file"),
+    ):
+        open_gramine(gramine.files)
 
 
 def test_the_verifier_of_the_hardware_refuses_simulated_quotes(tmp_path: Path) -> None:

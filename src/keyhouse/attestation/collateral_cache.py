@@ -19,7 +19,7 @@ from keyhouse.attestation.collateral import (
     read_collateral,
     write_collateral,
 )
-from keyhouse.attestation.collateral_facts import CollateralFacts, require_kind, require_sound
+from keyhouse.attestation.collateral_facts import CollateralFacts, require_sound
 from keyhouse.attestation.errors import CollateralRefused
 from keyhouse.attestation.platform_kind import PlatformKind
 from keyhouse.wire.errors import Refused
@@ -47,14 +47,23 @@ class CollateralCache:
 
     def read(self, kind: PlatformKind, now: datetime) -> Kept | None:
         """Return what is kept for ``kind`` if it is sound at ``now``; a bad file counts as none."""
+        kept = self._read(self._path(kind), now)
+        return kept if kept is not None and kept.facts.kind == kind else None
+
+    def read_all(self, now: datetime) -> list[Kept]:
+        """Return what is kept and sound at ``now``, the one seen last at the end."""
+        found = (self._read(path, now) for path in self._folder.glob("*.json"))
+        sound = (kept for kept in found if kept is not None)
+        return sorted(sound, key=lambda kept: kept.seen)[-MOST_KEPT:]
+
+    def _read(self, path: Path, now: datetime) -> Kept | None:
         try:
-            handle = os.open(self._path(kind), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(handle, "rb") as file:
                 content = file.read(MAX_COLLATERAL + 1)
                 seen = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
             collateral = read_collateral(content)
             facts = require_sound(collateral, self._root_ca, now)
-            require_kind(facts, kind)
         except (OSError, OverflowError, ValueError, CollateralRefused):
             return None
         return Kept(collateral, facts, seen)

@@ -15,7 +15,7 @@ import msgspec
 from keyhouse.attestation.collateral_facts import CollateralFacts
 from keyhouse.attestation.errors import CollateralUnavailable
 
-__all__ = ["OF_PLATFORM", "Mark", "marks_of", "newer_marks", "require_as_new"]
+__all__ = ["OF_PLATFORM", "Mark", "is_as_new", "marks_of", "newer_marks", "require_as_new"]
 
 OF_PLATFORM: Final = "tcb-info/"
 """How the names begin of which there is one for each kind of platform."""
@@ -55,6 +55,11 @@ def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None
                 f" {_shown(before)} was seen",
                 hint="let the PCCS refresh its own cache, or fetch the bundle again",
             )
+
+
+def is_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
+    """Tell whether no part of ``found`` is older than what is ``known``."""
+    return not any(name in known and _is_newer(name, known[name], found[name]) for name in found)
 
 
 def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:

@@ -8,12 +8,14 @@ Theory of operation of the second. For each kind of platform (TEE, FMSPC, CA):
   asked for, and no part older than what is kept (a PCCS may be wrong, or be played back);
 - what is kept and in its time is answered at once. Seen at the PCCS longer ago than
   ``SEEN_WITHIN``, or near its end, it is fetched anew meanwhile;
+- nothing older serves than what ``known`` says was seen before, and what has become so, because
+  another kind of platform brought a newer revocation list, is fetched anew;
 - a fetch that failed is not repeated within ``FAILED_WITHIN``: what is kept serves until it
   expires, and each failure says until when; nothing kept, the failure is the answer.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +31,7 @@ from keyhouse.attestation.collateral_facts import (
     require_sound,
     shown_time,
 )
+from keyhouse.attestation.collateral_marks import Mark, is_as_new, marks_of, require_as_new
 from keyhouse.attestation.errors import (
     CollateralRefused,
     CollateralUnavailable,
@@ -42,6 +45,7 @@ from keyhouse.wire.errors import KeyhouseError, Refused
 __all__ = [
     "AT_ONCE",
     "FAILED_WITHIN",
+    "LOOKED_AFTER",
     "MOST_FAILED",
     "MOST_RUNNING",
     "SEEN_WITHIN",
@@ -71,6 +75,9 @@ MOST_RUNNING: Final = 64
 
 GRACE: Final = 5.0
 """Seconds that fetches which nobody waits for get at the end, so that what they bring is kept."""
+
+LOOKED_AFTER: Final = 900.0
+"""Seconds from one look at what is kept to the next: nobody has to ask for it to stay new."""
 
 Clock = Callable[[], datetime]
 
@@ -112,8 +119,11 @@ class PccsSource:
 
     ``root_ca``: the pinned root of the platforms' maker, DER. ``now`` gives the time, with a zone.
     ``warn`` is told, in words, of fetches that failed and until when what is kept serves.
-    ``grace``: seconds that fetches which nobody waits for get at the end. Use it with ``async
-    with``, in one event loop; it owns ``pccs`` from then on.
+    ``told`` is given what each fetch brought. ``known``: the marks of what was seen before, in
+    other processes too. ``grace``: seconds that fetches which nobody waits for get at the end. Use
+    it with ``async with``, in one event loop; it owns ``pccs`` from then on.
+
+    ``counts``: fetches by what became of them.
     """
 
     def __init__(
@@ -124,6 +134,8 @@ class PccsSource:
         *,
         now: Clock | None = None,
         warn: Callable[[str], None] | None = None,
+        told: Callable[[CollateralFacts], None] | None = None,
+        known: Callable[[], Mapping[str, Mark]] | None = None,
         grace: float = GRACE,
     ) -> None:
         self._grace = grace
@@ -132,6 +144,9 @@ class PccsSource:
         self._cache = CollateralCache(folder, root_ca) if folder is not None else None
         self._now = now or _utc_now
         self._warn = warn or _say_nothing
+        self._told = told or _say_nothing
+        self._known = known or dict
+        self.counts: Final = {"fetched": 0, "failed": 0}
         self._kept: dict[PlatformKind, Kept] = {}  # at most MOST_KEPT, latest seen last
         self._failed: dict[PlatformKind, _Failure] = {}  # at most MOST_FAILED, latest last
         self._running: dict[PlatformKind, asyncio.Task[None]] = {}
@@ -169,7 +184,13 @@ class PccsSource:
 
     async def collateral_for(self, quote: bytes) -> Collateral:
         """Return the collateral of the quote's kind of platform; it is sound now."""
-        kind = platform_kind(quote, self._root_ca)
+        return await self.collateral_of(platform_kind(quote, self._root_ca))
+
+    async def collateral_of(self, kind: PlatformKind) -> Collateral:
+        """Return the collateral of ``kind``, which a quote under the pinned root has named.
+
+        Raises ``CollateralUnavailable``.
+        """
         kept = self._usable(kind) or await self._from_disk(kind)
         if kept is not None:
             if _due(kept, self._now()) and not self._failed_lately(kind):
@@ -187,10 +208,28 @@ class PccsSource:
             raise _unavailable(kind, failure)
         return fetched.collateral
 
+    async def look_after(self) -> None:
+        """Keep what is kept new, also what lies in the folder, until cancelled."""
+        if self._cache is not None:
+            for kept in await asyncio.to_thread(self._cache.read_all, self._now()):
+                if kept.facts.kind not in self._kept:
+                    self._remember(kept)
+        while True:
+            self.refresh_due()
+            await asyncio.sleep(LOOKED_AFTER)
+
+    def refresh_due(self) -> None:
+        """Begin to fetch what is kept and is due."""
+        for kind, kept in list(self._kept.items()):
+            due = _due(kept, self._now()) or self._usable(kind) is None
+            if due and not self._failed_lately(kind) and len(self._running) < MOST_RUNNING:
+                self._begin(kind)
+
     def _usable(self, kind: PlatformKind) -> Kept | None:
         kept = self._kept.get(kind)
-        in_time = kept is not None and kept.facts.issued <= self._now() <= kept.facts.expires
-        return kept if in_time else None
+        if kept is None or not kept.facts.issued <= self._now() <= kept.facts.expires:
+            return None
+        return kept if is_as_new(marks_of(kept.facts), self._known()) else None
 
     async def _from_disk(self, kind: PlatformKind) -> Kept | None:
         if self._cache is None or kind in self._kept or kind in self._running:
@@ -223,22 +262,25 @@ class PccsSource:
         try:
             async with self._turn:
                 collateral = await self._pccs.fetch(kind)
-            kept = self._judged(kind, collateral)
+            kept = await self._judged(kind, collateral)
         except (CollateralRefused, CollateralUnavailable) as error:
             self._fail(kind, error)
             return
+        self.counts["fetched"] += 1
         self._failed.pop(kind, None)
         self._remember(kept)
+        self._told(kept.facts)
         if self._cache is not None:
             try:
                 await asyncio.to_thread(self._cache.write, kept)
             except Refused as error:
                 self._warn(error.message)
 
-    def _judged(self, kind: PlatformKind, collateral: Collateral) -> Kept:
+    async def _judged(self, kind: PlatformKind, collateral: Collateral) -> Kept:
         now = self._now()
-        facts = require_sound(collateral, self._root_ca, now)
+        facts = await asyncio.to_thread(require_sound, collateral, self._root_ca, now)
         require_kind(facts, kind)
+        require_as_new(marks_of(facts), self._known())
         before = self._kept.get(kind)
         if before is not None and facts.older_than(before.facts):
             raise CollateralUnusable(
@@ -249,6 +291,7 @@ class PccsSource:
         return Kept(collateral, facts, now)
 
     def _fail(self, kind: PlatformKind, error: KeyhouseError) -> None:
+        self.counts["failed"] += 1
         self._failed.pop(kind, None)
         self._failed[kind] = _Failure(self._now(), error)
         if len(self._failed) > MOST_FAILED:
@@ -285,5 +328,5 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _say_nothing(_: str) -> None:
-    """Take a warning that nobody asked for."""
+def _say_nothing(_: object) -> None:
+    """Take what nobody asked for."""
