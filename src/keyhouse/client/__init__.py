@@ -41,6 +41,7 @@ from keyhouse.client.recovery import (
 )
 from keyhouse.client.retries import NO_RETRIES, Retries, Timeouts
 from keyhouse.client.session import AsyncCoordinator, Coordinator
+from keyhouse.client.token_key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
 from keyhouse.client.uploads import SecretUpload
 from keyhouse.client.verification import verify_async, verify_coordinator
@@ -77,6 +78,7 @@ __all__ = [
     "StateMemory",
     "Status",
     "Timeouts",
+    "TokenKey",
     "Trust",
     "TrustFailed",
     "TrustedCoordinator",
@@ -85,6 +87,7 @@ __all__ = [
     "UserIdentity",
     "encrypt_share",
     "forgotten",
+    "open_token_key",
     "parse_address",
     "read_pem",
     "read_pkcs12",

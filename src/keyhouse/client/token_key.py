@@ -1,0 +1,116 @@
+"""A holder's recovery key on a PKCS #11 token: it signs and decrypts there, and never leaves it.
+
+Needs the extra ``keyhouse[pkcs11]`` (python-pkcs11) and the token's own library. Users in TLS
+cannot be on a token: see ``docs/decisions/0020-sdk.md``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from keyhouse.client.errors import ClientSetup
+from keyhouse.wire.secret import Secret
+
+__all__ = ["TokenKey", "open_token_key"]
+
+_NO_SUCH: Final = "look with pkcs11-tool --list-objects which there are"
+
+
+class TokenKey:
+    """An RSA private key on a token, while the session with the token is open."""
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+        self.public_key: Final = _public_key(key)
+        """SubjectPublicKeyInfo, DER."""
+
+    def decrypt(self, ciphertext: bytes) -> Secret:
+        """Return the plain share. Raises ``ClientSetup``.
+
+        Not every token can: SoftHSM 2.6 knows RSA-OAEP with SHA-1 only.
+        """
+        from pkcs11 import MGF, Mechanism, PKCS11Error
+
+        oaep = (Mechanism.SHA256, MGF.SHA256, None)
+        try:
+            return Secret(
+                self._key.decrypt(
+                    ciphertext, mechanism=Mechanism.RSA_PKCS_OAEP, mechanism_param=oaep
+                )
+            )
+        except PKCS11Error as error:
+            raise ClientSetup(
+                f"the token does not decrypt the recovery secret ({type(error).__name__})",
+                hint="it is for another key, or the token cannot do RSA-OAEP with SHA-256",
+            ) from None
+
+    def sign(self, share: Secret) -> bytes:
+        """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
+        from pkcs11 import Mechanism, PKCS11Error
+
+        try:
+            return bytes(self._key.sign(share.reveal(), mechanism=Mechanism.SHA256_RSA_PKCS))
+        except PKCS11Error as error:
+            raise ClientSetup(
+                f"the token does not sign ({type(error).__name__})",
+                hint="the key must be allowed to sign (CKA_SIGN)",
+            ) from None
+
+
+@contextmanager
+def open_token_key(
+    library: Path, *, token: str, pin: Secret, label: str = "", key_id: bytes = b""
+) -> Iterator[TokenKey]:
+    """Give the RSA private key with this ``label`` or ``key_id`` on the token with that label.
+
+    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
+    holds the PIN.
+    """
+    try:
+        import pkcs11
+    except ImportError:
+        raise ClientSetup(
+            "keys on tokens need python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
+        ) from None
+    try:
+        opened = (
+            pkcs11.lib(str(library))
+            .get_token(token_label=token)
+            .open(user_pin=pin.reveal().decode())
+        )
+    except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
+        raise ClientSetup(
+            f"the token {token!r} cannot be opened ({type(error).__name__})",
+            hint="are the library, the label of the token and the PIN right?",
+        ) from None
+    with opened:
+        try:
+            key = opened.get_key(
+                pkcs11.ObjectClass.PRIVATE_KEY, label=label or None, id=key_id or None
+            )
+        except pkcs11.PKCS11Error as error:
+            raise ClientSetup(
+                f"the token has not exactly one such private key ({type(error).__name__})",
+                hint=_NO_SUCH,
+            ) from None
+        yield TokenKey(key)
+
+
+def _public_key(key: Any) -> bytes:
+    from pkcs11 import Attribute, KeyType, PKCS11Error
+
+    try:
+        modulus, exponent = key[Attribute.MODULUS], key[Attribute.PUBLIC_EXPONENT]
+        if key.key_type != KeyType.RSA:
+            raise ClientSetup("the key on the token is no RSA key", hint=_NO_SUCH)
+    except (PKCS11Error, KeyError) as error:
+        raise ClientSetup(
+            f"the token does not tell the public half of the key ({type(error).__name__})",
+            hint=_NO_SUCH,
+        ) from None
+    numbers = rsa.RSAPublicNumbers(int.from_bytes(exponent), int.from_bytes(modulus))
+    return numbers.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
