@@ -1,21 +1,38 @@
 """Verifies quotes for anybody who asks: off the event loop, few at once, refusals remembered.
 
 Nobody is identified here and a check costs milliseconds, so callers wait in a bounded queue, and
-what was refused is refused again from memory for a while. Nothing is fetched for a quote: what
-does not lead to the platform's own root is refused before anything else is looked at.
+what was refused is refused again from memory for a while. Nothing is fetched for a quote whose PCK
+chain does not lead to the platform's own root. Collateral that is older than what was seen before,
+in this process or in another one of the same journal, is not used, whatever its own dates say.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier
+from keyhouse.api.collateral_memory import CollateralMemory, ProcessMarks
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefused,
+    CollateralUnavailable,
+    Mark,
+    PlatformKind,
+    QuoteRefused,
+    Verdict,
+    Verifier,
+    marks_of,
+    newer_marks,
+    platform_kind,
+    read_facts,
+    require_as_new,
+)
 from keyhouse.wire.errors import Unavailable
 
-__all__ = ["CollateralNow", "QuoteChecks", "no_collateral"]
+__all__ = ["CollateralNow", "CollateralPerPlatform", "QuoteChecks", "no_collateral"]
 
 T = TypeVar("T")
 
@@ -24,6 +41,15 @@ CollateralNow = Callable[[], Collateral]
 
 Raises ``Unavailable`` if there is none.
 """
+
+
+class CollateralPerPlatform(Protocol):
+    """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
+
+    async def collateral_of(self, kind: PlatformKind) -> Collateral:
+        """Return it; it is not verified by this. Raises ``Unavailable`` if there is none."""
+        ...
+
 
 AT_ONCE: Final = 1
 """Quotes verified at the same time: reads have to stay served on one core."""
@@ -42,19 +68,28 @@ def no_collateral() -> Collateral:
     """Refuse: this coordinator was started without collateral."""
     raise Unavailable(
         "this coordinator has no collateral to verify quotes with",
-        hint="its operator has to start it with --collateral FILE",
+        hint="its operator has to start it with --pccs URL or --collateral FILE",
     )
 
 
 class QuoteChecks:
-    """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call."""
+    """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
+
+    ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
+    new it was so far; by default of this process alone.
+    """
 
     def __init__(
-        self, root_ca: bytes, collateral: CollateralNow, now: Callable[[], datetime]
+        self,
+        root_ca: bytes,
+        collateral: CollateralNow | CollateralPerPlatform,
+        now: Callable[[], datetime],
+        memory: CollateralMemory | None = None,
     ) -> None:
         self._verifier = Verifier(root_ca)
         self._collateral = collateral
         self._now = now
+        self._memory = memory or ProcessMarks()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="check")
         self._waiting = 0
         self._refused: dict[bytes, tuple[datetime, QuoteRefused]] = {}  # oldest first
@@ -64,35 +99,62 @@ class QuoteChecks:
 
         Raises:
             QuoteRefused: it does not verify.
-            Unavailable: there is no collateral, or too many callers wait already.
+            Unavailable: there is no collateral, or only older than what was seen before, or that
+                it was seen cannot be stored, or too many callers wait already.
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest, now)
         try:
-            return await self.in_turn(lambda: self._verify(quote, now))
+            get = await self._found(quote)
+            verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now))
         except QuoteRefused as refused:
             self._remember(digest, now, refused)
             raise
+        if newer_marks(marks, self._memory.known()):
+            await self._memory.remember(marks)
+            require_as_new(marks, self._memory.known())  # others' quotes may have raised it
+        return verdict
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, on the thread of the checks: strangers take no other.
 
         Raises ``Unavailable`` if too many callers wait already.
         """
-        if self._waiting >= WAITING:
-            raise Unavailable("too many callers are having quotes verified", hint="try again later")
-        self._waiting += 1
-        try:
+        with self._place():
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._waiting -= 1
 
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _verify(self, quote: bytes, now: datetime) -> Verdict:
-        return self._verifier.verify(quote, self._collateral(), now)
+    async def _found(self, quote: bytes) -> CollateralNow:
+        """Return what has the collateral for ``quote``, which is fetched if it has to be."""
+        source = self._collateral
+        if callable(source):
+            return source
+        kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca))
+        with self._place():
+            collateral = await source.collateral_of(kind)
+        return lambda: collateral
+
+    def _verify(
+        self, quote: bytes, collateral: Collateral, now: datetime
+    ) -> tuple[Verdict, dict[str, Mark]]:
+        verdict = self._verifier.verify(quote, collateral, now)
+        marks = _marks(collateral)
+        require_as_new(marks, self._memory.known())
+        return verdict, marks
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Take a place among those who wait, for as long as the context lasts."""
+        if self._waiting >= WAITING:
+            raise Unavailable("too many callers are having quotes verified", hint="try again later")
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     def _refuse_again(self, digest: bytes, now: datetime) -> None:
         known = self._refused.get(digest)
@@ -109,3 +171,10 @@ class QuoteChecks:
             del self._refused[next(iter(self._refused))]
         # Without its traceback, which would keep the quote in memory.
         self._refused[digest] = (now + REMEMBERED_FOR, refused.with_traceback(None))
+
+
+def _marks(collateral: Collateral) -> dict[str, Mark]:
+    try:
+        return marks_of(read_facts(collateral))
+    except CollateralRefused as refused:  # the quote did verify: it is not at fault
+        raise CollateralUnavailable(refused.message, hint=refused.hint) from None
