@@ -71,13 +71,16 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse store list keyhouse-data
     """
-    from keyhouse.journal import list_stores
+    from keyhouse.journal import list_stores, see_tombstone
 
-    stores = list_stores(_existing(directory))
+    directory = _existing(directory)
+    stores, ended = list_stores(directory), see_tombstone(directory)
     if as_json:
-        show_json({"stores": stores})
-    else:
-        _show_stores(stores)
+        show_json({"stores": stores, "ended": str(ended or "")})
+        return
+    _show_stores(stores)
+    if ended is not None:
+        typer.echo(str(ended), err=True)
 
 
 @app.command(name="restore")
@@ -149,7 +152,7 @@ def _show_file(checked: "FileChecked") -> None:
 
 def _show_stores(stores: "list[StoreSeen]") -> None:
     if not stores:
-        typer.echo("there is no store: no manifest was ever set here", err=True)
+        typer.echo("there is no store", err=True)
         return
     rows = [
         (

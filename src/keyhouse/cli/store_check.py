@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.coordinator import rebuild
-from keyhouse.coordinator.update_log import timestamp
+from keyhouse.coordinator.clock import timestamp
 from keyhouse.journal import (
     Fresh,
     Home,
@@ -20,12 +20,15 @@ from keyhouse.journal import (
     KeySeen,
     Locked,
     Opened,
+    Tombstone,
     see_index,
     see_journal,
     see_key,
+    see_tombstone,
 )
 from keyhouse.journal.index_file import IndexFile
 from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.tombstone import TOMBSTONE
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import Broken, KeyhouseError, NotFound
 
@@ -82,11 +85,19 @@ async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
     except KeyhouseError as error:
         journal = error
     if key is None and index == () and journal is None:
+        ended = see_tombstone(folder)
         raise NoStore(
-            "there is no store: no manifest was ever set here",
+            f"there is no store: {ended or 'no manifest was ever set here'}",
             hint="name a state directory, or one of the directories in its archive",
         )
-    files = (_of_key(key, journal), _of_index(index, journal), _of_journal(journal))
+    files: tuple[FileChecked, ...] = (
+        _of_key(key, journal),
+        _of_index(index, journal),
+        _of_journal(journal),
+    )
+    tombstone = _look(lambda: see_tombstone(folder))
+    if tombstone is not None:
+        files = (*files, _of_tombstone(tombstone))
     checked = StoreChecked(ok=all(not each.problem for each in files), decrypted=False, files=files)
     if isinstance(journal, JournalSeen):
         checked = _with_journal(checked, journal)
@@ -175,6 +186,18 @@ def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
     if journal is None:
         return FileChecked(JOURNAL, "is missing or empty, but a manifest was set", _BACKUP)
     return FileChecked(JOURNAL, found=f"{journal.records} records, {journal.events} after the base")
+
+
+def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
+    """Judge a tombstone that lies beside a store."""
+    if isinstance(ended, KeyhouseError):
+        return FileChecked(TOMBSTONE, ended.message, ended.hint or _BACKUP)
+    return FileChecked(
+        TOMBSTONE,
+        f"{ended}, but a store is there",
+        "it is an older copy: move it away; to go on from it on purpose, remove tombstone while"
+        " Keyhouse is stopped",
+    )
 
 
 def _locked(loaded: Fresh | Locked) -> KeyhouseError:

@@ -14,7 +14,14 @@ from keyhouse.journal.home import (
     StoreEnded,
     WrongPlatform,
 )
-from keyhouse.journal.inspect import JournalSeen, KeySeen, see_index, see_journal, see_key
+from keyhouse.journal.inspect import (
+    JournalSeen,
+    KeySeen,
+    see_index,
+    see_journal,
+    see_key,
+    see_tombstone,
+)
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.journal.memory import MemoryStore
@@ -80,4 +87,5 @@ __all__ = [
     "see_index",
     "see_journal",
     "see_key",
+    "see_tombstone",
 ]

@@ -17,8 +17,10 @@ from keyhouse.journal.record import Header, Kind
 from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.store import EpochStart, Sealed, StoreDamaged
 from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
 
-__all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key"]
+__all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key", "see_tombstone"]
 
 _TAG_SIZE = 16
 
@@ -57,6 +59,12 @@ def see_index(folder: Path) -> tuple[IndexFile, ...]:
         if raw is not None:
             found.append(IndexFile.decode(raw, name=name))
     return tuple(found)
+
+
+def see_tombstone(folder: Path) -> Tombstone | None:
+    """Return what is left of a store that was erased, None if there is no such thing."""
+    raw = Disk().read(folder / TOMBSTONE, limit=TOMBSTONE_LIMIT)
+    return None if raw is None else Tombstone.decode(raw)
 
 
 async def see_journal(folder: Path) -> JournalSeen | None:
