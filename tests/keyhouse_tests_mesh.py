@@ -40,7 +40,7 @@ Bend = Callable[[dict[str, bytes]], None]
 
 
 @cache
-def coordinator_keys(number: int = 0) -> CoordinatorKeys:
+def coordinator_keys(number: int) -> CoordinatorKeys:
     """Return the keys of coordinator ``number``: the same ones for the whole test run."""
     del number
     return make_coordinator_keys(
@@ -112,7 +112,7 @@ class MeshPeer:
         refusals: Sequence[grpclib.GRPCError] = (),
         bend: Bend = lambda _: None,
     ) -> None:
-        self.keys = keys or coordinator_keys()
+        self.keys = keys or coordinator_keys(0)
         self.asked: list[tuple[ActivationReq, bytes]] = []
         self.port = 0
         key, certificate = served or (self.keys.intermediate_key, self.keys.marble_root_cert)

@@ -5,6 +5,7 @@ its process id: see ``launcher/program.py``.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ _UNVERIFIED: Final = (
 def main(arguments: Sequence[str]) -> int:
     """Become the program, or return why not: 1 refused, 2 usage, 3 unreachable, 4 trust failed."""
     environment = release()
+    # What libraries log of a connection may hold what came over it, and goes nowhere.
+    logging.basicConfig(handlers=[logging.NullHandler()])
     report = Report(as_json="json" in os.environ.get("EDG_LOG_FORMAT", "").casefold())
     try:
         _end_on_sigterm()

@@ -1,0 +1,133 @@
+"""What `keyhouse run` can be told, and what only the command line may say."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from keyhouse.cli.held_environment import PREFIX, held
+from keyhouse.cli.process import clean_environment
+from keyhouse.cli.run_settings import RUN_SETTINGS, RunSettings, read_run_settings
+from keyhouse.cli.settings import SettingRefused
+
+
+def _read(*words: str, env: Mapping[str, str] | None = None) -> RunSettings:
+    return read_run_settings(words, env or {})
+
+
+def test_defaults_are_those_of_the_interface() -> None:
+    found = _read("--type", "web")
+
+    assert (found.coordinator, found.dns_names, found.uuid_file, found.timeout) == (
+        "localhost:2001",
+        "localhost",
+        "uuid",
+        60,
+    )
+    assert (found.platform, found.as_json, found.words) == ("auto", False, ())
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "uuid_file"),
+    [
+        ({"EDG_MARBLE_TYPE": "b"}, "b", "uuid"),
+        ({"EDG_MARBLE_TYPE": "b", "KEYHOUSE_MARBLE_TYPE": "a"}, "a", "uuid"),
+        ({"EDG_MARBLE_TYPE": "b", "KEYHOUSE_MARBLE_TYPE": ""}, "b", "uuid"),
+        ({"EDG_MARBLE_TYPE": "b", "EDG_MARBLE_UUID_FILE": "/id"}, "b", "/id"),
+    ],
+)
+def test_own_variables_come_first_and_empty_ones_do_not_count(
+    env: Mapping[str, str], kind: str, uuid_file: str
+) -> None:
+    found = _read(env=env)
+
+    assert (found.kind, found.uuid_file) == (kind, uuid_file)
+    assert _read("--type", "flag", env=env).kind == "flag"
+
+
+def test_words_behind_the_dashes_are_the_programs_own() -> None:
+    found = _read("--type", "web", "--", "app", "--type", "db", "--", "\udcff")
+
+    assert found.kind == "web"
+    assert found.words == (b"app", b"--type", b"db", b"--", b"\xff")
+
+
+@pytest.mark.parametrize("value", ["json", "JSON", "Json"])
+def test_json_may_be_spelled_in_any_case(value: str) -> None:
+    assert _read("--type", "web", env={"EDG_LOG_FORMAT": value}).as_json
+    assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "text"}).as_json
+
+
+def test_no_variable_decides_on_trust() -> None:
+    measured = [setting for setting in RUN_SETTINGS if setting.kind == "measured"]
+    env = {
+        f"{prefix}_{setting.flag[2:].replace('-', '_').upper()}": "x"
+        for setting in measured
+        for prefix in ("KEYHOUSE", "EDG", "KEYHOUSE_MARBLE", "EDG_MARBLE")
+    }
+
+    found = _read("--type", "web", env=env)
+
+    assert {setting.flag for setting in measured} >= {
+        "--platform",
+        "--root-certificate",
+        "--attestation",
+        "--simulation-root",
+    }
+    assert found == _read("--type", "web")
+    assert all(not setting.variables for setting in measured)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "type is missing"),
+        (("--type", "web", "app"), "-- has to stand before the program"),
+        (("--type", "web", "--insecure"), "no setting --insecure"),
+        (("--typ", "web"), "no setting --typ"),
+        (("--type",), "expected one argument"),
+    ],
+)
+def test_wrong_usage_ends_with_two(
+    words: Sequence[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _read(*words)
+
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--type", ""),
+        ("--type", "web", "--timeout", "soon"),
+        ("--type", "web", "--timeout", "-1"),
+        ("--type", "web", "--timeout", "٣"),
+        ("--type", "web", "--platform", "sgx"),
+        ("--type", "web", "--simulation-root", "root.pem"),
+        ("--type", "web", "--pccs", "https://pccs"),
+        ("--type", "web", "--root-certificate", ""),
+    ],
+    ids=" ".join,
+)
+def test_value_that_cannot_be_is_refused(words: Sequence[str]) -> None:
+    with pytest.raises(SettingRefused):
+        _read(*words)
+
+
+def test_attestation_may_say_whose_collateral() -> None:
+    found = _read("--type", "web", "--attestation", "a.json", "--simulation-root", "root.pem")
+
+    assert (found.attestation, found.simulation_root) == (Path("a.json"), Path("root.pem"))
+
+
+def test_held_variables_have_names_without_effect() -> None:
+    given = {"LD_PRELOAD": "x.so", "PYTHONPATH": "/evil", "KEYHOUSE_MARBLE_TYPE": "web"}
+
+    kept = held(given)
+
+    assert set(kept) == {PREFIX + name for name in given}
+    # And nobody from outside can put one there.
+    assert clean_environment(kept | given) == {"KEYHOUSE_MARBLE_TYPE": "web"}

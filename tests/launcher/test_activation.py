@@ -1,0 +1,194 @@
+"""One activation over real TLS and gRPC: what is sent, what is taken, who is refused when."""
+
+import asyncio
+import socket
+import uuid
+
+import pytest
+from cryptography import x509
+from grpclib import GRPCError
+from grpclib.const import Status
+from keyhouse_tests_mesh import MeshPeer, coordinator_keys
+
+from keyhouse.api import TlsContext
+from keyhouse.launcher import (
+    ActivationRefused,
+    Anchor,
+    CoordinatorNotTrusted,
+    Delivered,
+    MeshAddress,
+    NotReachable,
+    NotReady,
+    Request,
+    activate,
+    make_credentials,
+    read_names,
+)
+from keyhouse.launcher.tls import MOST_RECEIVED
+from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
+from keyhouse.wire.secret import Secret
+
+OURS, THEIRS = coordinator_keys(0), coordinator_keys(1)
+FULL, ROOT_ALONE = Anchor(OURS.root_cert, OURS.intermediate_cert), Anchor(OURS.root_cert)
+CREDENTIALS = make_credentials(read_names("localhost"))
+WHO = uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+
+
+def _request(port: int) -> Request:
+    return Request(MeshAddress("127.0.0.1", port), CREDENTIALS, b"a quote", "web", WHO)
+
+
+async def _activate(port: int, anchor: Anchor | None = FULL, seconds: float = 30) -> Delivered:
+    return await activate(_request(port), anchor, seconds)
+
+
+@pytest.mark.parametrize("anchor", [FULL, ROOT_ALONE, None], ids=["full", "root", "none"])
+async def test_request_and_answer_are_whole(anchor: Anchor | None) -> None:
+    big = b"x" * 3_000_000
+    with MeshPeer(files={"/a": b"\0\xff", "b": big}, env={"A": b"1"}, argv=["p", "-v"]) as peer:
+        found = await _activate(peer.port, anchor)
+
+    assert found.files == {"/a": Secret(b"\0\xff"), "b": Secret(big)}
+    assert found.env["A"] == Secret(b"1")
+    assert found.argv == ("p", "-v")
+    [(request, leaf)] = peer.asked
+    assert leaf == CREDENTIALS.certificate
+    assert (request.Quote, request.MarbleType, request.UUID) == (b"a quote", "web", str(WHO))
+    assert x509.load_der_x509_csr(request.CSR).is_signature_valid
+
+
+@pytest.mark.parametrize("anchor", [FULL, ROOT_ALONE], ids=["full", "root"])
+async def test_another_coordinator_is_refused(anchor: Anchor) -> None:
+    with MeshPeer(keys=THEIRS) as peer, pytest.raises(CoordinatorNotTrusted):
+        await _activate(peer.port, anchor)
+
+    # With the intermediate at hand it was refused before it had got anything.
+    assert len(peer.asked) == (0 if anchor is FULL else 1)
+
+
+async def test_workload_of_the_same_root_is_no_coordinator() -> None:
+    """Its certificate verifies under the root, perhaps for the coordinator's name."""
+    with (
+        MeshPeer(served=(OURS.root_key, OURS.root_cert)) as peer,
+        pytest.raises(CoordinatorNotTrusted),
+    ):
+        await _activate(peer.port)
+
+    assert peer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "raised"),
+    [
+        (Status.UNAVAILABLE, NotReady),
+        (Status.FAILED_PRECONDITION, NotReady),
+        (Status.DEADLINE_EXCEEDED, NotReachable),
+        (Status.PERMISSION_DENIED, ActivationRefused),
+        (Status.INVALID_ARGUMENT, ActivationRefused),
+        (Status.UNAUTHENTICATED, ActivationRefused),
+        (Status.INTERNAL, ActivationRefused),
+        (Status.RESOURCE_EXHAUSTED, ActivationRefused),
+    ],
+)
+async def test_each_status_says_whether_trying_again_helps(
+    status: Status, raised: type[KeyhouseError]
+) -> None:
+    words = "no: package\x1b[2J\nis \u00fc"
+    with MeshPeer(refusals=[GRPCError(status, words)]) as peer, pytest.raises(raised) as refused:
+        await _activate(peer.port)
+
+    if status is not Status.DEADLINE_EXCEEDED:
+        assert r"no: package\x1b[2J\nis ü" in refused.value.message
+        assert status.name in refused.value.message
+
+
+async def test_answer_that_does_not_fit_is_refused() -> None:
+    with (
+        MeshPeer(env={"MARBLE_PREDEFINED_PRIVATE_KEY": b"none"}) as peer,
+        pytest.raises(CoordinatorNotTrusted, match="private key"),
+    ):
+        await _activate(peer.port)
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(NotReachable, match="no connection"):
+        await _activate(port)
+
+
+async def test_name_that_does_not_exist_is_unreachable() -> None:
+    request = _request(1)._replace(address=MeshAddress("nobody.invalid", 1))
+
+    with pytest.raises(NotReachable):
+        await activate(request, FULL, 30)
+
+
+async def test_one_who_accepts_and_is_silent_is_given_up() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(NotReachable, match="in time"),
+    ):
+        await _activate(silent.getsockname()[1], seconds=0.05)
+
+
+async def test_peer_that_sends_without_end_is_cut_off() -> None:
+    with MeshPeer(files={"a": bytes(MOST_RECEIVED)}) as peer, pytest.raises(NotReachable):
+        await _activate(peer.port)
+
+
+async def test_peer_of_another_protocol_is_no_coordinator() -> None:
+    """The Client API, say: it would not choose h2."""
+    context = TlsContext(OURS.root_key, [OURS.root_cert])
+
+    async def silent(_: object, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
+    async with server:
+        with pytest.raises((NotReachable, CoordinatorNotTrusted)):
+            await _activate(server.sockets[0].getsockname()[1])
+
+
+_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+
+
+def _frame(kind: int, flags: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags, 0, 0, 0, 1]) + payload
+
+
+_HEADERS = _frame(1, 4, b"\x88\x0f\x10\x10application/grpc")  # :status 200, content-type
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\xff" * 100,
+        _SETTINGS,
+        _SETTINGS + _frame(1, 5, b"\x88"),  # no content-type
+        _SETTINGS + _frame(1, 5, b"\x8d\x0f\x10\x10application/grpc"),  # :status 404
+        _SETTINGS + _HEADERS + _frame(0, 1, b"\1\0\0\0\2{}"),  # compressed
+        _SETTINGS + _HEADERS + _frame(0, 1, b"\0\0\0\0\2\xff\xff"),  # no such message
+        _SETTINGS + _HEADERS + _frame(0, 1, b"\0\xff\xff\xff\xff"),  # of 4 GiB
+        _SETTINGS + _HEADERS + _frame(0, 1, b""),
+        _SETTINGS + _frame(3, 0, b"\0\0\0\7"),  # reset
+        _SETTINGS + _frame(7, 0, bytes(8)),  # go away, on a wrong stream
+    ],
+    ids=range(12),
+)
+async def test_peer_that_speaks_something_else_is_told_by_name(sent: bytes) -> None:
+    context = TlsContext(OURS.intermediate_key, [OURS.marble_root_cert], alpn=b"h2", required=True)
+
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(sent)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(say, "127.0.0.1", 0, ssl=context)
+    async with server:
+        with pytest.raises((Refused, Unavailable, Broken)):
+            await _activate(server.sockets[0].getsockname()[1], seconds=5)
