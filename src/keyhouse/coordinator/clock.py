@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, Protocol
 
 from keyhouse.wire.errors import Broken
@@ -13,7 +14,8 @@ BUILD_TIME: Final = 1_795_219_200_000_000
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-YEAR: Final = 365 * 24 * 3600 * 1_000_000
+_SECOND: Final = 1_000_000  # microseconds
+YEAR: Final = 365 * 24 * 3600 * _SECOND
 
 
 class Clock(Protocol):
@@ -39,7 +41,13 @@ def moment(time: int) -> datetime:
 
 def timestamp(time: int) -> str:
     """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
-    return moment(time).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    second, rest = divmod(time, _SECOND)
+    return f"{_to_the_second(second)}.{rest // 1000:03}Z"
+
+
+@lru_cache(maxsize=2)  # thousands of changes may come within one second
+def _to_the_second(second: int) -> str:
+    return moment(second * _SECOND).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def security_time(host: int, newest_journalled: int = 0) -> int:

@@ -231,6 +231,11 @@ def _head(connection: sqlite3.Connection, path: Path) -> Head:
 
 
 def _compare(connection: sqlite3.Connection, expected_seq: int, path: Path) -> None:
+    # Sequences never restart, so this one being the last says all; and each statement costs a
+    # write that is waited for two changes of threads.
+    (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
+    if last == expected_seq:
+        return
     at = _head(connection, path).sequence
     if at != expected_seq:
         raise Conflict(f"{path.name} is at sequence {at}, not at {expected_seq}")
