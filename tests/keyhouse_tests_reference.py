@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from keyhouse.api import ERRORS, Route, routes, v1_reads, v2_reads, v2_writes
+from keyhouse.api import ERRORS, Route, routes, v1_reads
 from keyhouse.api.metric_names import METRICS
 from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
@@ -21,7 +21,7 @@ from keyhouse.cli.settings import SETTINGS
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
 from keyhouse.coordinator.state import Pending
-from keyhouse.journal import index_file, record, sealing
+from keyhouse.journal import index_file, record, sealing, tombstone
 from keyhouse.journal.chain import first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
@@ -88,8 +88,6 @@ def _routes() -> str:
 
 
 def _answer(route: Route) -> str:
-    if v2_reads.not_yet is route.read or v2_writes.not_yet is route.write:
-        return "501, not yet"
     return "410, moved" if v1_reads.recover is route.read else "yes"
 
 
@@ -171,6 +169,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "record layout": lambda: _layout(record),
     "sealed key layout": lambda: _layout(sealing),
     "index file layout": lambda: _layout(index_file),
+    "tombstone layout": lambda: _layout(tombstone),
     "index content layout": lambda: _layout(recovery_index),
     "template grammar": lambda: _layout(templates),
     "values": _values,
