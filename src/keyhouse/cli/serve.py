@@ -55,6 +55,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(settings: Settings) -> None:
+    import gc
+
+    gc.disable()  # the start makes no garbage that is in cycles; ``_settle_memory`` ends this
     # Where structlog finds rich it would draw tracebacks with it, which shows values and costs a
     # third of the start. This process prints no tracebacks.
     sys.modules["rich"] = None  # type: ignore[assignment]
@@ -218,6 +221,7 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+    gc.enable()
 
 
 def _stop_signals() -> "Event":
