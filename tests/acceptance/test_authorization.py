@@ -36,6 +36,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/recovery-secrets"): (401, 401, 401, 403),
     ("POST", "/api/v2/sign-quote"): (403, 403, 400, 400),
     ("POST", "/api/v2/monotonic-counter"): (403, 403, 401, 401),
+    ("GET", "/api/v2/activations"): (401, 401, 401, 403),
     ("GET", "/status"): (200, 200, 200, 200),
     ("GET", "/manifest"): (200, 200, 200, 200),
     ("POST", "/manifest"): (400, 400, 409, 409),

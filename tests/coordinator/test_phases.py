@@ -25,6 +25,7 @@ EXPECTED = {
     Operation.SIGN_QUOTE: "403 403 yes",
     Operation.COUNT: "403 403 yes",
     Operation.ACTIVATE: "409 409 yes",
+    Operation.READ_ACTIVATIONS: "401 401 yes",
 }
 
 ERRORS: dict[str, type[KeyhouseError]] = {

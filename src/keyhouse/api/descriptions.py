@@ -58,6 +58,13 @@ _NAMES: Final = {
     }
 }
 
+_PLACE: Final = {
+    "from": {
+        "description": "The number of the first activation that is wanted.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+}
+
 _ACKNOWLEDGE: Final = (*_CHANGE, Forbidden, NotFound, Conflicting)
 
 DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
@@ -142,7 +149,14 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Raise a counter of the calling workload; answers its value before.",
         body=wire.CounterBody,
         data=wire.CounterData,
-        refused=(BadRequest,),
+        refused=(BadRequest, Conflicting),
+    ),
+    ("GET", "/api/v2/activations"): Described(
+        summary="A page of the audit trail of activations, oldest first; without a place the "
+        "newest.",
+        data=wire.ActivationsData,
+        query=_PLACE,
+        refused=(BadRequest, Forbidden),
     ),
     ("GET", "/status"): Described(
         summary="The phase that the coordinator is in.", data=wire.OldStatusData

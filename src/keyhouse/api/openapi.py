@@ -16,7 +16,7 @@ from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.type_schema import Schema, schema_of
 from keyhouse.coordinator.phases import TABLE, Outcome
 from keyhouse.wire.client_api import Problems
-from keyhouse.wire.errors import Forbidden, KeyhouseError, NotYet, Unauthenticated
+from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated
 
 __all__ = ["openapi"]
 
@@ -157,21 +157,12 @@ def _responses(route: Route, row: Described, components: dict[str, Schema]) -> S
         str(status): {"$ref": f"#/components/responses/{version}-{status}"}
         for status in sorted({*_PROTOCOL, *_refused(route, row)})
     }
-    if not _is_built(route):
-        refused["501"] = {**_refusal(version, 501), "description": "Not built yet."}
-        return refused
     if row.refused and not (row.data or row.body):
         return refused  # a call that is only ever refused
     return {
         "200": _success(_schema(row.data, components), wrapped=row.data is not RawObject),
         **refused,
     }
-
-
-def _is_built(route: Route) -> bool:
-    """Tell whether the route has a handler of its own."""
-    handler = route.read or route.write
-    return getattr(handler, "__name__", "") != "not_yet"
 
 
 _OUTCOMES: Final = {
@@ -190,8 +181,6 @@ def _refused(route: Route, row: Described) -> Iterable[int]:
         errors.append(Unauthenticated)
     if route.gate:
         errors.append(Forbidden)
-    if not _is_built(route):
-        errors.append(NotYet)
     yield from (ERRORS[kind].http for kind in errors)
 
 

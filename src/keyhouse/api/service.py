@@ -10,6 +10,7 @@ import structlog
 from keyhouse.api import envelope
 from keyhouse.api.bodies import LogBody, LogText
 from keyhouse.api.exchange import Admission, Answer, Head, Refusal
+from keyhouse.api.marbles import identify_marble
 from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.recovery import RecoveryDesk
@@ -19,7 +20,7 @@ from keyhouse.api.tls import TlsContext
 from keyhouse.api.view_answers import ViewAnswers
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.coordinator import Engine, Running, View, policy_of, require
-from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated, Unavailable
+from keyhouse.wire.errors import Forbidden, KeyhouseError, Unavailable
 
 __all__ = ["Service"]
 
@@ -191,8 +192,7 @@ class Service:
 
     # --- judging ---
 
-    @staticmethod
-    def _judge(route: Route, view: View, identity: bytes | None) -> None:
+    def _judge(self, route: Route, view: View, identity: bytes | None) -> None:
         """Refuse what the phase, the feature gate or the caller's certificate rules out."""
         require(route.operation, view.phase)
         state = view.state
@@ -206,7 +206,7 @@ class Service:
         if route.caller is Caller.USER:
             policy_of(state.manifest).identify(identity)
         elif route.caller is Caller.MARBLE:
-            _identify_marble(identity)
+            identify_marble(state, identity, now=self.engine.now())
 
     async def _written(self, route: Route, head: Head, body: bytes) -> Answer:
         assert route.write is not None  # noqa: S101 a route that does not read writes
@@ -224,12 +224,3 @@ class Service:
             headers = (*headers, (b"allow", ", ".join(allowed).encode()))
             return envelope.error(405, f"{path} has no method {head.method}", headers)
         return envelope.error(405, f"there is nothing at {head.method} {path}", headers)
-
-
-def _identify_marble(identity: bytes | None) -> None:
-    """Refuse: no workload can have a certificate before workloads can be activated."""
-    del identity
-    raise Unauthenticated(
-        "this call needs the certificate of an activated workload",
-        hint="connect with the certificate and key that the workload was given",
-    )

@@ -8,6 +8,8 @@ from keyhouse.api import v2_writes as writes
 from keyhouse.api.request_body import ENCODED_BYTES
 from keyhouse.api.routes import Caller, get, post
 from keyhouse.api.served_openapi import read_openapi
+from keyhouse.api.v2_activations import read_activations
+from keyhouse.api.v2_counter import raise_counter
 from keyhouse.api.v2_sign_quote import sign_quote
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
@@ -57,9 +59,10 @@ ROUTES: Final = (
     post(
         "/api/v2/monotonic-counter",
         Operation.COUNT,
-        writes.not_yet,
+        raise_counter,
         Caller.MARBLE,
         gate=FeatureGate.MONOTONIC_COUNTER,
         limit=64 * 1024,
     ),
+    get("/api/v2/activations", Operation.READ_ACTIVATIONS, read_activations, _USER),
 )

@@ -10,10 +10,9 @@ from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
 from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
-from keyhouse.wire.errors import BadRequest, NotFound, NotYet, Unavailable
+from keyhouse.wire.errors import BadRequest, NotFound, Unavailable
 
 __all__ = [
-    "not_yet",
     "read_manifest",
     "read_pending",
     "read_quote",
@@ -70,12 +69,6 @@ def read_pending(service: Service, view: View, head: Head) -> Answer:
         raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return service.shared(body, view)
-
-
-def not_yet(service: Service, view: View, head: Head) -> Answer:
-    """Refuse: this part of the interface is not built yet."""
-    del service, view
-    raise NotYet(f"{head.method} {head.path} is not implemented in this version of Keyhouse")
 
 
 def _nonce(query: bytes) -> bytes:

@@ -11,13 +11,12 @@ from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
 from keyhouse.wire.client_api import ManifestBody, SecretsBody
-from keyhouse.wire.errors import Invalid, NotYet, Problem
+from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "acknowledge_update",
     "cancel_update",
-    "not_yet",
     "set_manifest",
     "update_manifest",
     "write_secrets",
@@ -57,12 +56,6 @@ async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
     del body
     view = await changes.cancel_update(service, head)
     return service.success(msgspec.json.encode({"message": changes.CANCELLED}), view)
-
-
-async def not_yet(service: Service, head: Head, body: bytes) -> Answer:
-    """Refuse: this part of the interface is not built yet."""
-    del service, body
-    raise NotYet(f"{head.method} {head.path} is not implemented in this version of Keyhouse")
 
 
 def _manifest(body: bytes) -> bytes:

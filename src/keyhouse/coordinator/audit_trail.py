@@ -11,29 +11,17 @@ import msgspec
 
 from keyhouse.coordinator.clock import timestamp
 from keyhouse.coordinator.events import Activated, BaseAudit, Event, MarblesActivated
+from keyhouse.wire.client_api import ActivationEntry
 
-__all__ = ["KEPT", "AuditEntry", "AuditTrail", "AuditView", "Moved"]
+__all__ = ["KEPT", "AuditTrail", "AuditView", "Moved"]
 
 KEPT: Final = 100_000
 """Activations that are kept at least; older ones are forgotten, a slack at a time."""
 
 SLACK: Final = 10_000
 
-
-class AuditEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One activation, as an operator reads it. Bytes of the quote are lower-case hex."""
-
-    time: str  # 2026-01-31T23:59:59.123Z
-    marble_type: str
-    uuid: str
-    names: tuple[str, ...] = ()  # DNS names and IP addresses in its certificate
-    quoted: bool = False  # false only in simulation, of a workload without a quote
-    platform: str = ""  # PPID
-    unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
-    signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
-    tcb_status: str = ""
-    counted: bool = False  # against MaxActivations
-    moved_from: str = ""  # PPID of the platform that had this UUID before
+BYTES: Final = 64 * 1024 * 1024
+"""Of lines that are kept: workloads with many names make long ones, and the trail is in memory."""
 
 
 class Moved(NamedTuple):
@@ -79,6 +67,7 @@ class AuditTrail:
         # Where each workload ran last, the longest ago first. A copy learns it when it has to.
         self._platforms: dict[tuple[str, str], str] = {}
         self._unlearnt = self._lines.copy()
+        self._size = sum(map(len, self._lines))  # bytes
 
     def extend(self, event: Event) -> list[Moved]:
         """Append what ``event`` says; return each workload that moved."""
@@ -96,19 +85,31 @@ class AuditTrail:
     def _append(self, activated: Activated) -> Moved | None:
         platform = activated.platform.hex()
         before = self._came_from(activated.marble_type, activated.uuid, platform)
-        self._lines.append(_encode(_entry(activated, before)))
-        if len(self._lines) >= KEPT + SLACK:
-            # A new list: views hold on to the old one.
-            self._first += len(self._lines) - KEPT
-            self._lines = self._lines[-KEPT:]
+        line = _encode(_entry(activated, before))
+        self._lines.append(line)
+        self._size += len(line)
+        if len(self._lines) >= KEPT + SLACK or self._size > BYTES:
+            self._forget()
         if not before:
             return None
         return Moved(activated.marble_type, activated.uuid, before, platform)
+
+    def _forget(self) -> None:
+        """Drop the oldest lines, and a slack more, so that this is seldom."""
+        drop = max(len(self._lines) - KEPT, 0)
+        left = self._size - sum(map(len, self._lines[:drop]))
+        while left > BYTES - BYTES // 16:
+            left -= len(self._lines[drop])
+            drop += 1
+        self._first += drop
+        self._lines = self._lines[drop:]  # a new list: views hold on to the old one
+        self._size = left
 
     def _restore(self, event: BaseAudit) -> None:
         if not self._lines:
             self._first = event.first
         self._lines.extend(event.lines)
+        self._size += sum(map(len, event.lines))
         for line in event.lines:
             self._learn(line)
 
@@ -132,15 +133,15 @@ class AuditTrail:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_ENTRY: Final = msgspec.json.Decoder(AuditEntry)
+_ENTRY: Final = msgspec.json.Decoder(ActivationEntry)
 
 
-def _entry(activated: Activated, moved_from: str) -> AuditEntry:
-    return AuditEntry(
+def _entry(activated: Activated, moved_from: str) -> ActivationEntry:
+    return ActivationEntry(
         time=timestamp(activated.time),
         marble_type=activated.marble_type,
         uuid=activated.uuid,
-        names=activated.names,
+        names=list(activated.names),
         quoted=activated.quoted,
         platform=activated.platform.hex(),
         unique_id=activated.mrenclave.hex(),

@@ -30,7 +30,10 @@ SECRET_BYTES = 64 * 1024
 """Secrets are gathered into a piece until it holds this much."""
 
 LOG_LINES = 1000
-"""Lines of the update log, or of the audit trail, in a piece."""
+"""Lines of the update log in a piece."""
+
+AUDIT_LINES = 200
+"""Lines of the audit trail in a piece: each has up to some 20 KiB, most have 300 bytes."""
 
 COUNTS = 500
 """Counters, or counted marble types, in a piece."""
@@ -81,8 +84,8 @@ def _counters(counters: Counters) -> Iterator[Counter]:
 
 
 def _audit(audit: AuditView) -> Iterator[BaseAudit]:
-    for first in range(audit.first, audit.end, LOG_LINES):
-        yield BaseAudit(first=first, lines=tuple(audit.lines(first, LOG_LINES)))
+    for first in range(audit.first, audit.end, AUDIT_LINES):
+        yield BaseAudit(first=first, lines=tuple(audit.lines(first, AUDIT_LINES)))
 
 
 def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:

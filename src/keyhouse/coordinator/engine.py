@@ -361,10 +361,10 @@ class Engine:
                 self._publish(decided.state, decided.events)
                 break
         for (command, answer), before in decided.accepted:
-            if isinstance(command, RecordActivations):
-                self._unrecorded.recorded(command, asyncio.get_running_loop().time())
-            elif answer is not None and not answer.done():
+            if answer is not None and not answer.done():
                 answer.set_result(Decision(self.view, before))
+            elif answer is None and isinstance(command, RecordActivations):
+                self._unrecorded.recorded(command, asyncio.get_running_loop().time())
 
     def _decide(self, batch: Sequence[_Waiting]) -> _Decided:
         """Judge each command on the state that the ones before it would leave."""

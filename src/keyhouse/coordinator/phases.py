@@ -53,6 +53,7 @@ class Operation(StrEnum):
     SIGN_QUOTE = "signing a quote"
     COUNT = "counting"
     ACTIVATE = "activating a marble"
+    READ_ACTIVATIONS = "reading the audit trail of activations"
 
 
 class Outcome(StrEnum):
@@ -87,6 +88,7 @@ TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
     Operation.SIGN_QUOTE: (_NO_GATE, _NO_GATE, _YES),
     Operation.COUNT: (_NO_GATE, _NO_GATE, _YES),
     Operation.ACTIVATE: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.READ_ACTIVATIONS: (_NO_USERS, _NO_USERS, _YES),
 }
 
 

@@ -17,6 +17,8 @@ from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "AcknowledgedData",
+    "ActivationEntry",
+    "ActivationsData",
     "CounterBody",
     "CounterData",
     "EvidenceData",
@@ -220,6 +222,35 @@ class CounterData(msgspec.Struct, frozen=True):
     """The value before this call."""
 
     value: UInt64
+
+
+class ActivationEntry(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
+):
+    """A workload that was activated. Without a quote, in simulation, nothing is known of it.
+
+    Bytes of the quote are lower-case hex; ``names`` are those in the certificate that it got.
+    """
+
+    time: str
+    marble_type: str
+    uuid: str
+    names: list[str] = []
+    quoted: bool = False
+    platform: str = ""  # PPID
+    unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
+    signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
+    tcb_status: str = ""
+    counted: bool = False  # against MaxActivations
+    moved_from: str = ""  # PPID of the platform that had this UUID before
+
+
+class ActivationsData(msgspec.Struct, frozen=True):
+    """A page of the audit trail; ``first`` and ``next`` are numbers of activations."""
+
+    activations: list[ActivationEntry]
+    first: int
+    next: int
 
 
 # --- data of answers, version 1, where they differ ---
