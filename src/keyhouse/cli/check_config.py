@@ -18,6 +18,7 @@ from keyhouse.cli.collateral_file import CollateralFile
 from keyhouse.cli.new_deployment import new_deployment
 from keyhouse.cli.platform_choice import platform_name
 from keyhouse.cli.printable import printable
+from keyhouse.cli.serve_quote_checks import pccs_of
 from keyhouse.cli.settings import SettingRefused, Settings, read_settings
 from keyhouse.cli.startup_manifest import read_startup_manifest
 from keyhouse.coordinator import NewDeployment, check_fully
@@ -67,6 +68,8 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     bundle = settings.collateral
     if bundle is not None:
         yield from _try("--collateral", lambda: CollateralFile(bundle))[1]
+    if settings.pccs:
+        yield from _try("--pccs", lambda: pccs_of(settings))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))
     yield from problems
     if new is not None and settings.startup_manifest is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asyncio import Event, Task
     from collections.abc import AsyncIterator
 
-    from keyhouse.api import Listener
+    from keyhouse.api import Listener, QuoteChecks
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment
     from keyhouse.journal import Home
@@ -115,6 +115,7 @@ async def _serve_home(
 
     from keyhouse import __version__
     from keyhouse.cli.sealing_note import sealing_note
+    from keyhouse.cli.serve_quote_checks import quote_checks
     from keyhouse.coordinator import FirstManifestRule, HostClock, Process, open_engine
 
     engine = await open_engine(
@@ -138,21 +139,25 @@ async def _serve_home(
         structlog.get_logger(__name__).warning(note)
     async with _writing(engine) as writing:
         await _apply_startup_manifest(settings, engine)
-        await _listen(settings, platform, engine, writing, stop)
+        async with quote_checks(settings, platform, engine) as checks:
+            await _listen(settings, platform, engine, checks, writing, stop)
 
 
 async def _listen(
-    settings: Settings, platform: "Platform", engine: "Engine", writing: "Task[None]", stop: "Event"
+    settings: Settings,
+    platform: "Platform",
+    engine: "Engine",
+    checks: "QuoteChecks",
+    writing: "Task[None]",
+    stop: "Event",
 ) -> None:
     import structlog
 
     from keyhouse import __version__
     from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
     from keyhouse.cli.serve_metrics import counts_for, metrics_served
-    from keyhouse.cli.serve_quote_checks import quote_checks
 
     keys = engine.view.state.keys
-    checks = quote_checks(settings, platform, engine)
     service = Service(
         engine,
         Quotes(platform, keys),

@@ -65,6 +65,18 @@ SETTINGS: Final = (
         is_switch=True,
     ),
     Setting(
+        "--pccs",
+        "measured",
+        "",
+        "the PCCS to fetch collateral from, https://NAME:PORT, in place of --collateral",
+    ),
+    Setting(
+        "--pccs-ca",
+        "measured",
+        "",
+        "file with the only CA (PEM) that may vouch for the PCCS; without it the system's may",
+    ),
+    Setting(
         "--data-dir",
         "host",
         "keyhouse-data",
@@ -180,6 +192,8 @@ class Settings(msgspec.Struct, frozen=True):
     client_port: int
     metrics: tuple[str, int] | None  # host and port; None: off
     dns_names: str
+    pccs: str  # empty: none
+    pccs_ca: Path | None
     startup_manifest: Path | None
     startup_recovery_file: Path | None
     collateral: Path | None
@@ -212,6 +226,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         confirm_clock=bool(given["confirm_clock"]),
         claim_fingerprint=values["--claim-fingerprint"].lower(),
         no_new_manifest_in_recovery=bool(given["no_new_manifest_in_recovery"]),
+    _check_one_source(values)
         no_cancel_by_removed=bool(given["no_cancel_by_removed"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,
@@ -221,6 +236,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         startup_manifest=_path(values["--startup-manifest"]),
         startup_recovery_file=_path(values["--startup-recovery-file"]),
         collateral=_path(values["--collateral"]),
+        pccs=values["--pccs"],
+        pccs_ca=_path(values["--pccs-ca"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
         check_config=bool(given["check_config"]),
@@ -294,6 +311,15 @@ def _is_address(text: str) -> bool:
     _, colon, port = text.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT
     return bool(colon) and digits and int(port) < 2**16
+
+
+def _check_one_source(values: Mapping[str, str]) -> None:
+    if values["--pccs"] and values["--collateral"]:
+        raise SettingRefused(
+            "collateral would come from two places", hint="give --pccs or --collateral, not both"
+        )
+    if values["--pccs-ca"] and not values["--pccs"]:
+        raise SettingRefused("--pccs-ca has no effect here", hint="it goes with --pccs")
 
 
 def _address(text: str) -> tuple[str, int]:
