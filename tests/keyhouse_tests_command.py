@@ -1,13 +1,12 @@
 """Runs the `keyhouse` command as a shell would, and reads how it ended."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import NamedTuple
 
-from keyhouse_tests_server import KEYHOUSE
+from keyhouse_tests_process import start
 
 _LONGEST = 60.0
 
@@ -38,17 +37,29 @@ def run(
 
     It remembers coordinators until it ends, unless ``env`` says where.
     """
-    with TemporaryDirectory() as state:
-        done = subprocess.run(
-            [KEYHOUSE, *words],
-            env={"XDG_STATE_HOME": state, **(env or {})},
-            cwd=folder,
-            input=stdin,
-            capture_output=True,
-            timeout=_LONGEST,
-            check=False,
+    with (
+        TemporaryDirectory() as state,
+        TemporaryFile() as given,
+        TemporaryFile() as output,
+        TemporaryFile() as errors,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        process = start(
+            words,
+            stdin=given,
+            output=output,
+            errors=errors,
+            environment={"XDG_STATE_HOME": state, **(env or {})},
+            folder=folder,
         )
-    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        try:
+            code = process.wait(_LONGEST)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return Ended(code, output.read().decode(), errors.read().decode())
 
 
 def refused_start(

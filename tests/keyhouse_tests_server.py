@@ -8,17 +8,16 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from keyhouse_tests_deployment import User
+from keyhouse_tests_process import KEYHOUSE, Started, start
 
-KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 PATIENCE = 30.0  # seconds until a process that should serve is given up
 
 
@@ -114,7 +113,10 @@ def free_port() -> int:
 
 
 class Server:
-    """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped."""
+    """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped.
+
+    ``cold``: in an interpreter of its own each time, see ``keyhouse_tests_process``.
+    """
 
     def __init__(
         self,
@@ -123,10 +125,12 @@ class Server:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        cold: bool = False,
     ) -> None:
         self.data = data
         self.port = free_port()
         self.log = data.parent / f"{data.name}.log"
+        self._cold = cold
         self._command = [
             *wrapper,
             KEYHOUSE,
@@ -140,19 +144,25 @@ class Server:
             *arguments,
         ]
         self._environment = dict(environment or {})
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
 
     def start(self) -> Self:
         """Start the process; return once it serves."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment
-            )
+            self.process = self._start(log)
         deadline = time.monotonic() + PATIENCE
         while not _listens(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(self.log.read_text()[-4000:])
         return self
+
+    def _start(self, log: IO[bytes]) -> Started:
+        program, *arguments = self._command
+        if program != KEYHOUSE:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        return start(
+            arguments, output=log, errors=log, environment=self._environment, cold=self._cold
+        )
 
     def client(self, user: User | None = None) -> Client:
         """Return a connection, as ``user`` or as nobody."""

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import KEYHOUSE, Server, free_port
+from keyhouse_tests_process import KEYHOUSE
+from keyhouse_tests_server import Server, free_port
 
 from keyhouse import __version__
 from keyhouse.coordinator import Phase

@@ -12,7 +12,8 @@ import pytest
 from cryptography import x509
 from keyhouse_tests_command import refusal, refused_start, run
 from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import KEYHOUSE, Server
+from keyhouse_tests_process import KEYHOUSE
+from keyhouse_tests_server import Server
 
 from keyhouse.cli.settings import SETTINGS
 
@@ -31,7 +32,7 @@ def proc(server: Server, name: str) -> bytes:
 
 def bare(data: Path, environment: dict[str, str]) -> Server:
     """Return a coordinator with no flag but the one that asks for the simulation."""
-    server = Server(data, environment=environment)
+    server = Server(data, environment=environment, cold=True)
     server._command = [KEYHOUSE, "serve", "--platform", "simulation"]
     return server
 
@@ -93,7 +94,7 @@ def hostile(tmp_path: Path) -> dict[str, str]:
 
 @AS_ROOT
 def test_hostile_variables_have_no_effect(tmp_path: Path, hostile: dict[str, str]) -> None:
-    server = Server(tmp_path / "data", environment=hostile)
+    server = Server(tmp_path / "data", environment=hostile, cold=True)
     with server, server.client() as anyone:
         assert anyone.set_manifest(manifest()).status == 200
         variables = proc(server, "environ").rstrip(b"\0").split(b"\0")
@@ -108,7 +109,7 @@ def test_hostile_variables_have_no_effect(tmp_path: Path, hostile: dict[str, str
 
 @AS_ROOT
 def test_the_process_leaves_no_core_file_and_makes_private_files(tmp_path: Path) -> None:
-    with Server(tmp_path / "data") as server:
+    with Server(tmp_path / "data", cold=True) as server:
         limits = proc(server, "limits").decode()
         status = dict(line.split(":\t", 1) for line in proc(server, "status").decode().splitlines())
     core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
@@ -236,13 +237,13 @@ def test_the_help_has_an_example_and_every_setting() -> None:
 
 
 def test_the_log_is_one_json_object_a_line_unless_text_is_asked_for(tmp_path: Path) -> None:
-    with Server(tmp_path / "data") as server, server.client() as anyone:
+    with Server(tmp_path / "data", cold=True) as server, server.client() as anyone:
         assert anyone.set_manifest(manifest()).status == 200
     lines = [json.loads(line) for line in server.logged().splitlines()]
     assert {line["event"] for line in lines} >= {"serving the Client API", "stopped"}
     assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
 
-    with Server(tmp_path / "text", arguments=["--log-format", "text"]) as server:
+    with Server(tmp_path / "text", arguments=["--log-format", "text"], cold=True) as server:
         pass
     text = server.logged()
     assert "serving the Client API" in text

@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import user
-from keyhouse_tests_server import KEYHOUSE, Server, free_port
+from keyhouse_tests_process import KEYHOUSE
+from keyhouse_tests_server import Server, free_port
 from keyhouse_tests_updates import raise_version, together
 
 pytestmark = pytest.mark.acceptance

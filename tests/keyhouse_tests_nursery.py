@@ -1,0 +1,127 @@
+"""A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
+
+Run as a program with the kind of its children (``serve`` or ``command``) and the descriptor of a
+socket. Each message on that is a request: JSON with ``arguments``, ``environment`` and ``folder``,
+and four descriptors: the three standard streams of the child and a pipe, which gets the child's
+process id and, at its end, its exit code (four bytes each, native order, negative for a signal).
+
+Two forks for each child: the first stays to wait for the second, so that the nursery itself never
+does anything but fork. It ends when the other end of the socket is closed.
+"""
+
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from typing import Any, Final
+
+LONGEST_REQUEST: Final = 1 << 16
+EXIT: Final = struct.Struct("i")
+
+_MODULES: Final = {
+    "serve": (
+        "uvloop",
+        "structlog",
+        "keyhouse.api",
+        "keyhouse.attestation",
+        "keyhouse.cli.last_resort",
+        "keyhouse.cli.logs",
+        "keyhouse.cli.new_deployment",
+        "keyhouse.cli.platform_choice",
+        "keyhouse.cli.sealing_note",
+        "keyhouse.cli.serve",
+        "keyhouse.cli.serve_metrics",
+        "keyhouse.cli.serve_quote_checks",
+        "keyhouse.coordinator",
+        "keyhouse.journal",
+        "keyhouse_simulation",
+    ),
+    "command": ("keyhouse.cli.commands", "keyhouse_simulation"),
+}
+
+# What the parser of commands imports when it first shows a result, a list and a mistake.
+_WARMING: Final = (["version"], ["--help"], ["no-such-command"])
+
+
+def _preload(kind: str) -> None:
+    if kind == "serve":
+        sys.modules["rich"] = None  # type: ignore[assignment]  # as the command itself does
+    for name in _MODULES[kind]:
+        importlib.import_module(name)
+    if kind == "command":
+        from keyhouse.cli import main as run
+
+        for words in _WARMING:
+            sys.argv[:] = ["keyhouse", *words]
+            with (
+                suppress(SystemExit),
+                redirect_stdout(io.StringIO()),
+                redirect_stderr(io.StringIO()),
+            ):
+                run()
+    gc.collect()
+    gc.freeze()
+
+
+def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
+    """Return in the child alone, with everything set but what it runs."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, ends = descriptors
+    child = os.fork()
+    if child:
+        for descriptor in streams:
+            os.close(descriptor)
+        os.write(ends, EXIT.pack(child))
+        _, status = os.waitpid(child, 0)
+        os.write(ends, EXIT.pack(os.waitstatus_to_exitcode(status)))
+        os._exit(0)
+    os.close(ends)
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    if kind == "serve":  # what its first process does before it starts the isolated one
+        from keyhouse.cli.process import clean_environment
+
+        kept = clean_environment(os.environ)
+        os.environ.clear()
+        os.environ.update(kept | {"KEYHOUSE_ISOLATED": str(os.getpid())})
+    os.chdir(request["folder"])
+    sys.argv[:] = request["arguments"]
+
+
+def _children(kind: str, control: socket.socket) -> bool:
+    """Fork a child for each request; return True in a child, False at the end."""
+    while True:
+        raw, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
+        if not raw:
+            return False
+        if os.fork() == 0:
+            control.close()
+            _become(kind, json.loads(raw), descriptors)
+            return True
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def main() -> None:
+    """Be the nursery; return from this as one of its children, which then runs the command."""
+    kind, number = sys.argv[1:]
+    _preload(kind)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait
+    if _children(kind, socket.socket(fileno=int(number))):
+        from keyhouse.cli import main as run
+
+        run()
+
+
+if __name__ == "__main__":
+    main()
