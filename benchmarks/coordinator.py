@@ -26,7 +26,7 @@ class Coordinator:
 
     def __init__(self, keyhouse: Path, folder: Path, *, processor: int) -> None:
         folder.mkdir(mode=0o700)
-        self.port = free_port()
+        self.port, self.mesh_port = free_port(), free_port()
         self.first_answer = 0.0
         self._keyhouse = keyhouse
         self._folder = folder
@@ -39,6 +39,7 @@ class Coordinator:
             *(str(self._keyhouse), "serve", "--platform", "simulation"),
             *("--data-dir", str(self._folder / "data")),
             *("--client-addr", f"127.0.0.1:{self.port}"),
+            *("--mesh-addr", f"127.0.0.1:{self.mesh_port}"),
         ]
 
     def restart(self) -> None:

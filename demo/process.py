@@ -25,12 +25,14 @@ class CoordinatorProcess:
 
     def __init__(self, shell: Shell, port: int, state: str = "state") -> None:
         self.port: Final = port
+        self.mesh_port: Final = free_port()
         self.words: Final = (
             "keyhouse",
             "serve",
             *("--platform", "simulation"),
             *("--data-dir", state),
             *("--client-addr", f"127.0.0.1:{port}"),
+            *("--mesh-addr", f"127.0.0.1:{self.mesh_port}"),
         )
         self._shell = shell
         self._log = shell.folder / f"{state}.log"

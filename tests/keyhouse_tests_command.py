@@ -66,8 +66,9 @@ def refused_start(
     data: Path, *words: str, env: Mapping[str, str] | None = None, platform: str = "simulation"
 ) -> RefusedStart:
     """Start a coordinator that must refuse: exit code 1, a message, a hint, and nothing else."""
-    given = ("--platform", platform, "--data-dir", str(data), "--client-addr", "127.0.0.1:0")
-    return refusal(run("serve", *given, *words, env=env))
+    given = ("--platform", platform, "--data-dir", str(data))
+    anywhere = ("--client-addr", "127.0.0.1:0", "--mesh-addr", "127.0.0.1:0")
+    return refusal(run("serve", *given, *anywhere, *words, env=env))
 
 
 def refusal(ended: Ended) -> RefusedStart:

@@ -128,7 +128,7 @@ class Server:
         cold: bool = False,
     ) -> None:
         self.data = data
-        self.port = free_port()
+        self.port, self.mesh_port = free_port(), free_port()
         self.log = data.parent / f"{data.name}.log"
         self._cold = cold
         self._command = [
@@ -141,6 +141,8 @@ class Server:
             str(data),
             "--client-addr",
             f"127.0.0.1:{self.port}",
+            "--mesh-addr",
+            f"127.0.0.1:{self.mesh_port}",
             *arguments,
         ]
         self._environment = dict(environment or {})

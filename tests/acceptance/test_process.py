@@ -129,6 +129,7 @@ def test_the_variables_of_both_interfaces_are_settings_and_our_own_names_win(
     old._environment |= {
         "EDG_COORDINATOR_SEAL_DIR": str(old.data),
         "EDG_COORDINATOR_CLIENT_ADDR": f"127.0.0.1:{old.port}",
+        "EDG_COORDINATOR_MESH_ADDR": f"127.0.0.1:{old.mesh_port}",
         "EDG_COORDINATOR_DEV_MODE": "1",
     }
     with old:
@@ -140,6 +141,7 @@ def test_the_variables_of_both_interfaces_are_settings_and_our_own_names_win(
     new._environment |= {
         "KEYHOUSE_DATA_DIR": str(new.data),
         "KEYHOUSE_CLIENT_ADDR": f"127.0.0.1:{new.port}",
+        "KEYHOUSE_MESH_ADDR": f"127.0.0.1:{new.mesh_port}",
         "KEYHOUSE_DNS_NAMES": "",  # empty: unset
         "KEYHOUSE_LOG_FORMAT": "json",
     }

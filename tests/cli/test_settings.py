@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from keyhouse.cli.settings import (
     _CHOICES,
-    _NO_EFFECT_YET,
     SETTINGS,
     Setting,
     SettingRefused,
@@ -128,13 +127,6 @@ def test_debug_logging_yields_to_a_level_that_is_named() -> None:
     assert read_settings(["--log-level", "info"], debug).log_level == "info"
 
 
-def test_variables_that_have_no_effect_yet_are_named_in_a_note() -> None:
-    found = read_settings([], dict.fromkeys(_NO_EFFECT_YET, "x"))
-
-    assert [note.partition(" ")[0] for note in found.notes] == list(_NO_EFFECT_YET)
-    assert read_settings([], dict.fromkeys(_NO_EFFECT_YET, "")).notes == ()
-
-
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [
@@ -145,9 +137,10 @@ def test_variables_that_have_no_effect_yet_are_named_in_a_note() -> None:
     ],
 )
 def test_address_is_taken_apart(text: str, host: str, port: int) -> None:
-    found = read_settings(["--client-addr", text], {})
+    found = read_settings(["--client-addr", text, "--mesh-addr", text], {})
 
     assert (found.client_host, found.client_port) == (host, port)
+    assert (found.mesh_host, found.mesh_port) == (host, port)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ class Described(NamedTuple):
 
 _HTTP: Final = "server_client_api_http"
 
+_CALL: Final = ("grpc_method", "grpc_service", "grpc_type")
+
 _ALL: Final = (
     Described("coordinator_state", "gauge", (), "phase as in GET /api/v2/status; 0: broken"),
     Described("coordinator_version_info", "gauge", ("version", "commit"), "always 0"),
@@ -51,6 +53,25 @@ _ALL: Final = (
     ),
     Described(
         "keyhouse_handshake_failures_total", "counter", (), "connections that never came to HTTP"
+    ),
+    Described("grpc_server_started_total", "counter", _CALL, "calls of the workload API"),
+    Described(
+        "grpc_server_handled_total", "counter", ("grpc_code", *_CALL), "calls that have ended"
+    ),
+    Described("grpc_server_msg_received_total", "counter", _CALL, "whole requests"),
+    Described("grpc_server_msg_sent_total", "counter", _CALL, "answers of success"),
+    Described(
+        "keyhouse_workload_calls_in_flight", "gauge", (), "calls that run or wait to be taken"
+    ),
+    Described("keyhouse_workload_connections", "gauge", (), "open connections of the workload API"),
+    Described(
+        "keyhouse_workload_connections_turned_away_total", "counter", (), "those over the limit"
+    ),
+    Described(
+        "keyhouse_workload_handshake_failures_total",
+        "counter",
+        (),
+        "connections that never came to gRPC: no certificate, no h2",
     ),
     Described("keyhouse_changes_total", "counter", ("outcome",), "changes that were submitted"),
     Described("keyhouse_changes_waiting", "gauge", (), "changes that wait for the next commit"),

@@ -17,6 +17,7 @@ from keyhouse.api.metric_names import METRICS
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.server import Listener
+from keyhouse.api.workloads import WorkloadListener
 from keyhouse.coordinator import Engine, Tally
 
 __all__ = ["Sources", "families", "labelled"]
@@ -33,6 +34,7 @@ class Sources(NamedTuple):
     engine: Engine
     quotes: Quotes
     listener: Listener
+    workloads: WorkloadListener
     requests: RequestCounts
     version: str
     simulated: bool
@@ -43,6 +45,7 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _coordinator(sources)
     yield from _requests(sources.requests)
     yield from _connections(sources)
+    yield from _calls(sources.workloads)
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
@@ -109,6 +112,18 @@ def _connections(sources: Sources) -> Iterator[Metric]:
     yield _plain("keyhouse_connections", listener.open_connections)
     yield _plain("keyhouse_connections_turned_away_total", listener.turned_away)
     yield _plain("keyhouse_handshake_failures_total", listener.failed_handshakes)
+
+
+def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
+    counts = workloads.counts
+    yield labelled("grpc_server_started_total", counts.started.items())
+    yield labelled("grpc_server_handled_total", counts.handled.items())
+    yield labelled("grpc_server_msg_received_total", counts.received.items())
+    yield labelled("grpc_server_msg_sent_total", counts.sent.items())
+    yield _plain("keyhouse_workload_calls_in_flight", workloads.calls_in_flight)
+    yield _plain("keyhouse_workload_connections", workloads.open_connections)
+    yield _plain("keyhouse_workload_connections_turned_away_total", workloads.turned_away)
+    yield _plain("keyhouse_workload_handshake_failures_total", workloads.failed_handshakes)
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:

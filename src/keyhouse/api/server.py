@@ -101,6 +101,11 @@ class Acceptor:
         """How many connections never came to speak the protocol."""
         return self._connections.failed_handshakes
 
+    def begin_generation(self) -> int:
+        """Number connections anew from the next one on; return the number."""
+        self.generation += 1
+        return self.generation
+
     def close_before(self, generation: int) -> None:
         """Close what connected under an older context than that of ``generation``.
 
@@ -253,8 +258,7 @@ class Listener(Acceptor):
         Connections that are open, or in their handshake, go on under the context they have.
         """
         self._context = context
-        self.generation += 1
-        return self.generation
+        return self.begin_generation()
 
 
 def _transport(

@@ -15,7 +15,7 @@ from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.recovery import RecoveryDesk
 from keyhouse.api.routes import Caller, Route, Table
-from keyhouse.api.server import Listener
+from keyhouse.api.server import Acceptor, Listener
 from keyhouse.api.tls import TlsContext
 from keyhouse.api.view_answers import ViewAnswers
 from keyhouse.authority import CoordinatorKeys
@@ -61,6 +61,7 @@ class Service:
         self.simulated: Final = simulated
         self.recovery: Final = RecoveryDesk(engine, self._ready_for)
         self._listener: Listener | None = None
+        self._others: tuple[Acceptor, ...] = ()
         self._table = table
         self._answers = ViewAnswers()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
@@ -70,9 +71,13 @@ class Service:
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    def served_by(self, listener: Listener) -> None:
-        """Let ``listener`` serve the recovered root once there is one."""
+    def served_by(self, listener: Listener, *others: Acceptor) -> None:
+        """Let ``listener`` serve the recovered root once there is one.
+
+        ``others`` take their context from the state; their connections end with the old root too.
+        """
         self._listener = listener
+        self._others = others
 
     # --- Application ---
 
@@ -187,6 +192,8 @@ class Service:
             begin_quotes()
             if listener is not None:
                 listener.close_before(listener.replace_context(context))
+            for other in self._others:
+                other.close_before(other.begin_generation())
 
         return serve
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from asyncio import Event, Task
     from collections.abc import AsyncIterator
 
-    from keyhouse.api import Listener, QuoteChecks
+    from keyhouse.api import QuoteChecks
+    from keyhouse.api.server import Acceptor
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment
     from keyhouse.journal import Home
@@ -155,7 +156,9 @@ async def _listen(
 
     from keyhouse import __version__
     from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
-    from keyhouse.cli.serve_metrics import counts_for, metrics_served
+    from keyhouse.api.activation_counts import ActivationCounts
+    from keyhouse.cli.serve_metrics import counts_for, events_for, metrics_served
+    from keyhouse.cli.serve_workloads import workloads_served
 
     keys = engine.view.state.keys
     service = Service(
@@ -166,11 +169,15 @@ async def _listen(
         simulated=platform.kind == "simulation",
     )
     try:
-        counts = counts_for(settings.metrics)
+        counts, events = counts_for(settings.metrics), events_for(settings.metrics)
+        mesh = (settings.mesh_host, settings.mesh_port)
         context = TlsContext(keys.root_key, [keys.root_cert])
         listener = Listener(service, context, counts=counts)
-        service.served_by(listener)
-        async with metrics_served(settings.metrics, service, listener, counts):
+        async with (
+            workloads_served(mesh, service, events, ActivationCounts()) as workloads,
+            metrics_served(settings.metrics, service, (listener, workloads), counts, events),
+        ):
+            service.served_by(listener, workloads)
             _settle_memory()
             await listener.start(settings.client_host, settings.client_port)
             structlog.get_logger(__name__).info(
@@ -180,7 +187,7 @@ async def _listen(
                 platform=platform.kind,
                 version=__version__,
             )
-            await _until_stopped(writing, listener, stop)
+            await _until_stopped(writing, stop, listener, workloads)
     finally:
         service.close()
 
@@ -239,11 +246,11 @@ def _stop_signals() -> "Event":
     return stop
 
 
-async def _until_stopped(writing: "Task[None]", listener: "Listener", stop: "Event") -> None:
+async def _until_stopped(writing: "Task[None]", stop: "Event", *listeners: "Acceptor") -> None:
     """Serve until ``stop`` is set or the engine breaks; answer what was accepted."""
     import asyncio
 
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    await listener.stop(GRACE)
+    await asyncio.gather(*(listener.stop(GRACE) for listener in listeners))

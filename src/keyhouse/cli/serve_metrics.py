@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from keyhouse.api import Listener, Service
+    from keyhouse.api.events import Events
     from keyhouse.api.request_counts import RequestCounts
+    from keyhouse.api.workloads import WorkloadListener
 
-__all__ = ["counts_for", "metrics_served"]
+__all__ = ["counts_for", "events_for", "metrics_served"]
 
 GRACE: Final = 1.0
 """Seconds that a scrape has to end after the Client API has closed."""
@@ -24,36 +26,46 @@ def counts_for(address: tuple[str, int] | None) -> "RequestCounts | None":
     return RequestCounts(route.path for route in routes().routes)
 
 
+def events_for(address: tuple[str, int] | None) -> "Events | None":
+    """Return where events are kept; None where nobody can ask for them."""
+    if address is None:
+        return None
+    from keyhouse.api.events import Events
+
+    return Events()
+
+
 @asynccontextmanager
 async def metrics_served(
     address: tuple[str, int] | None,
     service: "Service",
-    listener: "Listener",
+    listeners: "tuple[Listener, WorkloadListener]",
     requests: "RequestCounts | None",
+    events: "Events | None",
 ) -> AsyncIterator[None]:
     """Serve ``/metrics`` and ``/events`` on ``address`` for as long as the context lasts.
 
     The Prometheus client is imported only where there is an address: it takes a third of a start.
     """
-    if address is None or requests is None:
+    if address is None or requests is None or events is None:
         yield
         return
     import structlog
 
     from keyhouse import __version__
-    from keyhouse.api.events import Events
     from keyhouse.api.metrics import Sources
     from keyhouse.api.metrics_listener import metrics_listener
 
     sources = Sources(
         engine=service.engine,
         quotes=service.quotes,
-        listener=listener,
+        listener=listeners[0],
+        workloads=listeners[1],
         requests=requests,
         version=__version__,
         simulated=service.simulated,
     )
-    watched = metrics_listener(sources, Events())
+    watched = metrics_listener(sources, events)
     host, port = address
     await watched.start(host, port)
     structlog.get_logger(__name__).info("serving metrics", address=f"{host or '*'}:{watched.port}")

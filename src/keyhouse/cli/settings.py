@@ -91,6 +91,13 @@ SETTINGS: Final = (
         ("KEYHOUSE_CLIENT_ADDR", "EDG_COORDINATOR_CLIENT_ADDR"),
     ),
     Setting(
+        "--mesh-addr",
+        "host",
+        ":2001",
+        "address of the workload API, HOST:PORT",
+        ("KEYHOUSE_MESH_ADDR", "EDG_COORDINATOR_MESH_ADDR"),
+    ),
+    Setting(
         "--metrics-addr",
         "host",
         "",
@@ -157,7 +164,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "--log-format": ("auto", "text", "json"),
 }
 
-_ADDRESSES: Final = frozenset({"--client-addr", "--metrics-addr"})
+_ADDRESSES: Final = frozenset({"--client-addr", "--mesh-addr", "--metrics-addr"})
 
 # Switches of the environment: variable, the flag that it sets when it is "1", to what.
 _SWITCHES: Final = (
@@ -168,8 +175,6 @@ _SWITCHES: Final = (
 _LONGEST_PORT: Final = 5
 
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
-
-_NO_EFFECT_YET: Final = ("EDG_COORDINATOR_MESH_ADDR",)
 
 
 class SettingRefused(Refused):
@@ -187,13 +192,15 @@ class Settings(msgspec.Struct, frozen=True):
     claim_fingerprint: str  # lower case; empty: any manifest
     no_new_manifest_in_recovery: bool
     no_cancel_by_removed: bool
+    pccs: str  # empty: none
+    pccs_ca: Path | None
     data_dir: Path
     client_host: str  # empty: every address of the machine
     client_port: int
+    mesh_host: str  # empty: every address of the machine
+    mesh_port: int
     metrics: tuple[str, int] | None  # host and port; None: off
     dns_names: str
-    pccs: str  # empty: none
-    pccs_ca: Path | None
     startup_manifest: Path | None
     startup_recovery_file: Path | None
     collateral: Path | None
@@ -219,30 +226,33 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         values[setting.flag] = value
     if given["json"] and not given["check_config"]:
         raise SettingRefused("--json has no effect here", hint="it goes with --check-config")
+    _check_one_source(values)
     host, port = _address(values["--client-addr"])
+    mesh_host, mesh_port = _address(values["--mesh-addr"])
     return Settings(
         platform=values["--platform"],
         curve="P-384" if values["--curve"] == "P-384" else "P-256",
         confirm_clock=bool(given["confirm_clock"]),
         claim_fingerprint=values["--claim-fingerprint"].lower(),
         no_new_manifest_in_recovery=bool(given["no_new_manifest_in_recovery"]),
-    _check_one_source(values)
         no_cancel_by_removed=bool(given["no_cancel_by_removed"]),
+        pccs=values["--pccs"],
+        pccs_ca=_path(values["--pccs-ca"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,
         client_port=port,
+        mesh_host=mesh_host,
+        mesh_port=mesh_port,
         metrics=_address(values["--metrics-addr"]) if values["--metrics-addr"] else None,
         dns_names=values["--dns-names"],
         startup_manifest=_path(values["--startup-manifest"]),
         startup_recovery_file=_path(values["--startup-recovery-file"]),
         collateral=_path(values["--collateral"]),
-        pccs=values["--pccs"],
-        pccs_ca=_path(values["--pccs-ca"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
         check_config=bool(given["check_config"]),
         as_json=bool(given["json"]),
-        notes=_notes(values, environment),
+        notes=_notes(values),
     )
 
 
@@ -303,6 +313,15 @@ def _check(setting: Setting, value: str, source: str, *, given: bool) -> None:
         raise SettingRefused(f"{source} is no address", hint="HOST:PORT, or :PORT for all")
 
 
+def _check_one_source(values: Mapping[str, str]) -> None:
+    if values["--pccs"] and values["--collateral"]:
+        raise SettingRefused(
+            "collateral would come from two places", hint="give --pccs or --collateral, not both"
+        )
+    if values["--pccs-ca"] and not values["--pccs"]:
+        raise SettingRefused("--pccs-ca has no effect here", hint="it goes with --pccs")
+
+
 def _path(value: str) -> Path | None:
     return Path(value) if value else None
 
@@ -311,15 +330,6 @@ def _is_address(text: str) -> bool:
     _, colon, port = text.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT
     return bool(colon) and digits and int(port) < 2**16
-
-
-def _check_one_source(values: Mapping[str, str]) -> None:
-    if values["--pccs"] and values["--collateral"]:
-        raise SettingRefused(
-            "collateral would come from two places", hint="give --pccs or --collateral, not both"
-        )
-    if values["--pccs-ca"] and not values["--pccs"]:
-        raise SettingRefused("--pccs-ca has no effect here", hint="it goes with --pccs")
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -337,12 +347,8 @@ def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
         )
 
 
-def _notes(values: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    notes = [
-        f"{name} is set and has no effect in this version"
-        for name in _NO_EFFECT_YET
-        if environment.get(name)
-    ]
+def _notes(values: Mapping[str, str]) -> tuple[str, ...]:
+    notes: list[str] = []
     if values["--startup-recovery-file"] and not values["--startup-manifest"]:
         notes.append("--startup-recovery-file has no effect without --startup-manifest")
     return tuple(notes)

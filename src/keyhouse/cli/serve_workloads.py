@@ -1,0 +1,49 @@
+"""Where the workload API is put together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    from keyhouse.api.activation_counts import ActivationCounts
+    from keyhouse.api.events import Events
+    from keyhouse.api.service import Service
+    from keyhouse.api.workloads import WorkloadListener
+
+__all__ = ["workloads_served"]
+
+
+GRACE: Final = 1.0
+"""Seconds that calls have where the start failed after the listener was there."""
+
+
+@asynccontextmanager
+async def workloads_served(
+    address: tuple[str, int],
+    service: "Service",
+    events: "Events | None",
+    counts: "ActivationCounts",
+) -> "AsyncIterator[WorkloadListener]":
+    """Serve workloads on ``address`` for as long as the context lasts, or until it is stopped."""
+    from keyhouse.api.activations import Activations
+    from keyhouse.api.workloads import WorkloadListener
+
+    activations = Activations(
+        service.engine,
+        service.quote_checks,
+        simulated=service.simulated,
+        events=events,
+        counts=counts,
+    )
+    listener = WorkloadListener(service.engine, activations.activate, simulated=service.simulated)
+    host, port = address
+    try:
+        await listener.start(host, port)
+        where = f"{host or '*'}:{listener.port}"
+        structlog.get_logger(__name__).info("serving the workload API", address=where)
+        yield listener
+    finally:
+        await listener.stop(GRACE)
+        activations.close()
