@@ -17,7 +17,8 @@ from keyhouse.api import ERRORS, Route, routes, v1_reads
 from keyhouse.api.metric_names import METRICS
 from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
-from keyhouse.cli.settings import SETTINGS
+from keyhouse.cli.run_settings import RUN_SETTINGS
+from keyhouse.cli.settings import SETTINGS, Setting
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
 from keyhouse.coordinator.state import Pending
@@ -58,7 +59,7 @@ def _layout(module: ModuleType) -> str:
     return f"```\n{body}\n```\n"
 
 
-def _settings() -> str:
+def _settings(settings: Iterable[Setting]) -> str:
     rows = (
         (
             f"`{setting.flag}`",
@@ -67,7 +68,7 @@ def _settings() -> str:
             ", ".join(f"`{name}`" for name in setting.variables) or "none",
             setting.help,
         )
-        for setting in SETTINGS
+        for setting in settings
     )
     return _table(("Flag", "Class", "Default", "Variables, in order", "Meaning"), rows)
 
@@ -160,7 +161,8 @@ def _pragmas() -> str:
 
 
 SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
-    "settings": _settings,
+    "settings": lambda: _settings(SETTINGS),
+    "launcher settings": lambda: _settings(RUN_SETTINGS),
     "phases": as_markdown,
     "routes": _routes,
     "errors": _errors,

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhouse.cli.commands import app
+from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -61,6 +62,7 @@ def _commands() -> Iterator[tuple[str, list[str]]]:
 
 
 _SHOWN = list(_commands())
+_WITH_SETTINGS = {"serve": SETTINGS, "run": RUN_SETTINGS}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +81,10 @@ def test_command_that_is_shown_exists(page: str, words: list[str]) -> None:
 
 def _require_flags(words: list[str]) -> None:
     """Check subcommands and flags of `keyhouse` against its own tables."""
+    words = words[: words.index("--")] if "--" in words else words  # then come a program's own
     flags = {word for word in words if word.startswith("--")}
-    if words[0] == "serve":
-        assert flags <= {setting.flag for setting in SETTINGS}
+    if words[0] in _WITH_SETTINGS:
+        assert flags <= {setting.flag for setting in _WITH_SETTINGS[words[0]]}
         return
     command = typer.main.get_command(app)
     for word in words:
