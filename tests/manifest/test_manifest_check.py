@@ -7,6 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyhouse_tests_manifests import (
@@ -267,10 +273,22 @@ def test_an_expired_user_certificate_is_warned_of_and_accepted() -> None:
     assert "Users.alice.Certificate" in [warning.at for warning in later.warnings]
 
 
-def test_a_key_held_under_two_names_is_warned_of() -> None:
+def test_a_recovery_key_under_two_names_is_refused() -> None:
     document = full()
     document["RecoveryKeys"]["rk3"] = document["RecoveryKeys"]["rk2"]
-    assert "RecoveryKeys.rk3" in warned_places(document)
+    (problem,) = problems_of(json.dumps(document).encode())
+    assert (problem.at, problem.problem) == ("RecoveryKeys.rk3", 'is the same key as "rk2"')
+
+
+def test_a_recovery_key_is_the_same_with_another_exponent() -> None:
+    document = full()
+    key = load_pem_public_key(document["RecoveryKeys"]["rk2"].encode())
+    assert isinstance(key, RSAPublicKey)
+    other = RSAPublicNumbers(3, key.public_numbers().n).public_key()
+    document["RecoveryKeys"]["rk3"] = other.public_bytes(
+        Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+    ).decode()
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == ["RecoveryKeys.rk3"]
 
 
 def test_text_before_a_certificate_is_allowed() -> None:

@@ -130,12 +130,16 @@ def _check_secret_actions(
 
 
 def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
-    """Check G2, and that there are at most 255."""
+    """Check G2, that there are at most 255, and that each is another key.
+
+    One key under two names would give its holder two shares: fewer than ``RecoveryThreshold``
+    people could recover. The modulus counts: who can use one key of it can use all.
+    """
     if len(keys) > MOST_RECOVERY_KEYS:
         problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
         findings.refuse(("RecoveryKeys",), problem)
         return
-    owners: dict[bytes, str] = {}
+    owners: dict[int, str] = {}
     for name in sorted(keys):
         here = ("RecoveryKeys", name)
         try:
@@ -143,21 +147,27 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
         except BadRequest as refusal:
             findings.refuse(here, refusal.message, refusal.hint)
             continue
-        problem = _key_problem(der)
-        if problem:
+        key = _rsa_key(der)
+        problem = key if isinstance(key, str) else _key_problem(key)
+        if isinstance(key, str) or problem:
             findings.refuse(here, problem, "an RSA key of 3072 or 4096 bits is a good choice")
-        elif owners.setdefault(der, name) != name:
-            hint = "give each holder a key of their own"
-            findings.warn(here, f"is the same key as {quoted(owners[der])}", hint)
+            continue
+        owner = owners.setdefault(key.public_numbers().n, name)
+        if owner != name:
+            hint = "give each holder a key of their own: one key may not hold two shares"
+            findings.refuse(here, f"is the same key as {quoted(owner)}", hint)
 
 
-def _key_problem(der: bytes) -> str:
+def _rsa_key(der: bytes) -> RSAPublicKey | str:
+    """Return the key, or what ``der`` is instead of one."""
     try:
         key = load_der_public_key(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
         return "is no public key"
-    if not isinstance(key, RSAPublicKey):
-        return "is no RSA key"
+    return key if isinstance(key, RSAPublicKey) else "is no RSA key"
+
+
+def _key_problem(key: RSAPublicKey) -> str:
     if not SMALLEST_RSA <= key.key_size <= LARGEST_RSA:
         return f"has {key.key_size} bits, must have {SMALLEST_RSA} to {LARGEST_RSA}"
     exponent = key.public_numbers().e
