@@ -9,8 +9,15 @@ import pytest
 from keyhouse_tests_collateral import recorded
 from keyhouse_tests_command import run
 
-from keyhouse.attestation import report_data, write_collateral
-from keyhouse_simulation import Lists, Parameters, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse.attestation import TcbStatus, read_collateral, report_data, write_collateral
+from keyhouse_simulation import (
+    Lists,
+    Parameters,
+    QeIdentity,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
 from keyhouse_simulation.machine import pem
 from keyhouse_simulation.pccs import PccsServer, Served
 
@@ -74,6 +81,24 @@ def test_a_bundle_is_fetched_for_an_fmspc_to_standard_output(air: Air) -> None:
     unknown = run("collateral", "fetch", "--fmspc", "000000000000", *to_pccs)
     assert (unknown.code, unknown.out) == (3, "")
     assert "the PCCS has no sgx/certification/v4/tcb" in unknown.err
+
+
+def test_tomorrows_collateral_is_fetched_early(air: Air) -> None:
+    to_pccs = ("--pccs", air.pccs.url, "--pccs-ca", air.ca, "--simulation-root", air.root)
+    to_come = Parameters(
+        tcb_info=TcbInfo(evaluation_number=2, status=TcbStatus.OUT_OF_DATE),
+        qe_identity=QeIdentity(evaluation_number=2),
+    )
+    early = SimulatedPlatform(air.machine, to_come).collateral
+    before, air.pccs.served = air.pccs.served, [Served(air.platform.collateral, early=early)]
+    try:
+        tomorrow = run("collateral", "fetch", air.quote, *to_pccs, "--early")
+        today = run("collateral", "fetch", air.quote, *to_pccs)
+    finally:
+        air.pccs.served = before
+    found = read_collateral(tomorrow.out.encode())
+    assert (found.tcb_info, found.qe_identity) == (early.tcb_info, early.qe_identity)
+    assert today.out.encode() == write_collateral(air.platform.collateral)
 
 
 def test_a_pccs_under_another_ca_gives_nothing(air: Air) -> None:

@@ -53,11 +53,15 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Served:
-    """The collateral of one kind of platform, and what the faults give in its place."""
+    """The collateral of one kind of platform, and what the faults give in its place.
+
+    ``early`` is answered to ``update=early``; without it the same as always.
+    """
 
     collateral: Collateral
     stale: Collateral | None = None
     foreign: Collateral | None = None
+    early: Collateral | None = None
 
     @property
     def kind(self) -> PlatformKind:
@@ -134,7 +138,8 @@ class PccsServer:
             return 404, {}, b"no such thing"
         served, write = found
         bent = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
-        headers, body = write((fault and bent.get(fault)) or served.collateral)
+        early = served.early if "update=early" in target else None
+        headers, body = write((fault and bent.get(fault)) or early or served.collateral)
         return 200, headers, body
 
     def _find(self, target: str) -> "tuple[Served, Writer] | None":

@@ -68,14 +68,16 @@ class Pccs:
     ) -> None:
         await self._client.aclose()
 
-    async def fetch(self, kind: PlatformKind) -> Collateral:
+    async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:
         """Return the collateral of ``kind`` as the PCCS gives it now. Nothing is verified.
+
+        ``early``: with the TCB recovery that has been announced and is not in force yet.
 
         Raises ``CollateralUnavailable`` if no whole answer comes in time or it has none,
         ``CollateralRefused`` if what comes is no collateral.
         """
         # One that fails does not cancel the others, and none is left running after the fetch.
-        asked = (self._get(path) for path in requests_for(kind))
+        asked = (self._get(path) for path in requests_for(kind, early=early))
         try:
             async with asyncio.timeout(self._patience):
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)

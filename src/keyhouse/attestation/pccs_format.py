@@ -10,9 +10,10 @@
         header SGX-PCK-CRL-Issuer-Chain
     /sgx/certification/v4/rootcacrl                       the list, DER or hex
 
-For TDX the first two are under ``/tdx``. Chains are PEM, leaf first, percent-encoded. A signature
-covers the bytes of the document as they stand in the answer, so they are cut out, never written
-again. Source: Intel, "Provisioning Certification Service API", version 4.
+For TDX the first two are under ``/tdx``. With ``update=early`` they are those of a TCB recovery
+that has been announced and is not in force yet. Chains are PEM, leaf first, percent-encoded. A
+signature covers the bytes of the document as they stand in the answer, so they are cut out, never
+written again. Source: Intel, "Provisioning Certification Service API", version 4.
 """
 
 import binascii
@@ -65,13 +66,14 @@ _tcb_decoder = msgspec.json.Decoder(_TcbAnswer)
 _qe_decoder = msgspec.json.Decoder(_QeAnswer)
 
 
-def requests_for(kind: PlatformKind) -> tuple[str, str, str, str]:
+def requests_for(kind: PlatformKind, *, early: bool = False) -> tuple[str, str, str, str]:
     """Return path and query of the four requests, relative to the base address."""
+    update = "early" if early else "standard"
     documents = f"{kind.tee}/certification/v4"
     lists = "sgx/certification/v4"
     return (
-        f"{documents}/tcb?fmspc={kind.fmspc.upper()}&update=standard",
-        f"{documents}/qe/identity?update=standard",
+        f"{documents}/tcb?fmspc={kind.fmspc.upper()}&update={update}",
+        f"{documents}/qe/identity?update={update}",
         f"{lists}/pckcrl?ca={kind.ca}&encoding=der",
         f"{lists}/rootcacrl",
     )

@@ -57,6 +57,13 @@ def fetch(
         str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
     ] = "platform",
     simulation_root: Root = None,
+    *,
+    early: Annotated[
+        bool,
+        typer.Option(
+            "--early", help="with a TCB recovery that is not in force yet: to rehearse it"
+        ),
+    ] = False,
 ) -> None:
     """Fetch the collateral of one kind of platform and check it: a bundle for air-gapped sites.
 
@@ -71,7 +78,8 @@ def fetch(
     if bool(quote) == bool(fmspc):
         raise Refused("the platform is not clear", hint="name a file with its quote, or --fmspc")
     kind = platform_kind(read_file(quote), root_ca) if quote else _named_kind(tee, fmspc, ca)
-    collateral, facts = asyncio.run(_fetched(pccs, ca_of(pccs_ca), kind, root_ca))
+    fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
+    collateral, facts = asyncio.run(fetched)
     write_output(write_collateral(collateral), output)
     typer.echo(f"for {kind}; {_end(facts)}", err=True)
 
@@ -143,14 +151,14 @@ def _named_kind(tee: str, fmspc: str, ca: str) -> "PlatformKind":
 
 
 async def _fetched(
-    url: str, ca_pem: bytes, kind: "PlatformKind", root_ca: bytes
+    url: str, ca_pem: bytes, kind: "PlatformKind", root_ca: bytes, *, early: bool
 ) -> "tuple[Collateral, CollateralFacts]":
     from keyhouse.attestation import require_sound
     from keyhouse.attestation.collateral_facts import require_kind
     from keyhouse.attestation.pccs import Pccs
 
     async with Pccs(url, ca_pem) as pccs:
-        collateral = await pccs.fetch(kind)
+        collateral = await pccs.fetch(kind, early=early)
     facts = require_sound(collateral, root_ca, datetime.now(UTC))
     require_kind(facts, kind)
     return collateral, facts
