@@ -14,7 +14,6 @@ import importlib
 import io
 import json
 import os
-import signal
 import socket
 import struct
 import sys
@@ -72,7 +71,6 @@ def _preload(kind: str) -> None:
 
 def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
     """Return in the child alone, with everything set but what it runs."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, ends = descriptors
     child = os.fork()
     if child:
@@ -103,6 +101,7 @@ def _children(kind: str, control: socket.socket) -> bool:
     while True:
         raw, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
         if not raw:
+            _bury()
             return False
         if os.fork() == 0:
             control.close()
@@ -110,13 +109,20 @@ def _children(kind: str, control: socket.socket) -> bool:
             return True
         for descriptor in descriptors:
             os.close(descriptor)
+        _bury()
+
+
+def _bury() -> None:
+    """Take note of the processes that have ended their waiting, without waiting for others."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def main() -> None:
     """Be the nursery; return from this as one of its children, which then runs the command."""
     kind, number = sys.argv[1:]
     _preload(kind)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait
     if _children(kind, socket.socket(fileno=int(number))):
         from keyhouse.cli import main as run
 

@@ -46,7 +46,7 @@ class Client:
     """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
 
     def __init__(self, port: int, user: User | None = None, folder: Path | None = None) -> None:
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities: that takes 45 ms
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
         if user is not None:

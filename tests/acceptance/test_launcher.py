@@ -12,7 +12,7 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 from keyhouse_tests_mesh import MeshPeer, coordinator_keys, pem
-from keyhouse_tests_server import KEYHOUSE
+from keyhouse_tests_process import KEYHOUSE
 
 pytestmark = pytest.mark.acceptance
 

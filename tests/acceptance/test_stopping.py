@@ -89,7 +89,7 @@ def test_more_signals_change_nothing(tmp_path: Path) -> None:
 
 def test_connections_that_ask_for_nothing_do_not_hold_the_process_up(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with ExitStack() as stack:
