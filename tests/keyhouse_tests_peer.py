@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -27,7 +28,7 @@ from keyhouse.attestation import add_header, quote_binding, report_data
 from keyhouse.client import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
-__all__ = ["Certified", "Peer", "Reply", "certify", "serving"]
+__all__ = ["Certified", "Fault", "Peer", "Reply", "certify", "serving"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def certify(name: str, issuer: Certified | None = None, *, is_ca: bool = True) -
 
 
 Reply = tuple[int, bytes]
+Fault = bytes | threading.Event | None
+"""Instead of a reply: bytes, then the end of the connection; nothing until the event; or none."""
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Peer:
     answer_nonce: bytes | None = None  # quote over this nonce, whatever was asked
     extra_headers: dict[str, str] = field(default_factory=dict)
     users: bytes = b""  # PEM of the client certificates that are asked for
+    faults: list["Fault"] = field(default_factory=list)  # of the next requests but for quotes
     requests: list[tuple[str, str, bytes]] = field(default_factory=list)
     client_certificates: list[bytes | None] = field(default_factory=list)
 
@@ -101,6 +105,17 @@ class Peer:
             intermediate,
             (root,),
         )
+
+    def reply(self, method: str, target: str) -> Reply:
+        """Return what was chosen for this call; else there are quotes, and no other calls."""
+        url = urlsplit(target)
+        chosen = self.replies.get((method, url.path))
+        if chosen is not None:
+            return chosen
+        if url.path == "/api/v2/quote":
+            nonce = parse_qs(url.query).get("nonce", [""])[0]
+            return self.quote_reply(base64.urlsafe_b64decode(nonce))
+        return 405, b'{"status":"error","data":null,"message":"no such call"}\n'
 
     def quote_reply(self, nonce: bytes) -> Reply:
         asked = nonce if self.answer_nonce is None else self.answer_nonce
@@ -155,6 +170,13 @@ def _context(peer: Peer, folder: Path) -> ssl.SSLContext:
     return context
 
 
+def _fail(fault: bytes | threading.Event, out: BufferedIOBase) -> None:
+    if isinstance(fault, bytes):
+        out.write(fault)
+    else:
+        fault.wait()
+
+
 def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -171,17 +193,12 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(length)
             peer.requests.append((self.command, self.path, body))
             peer.client_certificates.append(self.connection.getpeercert(binary_form=True))
-            self._send(*self._reply())
-
-        def _reply(self) -> Reply:
-            url = urlsplit(self.path)
-            chosen = peer.replies.get((self.command, url.path))
-            if chosen is not None:
-                return chosen
-            if url.path == "/api/v2/quote":
-                nonce = parse_qs(url.query).get("nonce", [""])[0]
-                return peer.quote_reply(base64.urlsafe_b64decode(nonce))
-            return 405, b'{"status":"error","data":null,"message":"no such call"}\n'
+            fault = peer.faults.pop(0) if peer.faults and "/quote" not in self.path else None
+            if fault is None:
+                self._send(*peer.reply(self.command, self.path))
+            else:
+                self.close_connection = True
+                _fail(fault, self.wfile)
 
         def _send(self, code: int, body: bytes) -> None:
             self.send_response(code)

@@ -254,6 +254,39 @@ def test_the_update_log_is_read_line_by_line(tmp_path: Path) -> None:
     assert (entry.update, entry.user, entry.text) == ("Secret set", "bob", line)
 
 
+def test_a_counter_answers_what_it_was(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["POST", "/api/v2/monotonic-counter"] = success({"value": 2**64 - 1})
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.raise_counter("releases", 7) == 2**64 - 1
+    assert json.loads(peer.requests[-1][2]) == {"name": "releases", "value": 7}
+
+
+def test_a_signature_over_another_quote_is_not_believed(tmp_path: Path) -> None:
+    peer = Peer.new()
+    signature = peer.root.key.sign(b"b3RoZXI=UpToDate", ec.ECDSA(hashes.SHA256()))
+    peer.replies["POST", "/api/v2/sign-quote"] = success(
+        {"tcbStatus": "UpToDate", "verificationSignature": signature}
+    )
+    with session(peer, tmp_path) as coordinator:
+        assert coordinator.sign_quote(b"other").tcb_status == "UpToDate"
+        with pytest.raises(TrustFailed, match="the quote is not signed"):
+            coordinator.sign_quote(b"quote")
+
+
+def test_a_page_of_activations_is_read(tmp_path: Path) -> None:
+    peer = Peer.new()
+    one = {"time": "t", "marbleType": "app", "uuid": "u", "names": ["a"], "uniqueID": "ab"}
+    peer.replies["GET", "/api/v2/activations"] = success(
+        {"activations": [one], "first": 6, "next": 7}
+    )
+    with session(peer, tmp_path) as coordinator:
+        page = coordinator.activations(6)
+    assert peer.requests[-1][1] == "/api/v2/activations?from=6"
+    assert (page.activations[0].unique_id, page.activations[0].names) == ("ab", ("a",))
+    assert (page.first, page.next) == (6, 7)
+
+
 @pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
 def test_a_log_line_that_is_no_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()

@@ -2,6 +2,8 @@
 
 from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
 from keyhouse.client.answers import (
+    Activation,
+    Activations,
     LogEntry,
     Pending,
     SecretObject,
@@ -49,6 +51,8 @@ from keyhouse.client.verification import verify_async, verify_coordinator
 __all__ = [
     "DEFAULT_PORT",
     "NO_RETRIES",
+    "Activation",
+    "Activations",
     "Address",
     "AnswerUnreadable",
     "AsyncCoordinator",

@@ -6,6 +6,9 @@ from keyhouse.wire.jsonreader import UInt64
 from keyhouse.wire.secret import Secret
 
 __all__ = [
+    "Activation",
+    "Activations",
+    "ActivationsAnswer",
     "CounterAnswer",
     "LogAnswer",
     "LogEntry",
@@ -189,3 +192,33 @@ class CounterAnswer(msgspec.Struct, frozen=True):
     """Envelope."""
 
     data: CounterValue
+
+
+class Activation(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload that was activated. Without a quote, in simulation, nothing is known of it."""
+
+    time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
+    marble_type: str = ""
+    uuid: str = ""
+    names: tuple[str, ...] = ()  # in the certificate that it got
+    quoted: bool = False
+    platform: str = ""  # PPID, hex, as the next two
+    unique_id: str = ""  # MRENCLAVE
+    signer_id: str = ""  # MRSIGNER
+    tcb_status: str = ""
+    counted: bool = False  # against MaxActivations
+    moved_from: str = ""  # PPID of the platform that had this UUID before
+
+
+class Activations(msgspec.Struct, frozen=True):
+    """A page of the audit trail: activations number ``first`` up to, without, ``next``."""
+
+    activations: tuple[Activation, ...]
+    first: UInt64
+    next: UInt64
+
+
+class ActivationsAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: Activations

@@ -38,6 +38,7 @@ __all__ = [
     "counting",
     "handing_in",
     "quoting",
+    "reading_activations",
     "reading_secrets",
     "setting",
     "signing",
@@ -149,6 +150,15 @@ def agreeing(path: str, manifest: bytes) -> Call[answers.UpdateEnvelope]:
     return Call(
         _post(path, _json({"manifest": manifest}), _LARGE),
         lambda answer: data_of(answer, answers.UpdateEnvelope),
+    )
+
+
+def reading_activations(start: int | None) -> Call[answers.Activations]:
+    """Return the call for the page of activations from number ``start`` on; None: the newest."""
+    query = (("from", str(start)),) if start is not None else ()
+    return Call(
+        Request("GET", "/api/v2/activations", query=query, maximum=_LARGE),
+        lambda answer: data_of(answer, answers.ActivationsAnswer).data,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from keyhouse.client.address import Address
-from keyhouse.client.http_rules import Body, client_options, prepared, unreachable
+from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 
@@ -77,5 +77,5 @@ class Connection:
                 for part in response.iter_raw():
                     body.add(part)
                 return body.answer()
-        except httpx.HTTPError as error:
-            raise unreachable(self._address, request, error) from None
+        except FROM_HTTPX as error:
+            raise meaning(self._address, request, error) from None

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from keyhouse.client.address import Address
-from keyhouse.client.http_rules import Body, client_options, prepared, unreachable
+from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 
@@ -83,9 +83,9 @@ class AsyncConnection:
                 return body.answer()
         except TimeoutError:
             late = httpx.ReadTimeout("the whole answer took too long")
-            raise unreachable(self._address, request, late) from None
-        except httpx.HTTPError as error:
-            raise unreachable(self._address, request, error) from None
+            raise meaning(self._address, request, late) from None
+        except FROM_HTTPX as error:
+            raise meaning(self._address, request, error) from None
 
 
 async def _in_thread(run: Callable[[], T]) -> T:

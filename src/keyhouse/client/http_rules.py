@@ -10,14 +10,18 @@ from typing import Any, Final
 import httpx
 
 from keyhouse.client.address import Address
-from keyhouse.client.errors import AnswerUnreadable, TrustFailed, Unreachable
+from keyhouse.client.errors import AnswerUnreadable, ClientSetup, TrustFailed, Unreachable
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 
-__all__ = ["Body", "client_options", "prepared", "unreachable"]
+__all__ = ["FROM_HTTPX", "Body", "client_options", "meaning", "prepared"]
 
 _POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
 _TRY_AGAIN: Final = "check the address, and that the coordinator runs"
+
+
+FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
+"""Everything that httpx raises if something goes wrong outside this program."""
 
 
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
@@ -80,10 +84,12 @@ class Body:
         )
 
 
-def unreachable(
-    address: Address, request: Request, error: httpx.HTTPError
-) -> Unreachable | TrustFailed:
+def meaning(
+    address: Address, request: Request, error: httpx.HTTPError | httpx.InvalidURL
+) -> Unreachable | TrustFailed | ClientSetup:
     """Return what an ``error`` of httpx means to the caller."""
+    if isinstance(error, httpx.InvalidURL):
+        return ClientSetup("the request line is too long", hint="ask for fewer names in one call")
     if _is_certificate_error(error):
         return TrustFailed(
             f"the certificate of {address} does not verify under the verified root",

@@ -14,6 +14,7 @@ import msgspec
 
 from keyhouse.client import calls
 from keyhouse.client.answers import (
+    Activations,
     LogEntry,
     Pending,
     SecretObject,
@@ -107,6 +108,14 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
 def update_log(session: Session) -> Steps[tuple[LogEntry, ...]]:
     """Return the update log, oldest entry first."""
     return (yield from carry(session, calls.LOG))
+
+
+def activations(session: Session, start: int | None = None) -> Steps[Activations]:
+    """Return a page of the audit trail of activations, oldest first; for users who may update.
+
+    ``start``: number of the first; the ``next`` of one page begins the following. None: the newest.
+    """
+    return (yield from carry(session, calls.reading_activations(start)))
 
 
 def openapi(session: Session) -> Steps[bytes]:

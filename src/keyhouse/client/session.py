@@ -53,7 +53,7 @@ class _Operation(Generic[P, T]):
     def __get__(self, session: Any, owner: type) -> Any:
         if session is None:
             return self
-        bound = functools.partial(self._steps, session.session)
+        bound = functools.partial(self._steps, session._session)  # noqa: SLF001 its own class
 
         @functools.wraps(self._steps)
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -82,6 +82,7 @@ class _Operations:
     pending = _Operation(operations.pending)
     cancel = _Operation(operations.cancel)
     update_log = _Operation(operations.update_log)
+    activations = _Operation(operations.activations)
     secrets = _Operation(operations.read_secrets)
     write_secrets = _Operation(operations.write_secrets)
     sign_quote = _Operation(operations.sign_quote)
@@ -92,12 +93,12 @@ class _Operations:
     recovery_secrets = _Operation(operations.recovery_secrets)
 
     def __init__(self, trusted: TrustedCoordinator, timeouts: Timeouts, retries: Retries) -> None:
-        self.session = Session(trusted, Rules(timeouts, retries))
+        self._session = Session(trusted, Rules(timeouts, retries))
 
     @property
     def trusted(self) -> TrustedCoordinator:
         """What was verified, and is pinned."""
-        return self.session.trusted
+        return self._session.trusted
 
 
 class Coordinator(_Operations):

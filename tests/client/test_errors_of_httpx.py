@@ -1,0 +1,57 @@
+"""Whatever httpx raises becomes one of the SDK's errors, and says rightly what may be done."""
+
+import ssl
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from keyhouse.client import Address, ClientSetup, TrustFailed, Unreachable
+from keyhouse.client.http_rules import FROM_HTTPX, meaning
+from keyhouse.client.steps import Request
+
+WHERE = Address("localhost")
+NOT_CONNECTED = {httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout}
+# Misuse of a response by the program itself: it would be our bug, and has to be seen.
+BUGS = {httpx.StreamError, httpx.CookieConflict}
+
+
+def every(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from every(child)
+
+
+def defined() -> set[type[Exception]]:
+    public = (getattr(httpx, name) for name in httpx.__all__)
+    return {one for one in public if isinstance(one, type) and issubclass(one, Exception)}
+
+
+def test_no_error_of_httpx_is_forgotten() -> None:
+    caught = {each for kind in FROM_HTTPX for each in every(kind)}
+    bugs = {each for kind in BUGS for each in every(kind)}
+    assert defined() <= caught | bugs
+    assert not caught & bugs
+
+
+@pytest.mark.parametrize("kind", sorted(every(httpx.TransportError), key=str))
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_error_of_the_transport_is_unreachable(kind: type[Exception], method: str) -> None:
+    error = kind("secret detail")
+    assert isinstance(error, httpx.HTTPError)
+    found = meaning(WHERE, Request(method, "/x"), error)
+    assert isinstance(found, Unreachable)
+    assert found.connected is (kind not in NOT_CONNECTED)
+    assert found.sent is (found.connected and method == "POST")
+    assert "secret detail" not in str(found)
+
+
+def test_a_certificate_that_does_not_verify_is_a_trust_failure() -> None:
+    error = httpx.ConnectError("handshake")
+    error.__cause__ = ssl.SSLCertVerificationError("self-signed")
+    assert isinstance(meaning(WHERE, Request("POST", "/x"), error), TrustFailed)
+
+
+def test_a_request_line_that_is_too_long_is_the_callers_doing() -> None:
+    found = meaning(WHERE, Request("GET", "/x"), httpx.InvalidURL("too long"))
+    assert isinstance(found, ClientSetup)
