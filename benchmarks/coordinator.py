@@ -30,6 +30,7 @@ class Coordinator:
         self.first_answer = 0.0
         self._keyhouse = keyhouse
         self._folder = folder
+        self.data = folder / "data"
         self._processor = processor
         self.process = self._start()
 
@@ -37,7 +38,7 @@ class Coordinator:
         """Return the command that serves the data directory on loopback, with software quotes."""
         return [
             *(str(self._keyhouse), "serve", "--platform", "simulation"),
-            *("--data-dir", str(self._folder / "data")),
+            *("--data-dir", str(self.data)),
             *("--client-addr", f"127.0.0.1:{self.port}"),
             *("--mesh-addr", f"127.0.0.1:{self.mesh_port}"),
         ]
@@ -64,6 +65,10 @@ class Coordinator:
 
     def post(self, path: str, body: bytes, user: User | None = None) -> float:
         """Send a body, insist on the answer 200, and return the seconds that it took."""
+        return self.exchange(path, body, user)[0]
+
+    def exchange(self, path: str, body: bytes, user: User | None = None) -> tuple[float, bytes]:
+        """As ``post``; return the answer's body too."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
@@ -85,7 +90,7 @@ class Coordinator:
             connection.close()
         if answer.status != http.client.OK:
             raise Trouble(f"POST {path} was answered with {answer.status}: {_message(content)}")
-        return took
+        return took, content
 
     def _start(self) -> Process:
         begun = time.perf_counter()

@@ -13,13 +13,19 @@ __all__ = ["Options"]
 _ROUNDS: Final = 3
 _SECONDS: Final = 2.0
 _QUICK_SECONDS: Final = 0.3
+_RECORDS: Final = 100_000
+_QUICK_RECORDS: Final = 5_000
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What is asked for. ``seconds`` is of one run; ``folder`` is where the data lies meanwhile."""
+    """What is asked for. ``seconds`` is of one run; ``folder`` is where the data lies meanwhile.
+
+    ``records`` are those since the base in the journal that is recovered.
+    """
 
     seconds: float
     rounds: int
+    records: int
     program: LoadProgram
     keyhouse: Path
     folder: Path | None
@@ -41,6 +47,7 @@ class Options(msgspec.Struct, frozen=True):
         return cls(
             seconds=seconds,
             rounds=given.rounds,
+            records=_QUICK_RECORDS if given.quick else _RECORDS,
             program=_program(given.load),
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
             folder=given.directory,

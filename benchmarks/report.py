@@ -143,4 +143,6 @@ def _footprint_table(found: Footprint) -> str:
     rows.append([title, f"{median(found.large_manifest_ms):,.0f} ms"])
     title = "last acknowledgement of an update to it"
     rows.append([title, f"{median(found.large_update_ms):,.0f} ms"])
+    title = f"recovery with {found.recovered_records:,} records since the base"
+    rows.append([title, f"{median(found.recovery_ms):,.0f} ms"])
     return _aligned(rows)

@@ -25,6 +25,8 @@ class Footprint(msgspec.Struct, frozen=True):
     large_manifest_bytes: int
     large_manifest_ms: list[float]
     large_update_ms: list[float]
+    recovered_records: int
+    recovery_ms: list[float]
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -60,6 +60,8 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
         taken = servers.manifest_times(envelope(manifest), options.rounds)
         _say("applying large updates")
         updated = servers.update_times(options.rounds)
+        _say("recovering a long journal")
+        recovered = servers.recovery_times(options.records, options.rounds)
     return Result(
         time=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         surroundings=surroundings,
@@ -77,6 +79,8 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
             large_manifest_bytes=len(manifest),
             large_manifest_ms=_milliseconds(taken),
             large_update_ms=_milliseconds(updated),
+            recovered_records=options.records,
+            recovery_ms=_milliseconds(recovered),
         ),
         series=series,
     )

@@ -10,6 +10,7 @@ import msgspec
 from benchmarks.coordinator import Coordinator
 from benchmarks.manifests import User, envelope, update_manifests
 from benchmarks.processes import Process, Trouble
+from benchmarks.recovery import recovery_seconds
 
 __all__ = ["Servers"]
 
@@ -91,6 +92,15 @@ class Servers:
             coordinator.post("/api/v2/manifest", envelope(small))
             coordinator.post("/api/v2/update", envelope(large), self.user)
             taken.append(coordinator.post("/api/v2/update-manifest", envelope(large), second))
+            coordinator.stop()
+        return taken
+
+    def recovery_times(self, records: int, times: int) -> list[float]:
+        """Return the seconds of recovering ``records`` since the base, each on its own store."""
+        taken = []
+        for number in range(times):
+            coordinator = self._fresh(f"recovery-{number}")
+            taken.append(recovery_seconds(coordinator, records, self.user))
             coordinator.stop()
         return taken
 

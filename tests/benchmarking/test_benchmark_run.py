@@ -17,7 +17,7 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     data = tmp_path / "data"
     data.mkdir()
     figures = tmp_path / "figures.json"
-    arguments = ["--seconds", "0.05", "--rounds", "1"]
+    arguments = ["--quick", "--seconds", "0.05", "--rounds", "1"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.run", *arguments),
@@ -37,5 +37,6 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     assert set(result.footprint.loaded_kib) == set(SIZES)
     assert len(result.footprint.large_manifest_ms) == 1
     assert len(result.footprint.large_update_ms) == 1
+    assert len(result.footprint.recovery_ms) == 1
     assert "10,000/100" in done.stdout
     assert not list(data.iterdir())
