@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from keyhouse_tests_collateral import Site
 
 from keyhouse.api.quote_checks import (
     REMEMBERED,
@@ -20,6 +21,7 @@ from keyhouse.api.quote_checks import (
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Collateral,
+    PlatformKind,
     QuoteProblem,
     QuoteRefused,
     TcbStatus,
@@ -144,3 +146,28 @@ async def test_only_so_many_callers_may_wait() -> None:
         answers = await asyncio.gather(*callers, return_exceptions=True)
         assert sum(isinstance(each, Unavailable) for each in answers) == 6
         await checks.verify(quote("sgx_quote"))
+
+
+class PerPlatform:
+    """Collateral for each kind of platform, which notes what it is asked for."""
+
+    def __init__(self, found: Collateral) -> None:
+        self.found, self.asked = found, list[PlatformKind]()
+
+    async def collateral_of(self, kind: PlatformKind) -> Collateral:
+        self.asked.append(kind)
+        return self.found
+
+
+async def test_collateral_is_asked_for_by_the_platform_that_the_maker_certified() -> None:
+    source = PerPlatform(collateral("sgx_quote"))
+    checks = QuoteChecks(INTEL_SGX_ROOT, source, lambda: AT)
+    stranger = Site().quote
+    try:
+        await checks.verify(quote("sgx_quote"))
+        assert [str(kind) for kind in source.asked] == ["sgx-00a067110000-processor"]
+        assert await refusal(checks, stranger) is QuoteProblem.CHAIN
+        assert await refusal(checks, quote("sgx_quote")[:-1]) is QuoteProblem.MALFORMED
+        assert len(source.asked) == 1
+    finally:
+        checks.close()

@@ -1,0 +1,114 @@
+"""Collateral older than what was seen is refused: after restarts, and with a clock turned back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_deployment import (
+    NOW,
+    FixedClock,
+    manifest,
+    moment,
+    running_engine,
+    set_manifest,
+)
+
+from keyhouse.api.collateral_memory import JournalledMarks
+from keyhouse.api.quote_checks import QuoteChecks
+from keyhouse.attestation import Collateral, CollateralUnavailable, QuoteRefused
+from keyhouse.coordinator import Engine, Phase
+from keyhouse_simulation import (
+    Lists,
+    Parameters,
+    QeIdentity,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
+
+DAY = 24 * 3600 * 1_000_000
+MACHINE = make_machine(moment(NOW) - timedelta(days=60))
+PLATFORM = SimulatedPlatform(MACHINE, now=lambda: moment(NOW))
+QUOTE = PLATFORM.quote(bytes(64))
+
+
+def collateral(evaluation: int = 5, number: int = 5, lists_of: int = 1) -> Collateral:
+    """Return collateral of those numbers; its lists were issued ``lists_of`` days ago."""
+    parameters = Parameters(
+        tcb_info=TcbInfo(evaluation_number=evaluation, issued_ago=timedelta(days=20)),
+        qe_identity=QeIdentity(evaluation_number=evaluation, issued_ago=timedelta(days=20)),
+        lists=Lists(number=number, issued_ago=timedelta(days=lists_of)),
+    )
+    return SimulatedPlatform(MACHINE, parameters, now=lambda: moment(NOW)).collateral
+
+
+@asynccontextmanager
+async def checking(
+    engine: Engine, found: Collateral, at: datetime | None = None
+) -> AsyncIterator[QuoteChecks]:
+    checks = QuoteChecks(
+        PLATFORM.root_ca,
+        lambda: found,
+        lambda: at or moment(engine.now()),
+        JournalledMarks(engine),
+    )
+    try:
+        yield checks
+    finally:
+        checks.close()
+
+
+@pytest.mark.parametrize(
+    ("older", "part"),
+    [
+        (collateral(evaluation=4), "tcb-info/sgx/511151115111 has number 4"),
+        (collateral(number=4), "root-crl has number 4"),
+        (collateral(lists_of=9), "root-crl has number 5 of 2027-01-06"),
+    ],
+    ids=["evaluation number", "number of lists", "date of lists"],
+)
+async def test_older_collateral_is_refused_after_a_restart_with_a_rewound_clock(
+    tmp_path: Path, older: Collateral, part: str
+) -> None:
+    async with running_engine(tmp_path / "state") as engine:
+        await set_manifest(engine, manifest())
+        async with checking(engine, older) as checks:
+            await checks.verify(QUOTE)
+        async with checking(engine, collateral()) as checks:
+            await checks.verify(QUOTE)
+        position = engine.view.position
+        async with checking(engine, collateral()) as checks:
+            await checks.verify(QUOTE)
+        assert engine.view.position == position  # nothing new, nothing written
+    async with running_engine(tmp_path / "state", FixedClock(NOW - 15 * DAY)) as engine:
+        assert moment(engine.now()) >= moment(NOW)
+        for at in (None, moment(NOW) - timedelta(hours=20)):
+            async with checking(engine, older, at) as checks:
+                with pytest.raises(CollateralUnavailable, match=part):
+                    await checks.verify(QUOTE)
+        async with checking(engine, collateral()) as checks:
+            await checks.verify(QUOTE)
+
+
+async def test_newer_collateral_of_a_quote_that_does_not_verify_is_not_remembered(
+    tmp_path: Path,
+) -> None:
+    bent = QUOTE[:100] + bytes([QUOTE[100] ^ 1]) + QUOTE[101:]
+    async with running_engine(tmp_path / "state") as engine:
+        await set_manifest(engine, manifest())
+        position = engine.view.position
+        async with checking(engine, collateral(number=9)) as checks:
+            with pytest.raises(QuoteRefused):
+                await checks.verify(bent)
+        assert engine.view.position == position
+        assert not engine.view.running.collateral_marks
+
+
+async def test_without_a_manifest_quotes_verify_and_nothing_is_kept(tmp_path: Path) -> None:
+    async with running_engine(tmp_path / "state") as engine:
+        async with checking(engine, collateral()) as checks:
+            await checks.verify(QUOTE)
+        assert engine.view.phase is Phase.ACCEPTING_MANIFEST
+        assert engine.view.position is None
