@@ -23,11 +23,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from keyhouse.authority.ca import LIFETIME
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
+from keyhouse.authority.der_writer import element, extension, time, unsigned
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.ip_address import read_address
 from keyhouse.authority.oid import MARBLE_TYPE
 from keyhouse.authority.serial import random_serial
-from keyhouse.authority.signing import sign_certificate
+from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.signing_request import SigningRequest
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.subject_key import key_identifier
@@ -38,21 +39,27 @@ __all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificat
 
 _LARGEST: Final = 32 * 1024  # bytes; a request of the largest size gives less
 
-_CONSTRAINTS: Final = x509.BasicConstraints(ca=False, path_length=None)
-_USAGES: Final = x509.ExtendedKeyUsage(
-    [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-)
-_KEY_USAGE: Final = x509.KeyUsage(
-    digital_signature=True,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=True,
-    key_cert_sign=False,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
-)
+_SEQUENCE: Final = 0x30
+_BIT_STRING: Final = 0x03
+_DNS_NAME: Final = 0x82  # [2] and [7] of GeneralName, RFC 5280 4.2.1.6
+_IP_ADDRESS: Final = 0x87
+_VERSION_3: Final = bytes.fromhex("a003020102")
+_EXTENSIONS: Final = 0xA3
+
+_ALGORITHMS: Final[dict[str, bytes]] = {  # ecdsa-with-SHA256, ecdsa-with-SHA384
+    "P-256": bytes.fromhex("300a06082a8648ce3d040302"),
+    "P-384": bytes.fromhex("300a06082a8648ce3d040303"),
+}
+_MARBLE_TYPE: Final = bytes.fromhex("06052bcd2f0201")  # 1.3.9903.2.1
+_KEY_USAGE: Final = bytes.fromhex("0603551d0f")
+_EXTENDED_USAGE: Final = bytes.fromhex("0603551d25")
+_BASIC_CONSTRAINTS: Final = bytes.fromhex("0603551d13")
+_AUTHORITY_KEY: Final = bytes.fromhex("0603551d23")
+_ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
+
+_NO_CA: Final = bytes.fromhex("3000")
+_USAGES: Final = bytes.fromhex("03020388")  # digitalSignature, keyAgreement
+_CLIENT_AND_SERVER: Final = bytes.fromhex("301406082b0601050507030106082b06010505070302")
 
 
 def issue_marble_certificate(
@@ -62,34 +69,46 @@ def issue_marble_certificate(
 
     It verifies against the marble root, and against the root by way of the intermediate. The type
     stands in its extension as plain UTF-8, without any ASN.1 around it.
+
+    Put together here, of parts that are checked or constant: the library's builder takes as long
+    as all the rest of an activation.
     """
     key = generate_key(keys.curve)
-    public_key, start = key.public_key(), whole_second(now)
-    issuer, authority = _issuer(keys.marble_root_cert)
-    common_name = x509.NameAttribute(NameOID.COMMON_NAME, str(marble))
-    builder = (
-        x509.CertificateBuilder()
-        .issuer_name(issuer)
-        .subject_name(x509.Name([*request.subject, common_name]))
-        .public_key(public_key)
-        .serial_number(random_serial())
-        .not_valid_before(start)
-        .not_valid_after(start + LIFETIME)
-        .add_extension(_KEY_USAGE, critical=True)
-        .add_extension(_USAGES, critical=False)
-        .add_extension(_CONSTRAINTS, critical=True)
-        .add_extension(authority, critical=False)
-        .add_extension(
-            x509.UnrecognizedExtension(MARBLE_TYPE, marble_type.encode()), critical=False
-        )
+    public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    to_be_signed = _to_be_signed(keys, request, marble, marble_type, public, whole_second(now))
+    signature = sign_marble_certificate(
+        to_be_signed, private_key_of(keys.intermediate_key), signature_hash(keys.curve)
     )
-    if request.names:
-        builder = builder.add_extension(_alternative_names(request), critical=False)
-    private = private_key_of(keys.intermediate_key)
+    signed = element(_BIT_STRING, b"\0", signature)
     return StoredSecret(
         private=Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
-        public=Secret(public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
-        cert=sign_certificate(builder, private, signature_hash(keys.curve)),
+        public=Secret(public),
+        cert=element(_SEQUENCE, to_be_signed, _ALGORITHMS[keys.curve], signed),
+    )
+
+
+def _to_be_signed(
+    keys: CoordinatorKeys,
+    request: SigningRequest,
+    marble: UUID,
+    marble_type: str,
+    public: bytes,
+    start: datetime,
+) -> bytes:
+    issuer, constant = _issuer(keys.marble_root_cert)
+    subject = x509.Name([*request.subject, x509.NameAttribute(NameOID.COMMON_NAME, str(marble))])
+    names = _alternative_names(request) if request.names else b""
+    extensions = (constant, extension(_MARBLE_TYPE, marble_type.encode()), names)
+    return element(
+        _SEQUENCE,
+        _VERSION_3,
+        unsigned(random_serial()),
+        _ALGORITHMS[keys.curve],
+        issuer,
+        element(_SEQUENCE, time(start), time(start + LIFETIME)),
+        subject.public_bytes(),
+        public,
+        element(_EXTENSIONS, element(_SEQUENCE, *extensions)),
     )
 
 
@@ -136,20 +155,24 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
 
 
 @lru_cache(maxsize=4)
-def _issuer(marble_root: bytes) -> tuple[x509.Name, x509.AuthorityKeyIdentifier]:
+def _issuer(marble_root: bytes) -> tuple[bytes, bytes]:
+    """Return the issuer's name, and the extensions that are the same in all its certificates."""
     certificate = certificate_of(marble_root)
     authority = x509.AuthorityKeyIdentifier(
         key_identifier(certificate.public_key()),
         authority_cert_issuer=None,
         authority_cert_serial_number=None,
     )
-    return certificate.subject, authority
-
-
-def _alternative_names(request: SigningRequest) -> x509.SubjectAlternativeName:
-    return x509.SubjectAlternativeName(
-        [
-            *(x509.DNSName(name) for name in request.dns_names),
-            *(x509.IPAddress(read_address(address)) for address in request.ip_addresses),
-        ]
+    constant = (
+        extension(_KEY_USAGE, _USAGES, critical=True),
+        extension(_EXTENDED_USAGE, _CLIENT_AND_SERVER),
+        extension(_BASIC_CONSTRAINTS, _NO_CA, critical=True),
+        extension(_AUTHORITY_KEY, authority.public_bytes()),
     )
+    return certificate.subject.public_bytes(), b"".join(constant)
+
+
+def _alternative_names(request: SigningRequest) -> bytes:
+    names = [element(_DNS_NAME, name.encode("ascii")) for name in request.dns_names]
+    names += [element(_IP_ADDRESS, read_address(text).packed) for text in request.ip_addresses]
+    return extension(_ALTERNATIVE_NAMES, element(_SEQUENCE, *names))

@@ -30,6 +30,7 @@ __all__ = [
     "sign_certificate",
     "sign_ephemeral_key",
     "sign_manifest",
+    "sign_marble_certificate",
     "sign_quote_text",
     "sign_recovery_index",
 ]
@@ -97,6 +98,18 @@ def sign_certificate(
     """Return the certificate (DER) signed by ``key``, the root's or the intermediate's."""
     certificate = builder.sign(key, algorithm, ecdsa_deterministic=True)
     return certificate.public_bytes(Encoding.DER)
+
+
+def sign_marble_certificate(
+    to_be_signed: bytes,
+    key: ec.EllipticCurvePrivateKey,
+    algorithm: hashes.SHA256 | hashes.SHA384,
+) -> bytes:
+    """Return the signature (DER) over the to-be-signed part of a certificate, by the intermediate.
+
+    Never by the root's key: what is given here was not put together by the library.
+    """
+    return key.sign(to_be_signed, ec.ECDSA(algorithm, deterministic_signing=True))
 
 
 def is_signed_by_root(root_cert: bytes, signature: bytes, message: bytes) -> bool:

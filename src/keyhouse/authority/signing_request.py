@@ -33,7 +33,8 @@ MOST_NAMES: Final = 100
 
 _RSA_BITS: Final = (2048, 8192)
 _RSA_EXPONENT_BITS: Final = 32  # longer ones make a signature costly to verify
-_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
+_KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # they have no subclasses
 # The organisation is no workload's to claim; the common name becomes its UUID.
 _REPLACED: Final = frozenset({NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME})
 _OTHER_NAME: Final = "choose a name that no client uses for the coordinator"
@@ -78,15 +79,14 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
 
 def _check_key(key: object) -> None:
     """Refuse a key whose kind is unusual, or whose signature is costly to verify."""
-    match key:
-        case ec.EllipticCurvePublicKey():
-            usual = isinstance(key.curve, _CURVES)
-        case rsa.RSAPublicKey():
-            exponent = key.public_numbers().e
-            least, most = _RSA_BITS
-            usual = least <= key.key_size <= most and exponent.bit_length() <= _RSA_EXPONENT_BITS
-        case _:
-            usual = isinstance(key, ed25519.Ed25519PublicKey)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        usual = type(key.curve) in _CURVES
+    elif isinstance(key, rsa.RSAPublicKey):
+        exponent = key.public_numbers().e
+        least, most = _RSA_BITS
+        usual = least <= key.key_size <= most and exponent.bit_length() <= _RSA_EXPONENT_BITS
+    else:
+        usual = isinstance(key, ed25519.Ed25519PublicKey)
     if not usual:
         hint = "use a key on P-256, P-384 or P-521, Ed25519, or RSA with 2048 to 8192 bits"
         raise _refusal("has a key of a kind that is not accepted", hint)
@@ -97,7 +97,7 @@ def _alternative_names(request: x509.CertificateSigningRequest) -> Iterator[x509
         found = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return
-    yield from (name for name in found if isinstance(name, x509.DNSName | x509.IPAddress))
+    yield from (name for name in found if type(name) in _KINDS)
 
 
 def _checked(

@@ -1,0 +1,165 @@
+"""What a workload may ask to be called, and what it may sign its request with."""
+
+import ipaddress
+import os
+from contextlib import suppress
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+from keyhouse_tests_authority import coordinator_keys
+from keyhouse_tests_signing_request import signing_request
+
+from keyhouse.authority import read_signing_request
+from keyhouse.authority.signing_request import LARGEST, MOST_NAMES
+from keyhouse.wire.errors import Invalid
+
+KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
+
+
+def refusal(der: bytes) -> str:
+    with pytest.raises(Invalid) as refused:
+        read_signing_request(der, KEYS)
+    assert all(problem.at == "CSR" for problem in refused.value.problems)
+    return str(refused.value)
+
+
+def test_the_request_of_a_launcher_is_read() -> None:
+    read = read_signing_request(signing_request(["web.example.com", "localhost"]), KEYS)
+
+    assert read.dns_names == ("web.example.com", "localhost")
+    assert read.ip_addresses == ("127.0.0.1", "::1")
+    assert read.names == (*read.dns_names, *read.ip_addresses)
+    assert read.subject == ()
+
+
+def test_a_request_may_ask_for_no_names() -> None:
+    assert read_signing_request(signing_request([], []), KEYS).names == ()
+
+
+def test_names_of_other_kinds_are_left_out() -> None:
+    further = [
+        x509.UniformResourceIdentifier("spiffe://a/b"),
+        x509.RFC822Name("root@coordinator.example.com"),
+    ]
+    assert read_signing_request(signing_request(["a"], [], further=further), KEYS).names == ("a",)
+
+
+def test_the_subject_loses_its_common_name_and_organisation() -> None:
+    subject = {
+        NameOID.COUNTRY_NAME: "DE",
+        NameOID.ORGANIZATION_NAME: "Somebody Else",
+        NameOID.COMMON_NAME: "coordinator.example.com",
+        NameOID.ORGANIZATIONAL_UNIT_NAME: "web",
+    }
+    read = read_signing_request(signing_request(subject=subject), KEYS)
+
+    assert [(each.oid, each.value) for each in read.subject] == [
+        (NameOID.COUNTRY_NAME, "DE"),
+        (NameOID.ORGANIZATIONAL_UNIT_NAME, "web"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coordinator.example.com",
+        "COORDINATOR.example.COM",
+        "coordinator.example.com.",
+        "*.example.com",
+    ],
+)
+def test_dns_names_of_the_coordinator_are_refused(name: str) -> None:
+    assert "of the coordinator itself" in refusal(signing_request([name]))
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
+def test_addresses_of_the_coordinator_are_refused(address: str) -> None:
+    assert "of the coordinator itself" in refusal(signing_request([], [address]))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a..b", "*.*.org", "a.*", "x" * 64, "a\0b", "-" * 254])
+def test_what_is_no_dns_name_is_refused(name: str) -> None:
+    assert "DNS name that is none" in refusal(signing_request([name]))
+
+
+def test_a_range_of_addresses_is_no_address() -> None:
+    ranges = [x509.IPAddress(ipaddress.ip_network("10.0.0.0/8"))]
+    assert "signing request" in refusal(signing_request(further=ranges))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP521R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        rsa.generate_private_key(65537, 2048),
+    ],
+    ids=["P-256", "P-384", "P-521", "Ed25519", "RSA"],
+)
+def test_usual_keys_are_accepted(
+    key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey,
+) -> None:
+    assert read_signing_request(signing_request(key=key), KEYS).names
+
+
+def _dsa_request() -> bytes:
+    key = dsa.generate_private_key(2048)
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    "der",
+    [
+        signing_request(key=ec.generate_private_key(ec.SECP256K1())),
+        signing_request(key=ec.generate_private_key(ec.SECP224R1())),
+        signing_request(key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 that is the test
+        _dsa_request(),
+    ],
+    ids=["secp256k1", "P-224", "RSA-1024", "DSA"],
+)
+def test_unusual_keys_are_refused(der: bytes) -> None:
+    assert "kind that is not accepted" in refusal(der)
+
+
+def test_a_signature_of_another_key_is_refused() -> None:
+    der = bytearray(signing_request())
+    der[-1] ^= 1
+    assert "own key" in refusal(bytes(der)) or "readable" in refusal(bytes(der))
+
+
+def test_sizes_are_bounded() -> None:
+    many = [f"n{number}" for number in range(MOST_NAMES + 1)]
+    assert f"more than {MOST_NAMES} names" in refusal(signing_request(many, []))
+    assert f"larger than {LARGEST} bytes" in refusal(signing_request() + bytes(LARGEST))
+
+
+@pytest.mark.parametrize("der", [b"", b"0", signing_request()[:-1], signing_request() + b"\0"])
+def test_what_is_no_request_is_refused(der: bytes) -> None:
+    assert "readable PKCS #10" in refusal(der)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused(junk: bytes) -> None:
+    assert refusal(junk)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_changed_byte_gives_a_request_or_a_refusal(at: int, value: int) -> None:
+    der = bytearray(signing_request(["web"], subject={NameOID.LOCALITY_NAME: "Bochum"}))
+    der[at % len(der)] = value
+    with suppress(Invalid):
+        read_signing_request(bytes(der), KEYS)
+
+
+def test_a_refusal_shows_nothing_of_the_request() -> None:
+    secret = os.urandom(8).hex()
+    assert secret not in refusal(signing_request([f"{secret}..x"]))
