@@ -26,7 +26,7 @@ PIN = Secret(b"12345678")
 LIBRARY = next(Path("/usr/lib").glob("**/libsofthsm2.so"), Path("no SoftHSM"))
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("softhsm2-util") is None or not LIBRARY.exists(),
+    "CI" not in os.environ and (shutil.which("softhsm2-util") is None or not LIBRARY.exists()),
     reason="SoftHSM (Debian: softhsm2) is not installed",
 )
 
