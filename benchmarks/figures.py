@@ -11,10 +11,24 @@ from typing import Final
 import msgspec
 from benchmarks.loading import LoadReport
 
-__all__ = ["BARE", "LOAD_BOUND", "SIZES", "Comparison", "Scenario", "Series", "compare"]
+__all__ = [
+    "BARE",
+    "LARGE",
+    "LOAD_BOUND",
+    "SHORT",
+    "SMALL",
+    "WRITTEN",
+    "Comparison",
+    "Scenario",
+    "Series",
+    "compare",
+]
 
 BARE: Final = "bare"
-SIZES: Final = (100, 10_000)
+SHORT: Final = "short"  # a coordinator with a small manifest and an update log of one line
+SMALL: Final = "100"  # with so many uploaded secrets
+LARGE: Final = "10,000"
+WRITTEN: Final = "written"  # as the small one, after many earlier writes
 LOAD_BOUND: Final = 0.95
 """Share of its processor from which on the load program, not the server, was the limit."""
 
@@ -22,16 +36,17 @@ _WANTED_SIZE_RATIO: Final = 0.8
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A row of the table. ``slow`` rows are judged by their median latency, others by their rate.
+    """A row of the table, and the servers that take turns in it.
 
+    ``slow`` rows are judged by that percentile of their latency, others by their rate.
     ``wanted_of_bare`` is the least wanted share of the bare server's rate. ``wanted`` is a rate
     (at least), or with ``slow`` a latency in microseconds (at most).
     """
 
     name: str
     title: str
-    with_bare: bool
-    slow: bool = False
+    servers: tuple[str, ...]
+    slow: str = ""
     wanted_of_bare: float | None = None
     wanted: float | None = None
 
@@ -70,56 +85,56 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A scenario's figures: microseconds for a ``slow`` one, else requests per second.
+    """A scenario's figures by server: microseconds for a ``slow`` one, else requests per second.
 
-    Ratios are of speed in both cases: 1 is equal, less is slower. ``cpu_of_bare`` is the processor
-    time that the bare server needs for a request, over that of this one. Findings are ``met`` or
-    ``missed``, each with what was wanted.
+    Ratios are of speed in both cases: 1 is equal, less is slower. ``of_small`` has those to the
+    coordinator with few secrets. ``cpu_of_bare`` is the processor time that the bare server needs
+    for a request, over that of this one. Findings are ``met`` or ``missed``, each with what was
+    wanted.
     """
 
     scenario: str
     title: str
-    bare: float | None
-    figures: dict[int, float]
-    of_bare: dict[int, float]
-    cpu_of_bare: dict[int, float]
-    large_of_small: float
+    figures: dict[str, float]
+    of_bare: dict[str, float]
+    of_small: dict[str, float]
+    cpu_of_bare: dict[str, float]
     findings: list[str]
 
 
 def compare(scenario: Scenario, series: Sequence[Series]) -> Comparison:
-    """Compare the servers in one scenario.
-
-    ``series`` has one of each size, and one of the bare server if it took part.
-    """
-    by_server = {one.server: one for one in series if one.scenario == scenario.name}
-    bare = by_server.get(BARE)
-    small, large = (by_server[str(size)] for size in SIZES)
-    figures = {size: _figure(scenario, by_server[str(size)]) for size in SIZES}
-    of_bare = {size: _ratio(scenario, by_server[str(size)], bare) for size in SIZES} if bare else {}
-    large_of_small = _ratio(scenario, large, small)
+    """Compare the servers in one scenario. ``series`` has one of each of its servers."""
+    found = {one.server: one for one in series if one.scenario == scenario.name}
+    by_server = {server: found[server] for server in scenario.servers}
+    bare, small = by_server.get(BARE), by_server.get(SMALL)
+    ours = {server: one for server, one in by_server.items() if server != BARE}
+    figures = {server: _figure(scenario, one) for server, one in by_server.items()}
+    of_bare = {server: _ratio(scenario, one, bare) for server, one in ours.items() if bare}
+    of_small = {
+        server: _ratio(scenario, one, small)
+        for server, one in ours.items()
+        if small and server != SMALL
+    }
     return Comparison(
         scenario=scenario.name,
         title=scenario.title,
-        bare=_figure(scenario, bare) if bare else None,
         figures=figures,
         of_bare=of_bare,
-        cpu_of_bare={size: _cpu_ratio(by_server[str(size)], bare) for size in SIZES}
-        if bare
-        else {},
-        large_of_small=large_of_small,
-        findings=_findings(scenario, figures, of_bare, large_of_small),
+        of_small=of_small,
+        cpu_of_bare={server: _cpu_ratio(one, bare) for server, one in ours.items() if bare},
+        findings=_findings(scenario, [figures[server] for server in ours], of_bare, of_small),
     )
 
 
 def _figure(scenario: Scenario, series: Series) -> float:
-    return series.latency("p50") if scenario.slow else series.rate
+    return series.latency(scenario.slow) if scenario.slow else series.rate
 
 
 def _speed(scenario: Scenario, report: LoadReport) -> float:
     if not scenario.slow:
         return report.requests_per_second
-    return 1 / report.latency_us.p50 if report.latency_us.p50 else 0.0
+    latency = float(getattr(report.latency_us, scenario.slow))
+    return 1 / latency if latency else 0.0
 
 
 def _ratio(scenario: Scenario, one: Series, other: Series) -> float:
@@ -139,22 +154,23 @@ def _cpu_ratio(one: Series, bare: Series) -> float:
 
 def _findings(
     scenario: Scenario,
-    figures: dict[int, float],
-    of_bare: dict[int, float],
-    large_of_small: float,
+    figures: Sequence[float],
+    of_bare: dict[str, float],
+    of_small: dict[str, float],
 ) -> list[str]:
     found = []
     if scenario.wanted_of_bare is not None and of_bare:
         met = min(of_bare.values()) >= scenario.wanted_of_bare
         found.append(f"{_word(met)}: {scenario.wanted_of_bare:.0%} of bare")
     if scenario.wanted is not None:
-        worst = max(figures.values()) if scenario.slow else min(figures.values())
+        worst = max(figures) if scenario.slow else min(figures)
         met = worst <= scenario.wanted if scenario.slow else worst >= scenario.wanted
         limit = "at most" if scenario.slow else "at least"
         unit = " µs" if scenario.slow else "/s"
         found.append(f"{_word(met)}: {limit} {scenario.wanted:,.0f}{unit}")
-    met = large_of_small >= _WANTED_SIZE_RATIO
-    found.append(f"{_word(met)}: {SIZES[1]:,} within 20 % of {SIZES[0]:,}")
+    for server, ratio in of_small.items():
+        met = ratio >= _WANTED_SIZE_RATIO
+        found.append(f"{_word(met)}: {server} within 20 % of {SMALL}")
     return found
 
 

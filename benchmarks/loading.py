@@ -1,6 +1,8 @@
 """One run of the load program against one server, and what it reports."""
 
+import contextlib
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -92,28 +94,49 @@ def run_load(
     seconds: float,
     warmup: float,
     folder: Path | None = None,
+    beside: Job | None = None,
 ) -> LoadReport:
     """Run the load to its end, in ``folder``, and return what it reports.
 
-    Raises ``Trouble`` if it reports nothing.
+    ``beside`` goes on for as long; of its report only the errors count. Raises ``Trouble`` if
+    anything is not reported.
     """
-    command = [
-        *program.command,
-        *("-url", f"https://127.0.0.1:{port}{job.path}"),
-        *("-pid", str(pid), "-seconds", str(seconds), "-warmup", str(warmup)),
-        *job.options(),
-    ]
-    with pinned(processor):
-        try:
-            done = subprocess.run(
-                command,
-                check=False,
-                capture_output=True,
-                cwd=folder,
-                timeout=seconds + warmup + _SPARE_SECONDS,
+
+    def started(what: Job, lasting: float) -> "subprocess.Popen[bytes]":
+        command = [
+            *program.command,
+            *("-url", f"https://127.0.0.1:{port}{what.path}"),
+            *("-pid", str(pid), "-seconds", str(lasting), "-warmup", str(warmup)),
+            *what.options(),
+        ]
+        with pinned(processor):
+            return subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-        except subprocess.TimeoutExpired as exc:
-            raise Trouble("the load program did not end") from exc
-    if done.returncode != 0:
-        raise Trouble(f"the load program failed: {done.stderr.decode(errors='replace').strip()}")
-    return msgspec.json.decode(done.stdout, type=LoadReport)
+
+    patience = seconds + warmup + _SPARE_SECONDS
+    with contextlib.ExitStack() as running:
+        others = None if beside is None else running.enter_context(started(beside, seconds + 0.3))
+        report = _reported(running.enter_context(started(job, seconds)), patience)
+        if others is not None:
+            report = _with_errors(report, _reported(others, patience))
+    return report
+
+
+def _reported(load: "subprocess.Popen[bytes]", patience: float) -> LoadReport:
+    try:
+        output, complaint = load.communicate(timeout=patience)
+    except subprocess.TimeoutExpired as exc:
+        load.kill()
+        raise Trouble("the load program did not end") from exc
+    if load.returncode != 0:
+        raise Trouble(f"the load program failed: {complaint.decode(errors='replace').strip()}")
+    return msgspec.json.decode(output, type=LoadReport)
+
+
+def _with_errors(report: LoadReport, other: LoadReport) -> LoadReport:
+    return msgspec.structs.replace(
+        report,
+        errors=report.errors + other.errors,
+        failures=dict(Counter(report.failures) + Counter(other.failures)),
+    )

@@ -13,6 +13,7 @@ __all__ = ["Options"]
 _ROUNDS: Final = 3
 _SECONDS: Final = 2.0
 _QUICK_SECONDS: Final = 0.3
+_EARLIER_WRITES: Final = 30_000
 _RECORDS: Final = 100_000
 _QUICK_RECORDS: Final = 5_000
 
@@ -20,11 +21,13 @@ _QUICK_RECORDS: Final = 5_000
 class Options(msgspec.Struct, frozen=True):
     """What is asked for. ``seconds`` is of one run; ``folder`` is where the data lies meanwhile.
 
+    ``earlier_writes`` are those that one coordinator has behind it when it is measured;
     ``records`` are those since the base in the journal that is recovered.
     """
 
     seconds: float
     rounds: int
+    earlier_writes: int
     records: int
     program: LoadProgram
     keyhouse: Path
@@ -44,9 +47,12 @@ class Options(msgspec.Struct, frozen=True):
         seconds = given.seconds or (_QUICK_SECONDS if given.quick else _SECONDS)
         if not 0 < seconds <= 60 or not 1 <= given.rounds <= 20:
             parser.error("--seconds goes up to 60, --rounds from 1 to 20")
+        if not 1 <= given.earlier_writes <= 1_000_000:
+            parser.error("--earlier-writes goes from 1 to 1,000,000")
         return cls(
             seconds=seconds,
             rounds=given.rounds,
+            earlier_writes=given.earlier_writes,
             records=_QUICK_RECORDS if given.quick else _RECORDS,
             program=_program(given.load),
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
@@ -57,9 +63,16 @@ class Options(msgspec.Struct, frozen=True):
 
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=description)
-    parser.add_argument("--quick", action="store_true", help="shorter and rougher: under 45 s")
+    parser.add_argument("--quick", action="store_true", help="shorter and rougher")
     parser.add_argument("--seconds", type=float, help=f"of each run, {_SECONDS:g} if not given")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help="runs of each kind")
+    parser.add_argument(
+        "--earlier-writes",
+        type=int,
+        default=_EARLIER_WRITES,
+        metavar="N",
+        help=f"what one coordinator has behind it, {_EARLIER_WRITES:,} if not given",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
     parser.add_argument("--load", type=Path, metavar="PROGRAM", help="the load program")

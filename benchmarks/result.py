@@ -15,13 +15,14 @@ class Disturbance(msgspec.Struct, frozen=True):
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """Times in milliseconds and resident memory in KiB, by number of secrets where it matters."""
+    """Times in milliseconds and resident memory in KiB, by coordinator where it matters."""
 
     first_start_ms: list[float]
-    start_ms: dict[int, list[float]]
+    start_ms: dict[str, list[float]]
     empty_kib: int
-    loaded_kib: dict[int, int]
-    worked_kib: dict[int, int]
+    loaded_kib: dict[str, int]
+    worked_kib: dict[str, int]
+    bulk_upload_ms: list[float]
     large_manifest_bytes: int
     large_manifest_ms: list[float]
     large_update_ms: list[float]
@@ -30,13 +31,17 @@ class Footprint(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What was measured, when, on what, and how. ``seconds`` is the length of one run."""
+    """What was measured, when, on what, and how.
+
+    ``seconds`` is the length of one run, ``earlier_writes`` what one coordinator had behind it.
+    """
 
     time: str
     surroundings: Surroundings
     load_program: str
     seconds: float
     rounds: int
+    earlier_writes: int
     disturbance: Disturbance
     comparisons: list[Comparison]
     footprint: Footprint

@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
-from benchmarks.figures import BARE, SIZES, Scenario, Series, compare
-from benchmarks.loading import Job, LoadReport, run_load
+from benchmarks.figures import BARE, LARGE, WRITTEN, Scenario, Series, compare
+from benchmarks.loading import LoadReport, run_load
 from benchmarks.manifests import envelope, large_manifest
 from benchmarks.options import Options
 from benchmarks.processes import Processors, Trouble
 from benchmarks.report import report
 from benchmarks.result import Disturbance, Footprint, Result
-from benchmarks.scenarios import SCENARIOS, Requests
+from benchmarks.scenarios import SCENARIOS, SECRETS, Requests
 from benchmarks.servers import Servers
 from benchmarks.surroundings import busy, look_around
 
 _TERMINATED: Final = 143
+_WRITING_SECONDS: Final = 2.0
+_FEW_WRITES: Final = 1000
 
 
 def main() -> None:
@@ -50,12 +52,13 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
     surroundings = look_around(folder, processors)
     manifest = large_manifest()
     with Servers(options.keyhouse, folder, processor=processors.server) as servers:
-        _say("starting servers and uploading secrets")
-        for size in SIZES:
-            servers.hold_secrets(size, options.rounds)
+        requests = Requests(folder, servers.user)
+        _start_all(options, servers, requests, processors)
         loaded = servers.memory()
-        series, disturbance = _watched_rounds(options, servers, folder, processors)
+        series, disturbance = _watched_rounds(options, servers, requests, processors)
         worked = servers.memory()
+        _say("uploading many secrets at once")
+        bulk = servers.bulk_times(LARGE, SECRETS[LARGE], 5 * options.rounds)
         _say("setting large manifests")
         taken = servers.manifest_times(envelope(manifest), options.rounds)
         _say("applying large updates")
@@ -68,14 +71,16 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
         load_program=options.program.name,
         seconds=options.seconds,
         rounds=options.rounds,
+        earlier_writes=options.earlier_writes,
         disturbance=disturbance,
         comparisons=[compare(one, series) for one in _scenarios(options)],
         footprint=Footprint(
             first_start_ms=_milliseconds(servers.first_starts),
-            start_ms={size: _milliseconds(times) for size, times in servers.starts.items()},
+            start_ms={name: _milliseconds(times) for name, times in servers.starts.items()},
             empty_kib=servers.empty_kib,
             loaded_kib=loaded,
             worked_kib=worked,
+            bulk_upload_ms=_milliseconds(bulk),
             large_manifest_bytes=len(manifest),
             large_manifest_ms=_milliseconds(taken),
             large_update_ms=_milliseconds(updated),
@@ -86,11 +91,33 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
     )
 
 
+def _start_all(
+    options: Options, servers: Servers, requests: Requests, processors: Processors
+) -> None:
+    """Start every coordinator, let it hold what it shall, and restart it with that."""
+    servers.hold_little()
+    for name, size in SECRETS.items():
+        _say(f"starting a coordinator and uploading {size:,} secrets")
+        coordinator = servers.hold_secrets(name, size)
+        written = 0
+        while name == WRITTEN and written < options.earlier_writes:
+            _say(f"{written:,} of {options.earlier_writes:,} earlier writes are done")
+            written += run_load(
+                options.program,
+                requests.writes(size),
+                port=coordinator.port,
+                pid=coordinator.process.pid,
+                processor=processors.load,
+                seconds=_WRITING_SECONDS if options.earlier_writes > _FEW_WRITES else 0.1,
+                warmup=0.01,
+            ).requests
+        servers.restart(name, options.rounds)
+
+
 def _watched_rounds(
-    options: Options, servers: Servers, folder: Path, processors: Processors
+    options: Options, servers: Servers, requests: Requests, processors: Processors
 ) -> tuple[list[Series], Disturbance]:
     """Run all rounds; tell also how much of the processors went elsewhere meanwhile."""
-    requests = Requests(folder, servers.user)
     before, ours_before = busy(), _our_seconds(servers)
     series = _rounds(options, servers, requests, processors)
     after, ours_after = busy(), _our_seconds(servers)
@@ -110,10 +137,11 @@ def _rounds(
     for number in range(options.rounds):
         for scenario in _scenarios(options):
             _say(f"round {number + 1} of {options.rounds}: {scenario.title}")
-            for name, job, port, pid in _turns(scenario, servers, requests):
+            for name, port, pid in _turns(scenario, servers):
                 found = run_load(
                     options.program,
-                    job,
+                    requests.job(scenario, name),
+                    beside=requests.beside(scenario, name),
                     port=port,
                     pid=pid,
                     processor=processors.load,
@@ -129,14 +157,14 @@ def _scenarios(options: Options) -> list[Scenario]:
     return [one for one in SCENARIOS if options.program.hybrid or one.name != "new-hybrid"]
 
 
-def _turns(
-    scenario: Scenario, servers: Servers, requests: Requests
-) -> Iterator[tuple[str, Job, int, int]]:
-    """Yield name, requests, port and process of each server that takes part."""
-    if scenario.with_bare:
-        yield BARE, requests.job(scenario, SIZES[0]), servers.bare_port, servers.bare.pid
-    for size, one in servers.coordinators.items():
-        yield str(size), requests.job(scenario, size), one.port, one.process.pid
+def _turns(scenario: Scenario, servers: Servers) -> Iterator[tuple[str, int, int]]:
+    """Yield name, port and process of each server that takes part."""
+    for name in scenario.servers:
+        if name == BARE:
+            yield name, servers.bare_port, servers.bare.pid
+        else:
+            one = servers.coordinators[name]
+            yield name, one.port, one.process.pid
 
 
 def _our_seconds(servers: Servers) -> float:

@@ -4,25 +4,43 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.coordinator import STATUS
-from benchmarks.figures import SIZES, Scenario
+from benchmarks.figures import BARE, LARGE, SHORT, SMALL, WRITTEN, Scenario
 from benchmarks.loading import Job
 from benchmarks.manifests import User, read_target, read_targets, upload_bodies
 
-__all__ = ["SCENARIOS", "Requests"]
+__all__ = ["SCENARIOS", "SECRETS", "Requests"]
+
+SECRETS: Final = {SMALL: 100, LARGE: 10_000, WRITTEN: 100}
+"""How many secrets a server holds; the one with a short log holds none that are uploaded."""
+
+_HOLDING: Final = tuple(SECRETS)
+_ALL: Final = (BARE, *_HOLDING)
 
 SCENARIOS: Final = (
-    Scenario("status", "status", with_bare=True, wanted_of_bare=0.7),
-    Scenario("read", "read one secret", with_bare=True, wanted_of_bare=0.7),
-    Scenario("read-all", "read all in turn", with_bare=True, wanted_of_bare=0.7),
-    Scenario("new-p256", "new connection, P-256", with_bare=True),
-    Scenario("new-hybrid", "new connection, hybrid", with_bare=True),
-    Scenario("upload-1", "upload alone, p50 µs", with_bare=False, slow=True, wanted=800),
-    Scenario("upload-8", "upload, 8 clients", with_bare=False, wanted=4000),
+    Scenario("status", "status", _ALL, wanted_of_bare=0.7),
+    Scenario("manifest", "manifest, a small one", (BARE, SHORT), wanted_of_bare=0.7),
+    Scenario("update", "update log, a short one", (BARE, SHORT), wanted_of_bare=0.7),
+    Scenario("quote", "quote without nonce", _ALL, wanted_of_bare=0.7),
+    Scenario("read", "read one secret", _ALL, wanted_of_bare=0.7),
+    Scenario("read-all", "read all in turn", _ALL, wanted_of_bare=0.7),
+    Scenario("new-p256", "new connection, P-256", _ALL),
+    Scenario("new-hybrid", "new connection, hybrid", _ALL),
+    Scenario("upload-1", "upload alone, p50 µs", _HOLDING, slow="p50", wanted=800),
+    Scenario("upload-8", "upload, 8 clients", _HOLDING, wanted=4000),
+    Scenario("read-beside", "read beside 8 writers, p99 µs", _HOLDING, slow="p99", wanted=5000),
 )
+
+_PATHS: Final = {
+    "status": STATUS,
+    "manifest": "/api/v2/manifest",
+    "update": "/api/v2/update",
+    "quote": "/api/v2/quote",
+}
 
 _READERS: Final = 32
 _NEWCOMERS: Final = 8
 _WRITERS: Final = 8
+_READERS_BESIDE: Final = 4
 
 
 class Requests:
@@ -30,24 +48,33 @@ class Requests:
 
     def __init__(self, folder: Path, user: User) -> None:
         self._user = user
-        self._targets = {size: folder / f"targets-{size}" for size in SIZES}
-        self._bodies = {size: folder / f"bodies-{size}" for size in SIZES}
-        for size in SIZES:
-            self._targets[size].write_bytes(read_targets(size))
+        self._targets = {size: folder / f"targets-{size}" for size in set(SECRETS.values())}
+        self._bodies = {size: folder / f"bodies-{size}" for size in set(SECRETS.values())}
+        for size, targets in self._targets.items():
+            targets.write_bytes(read_targets(size))
             self._bodies[size].touch(0o600)
             self._bodies[size].write_bytes(upload_bodies(size))
 
-    def job(self, scenario: Scenario, size: int) -> Job:
-        """Return what a load program asks of a server with ``size`` secrets."""
-        if scenario.name == "status":
-            return Job(STATUS, clients=_READERS)
-        if scenario.name == "read":
-            return Job(read_target(size // 2), clients=_READERS, user=self._user)
+    def job(self, scenario: Scenario, server: str) -> Job:
+        """Return what a load program asks of ``server``; of the bare one as of a small one."""
+        path = _PATHS.get(scenario.name)
+        if path is not None:
+            return Job(path, clients=_READERS)
+        size = SECRETS.get(server, SECRETS[SMALL])
         if scenario.name == "read-all":
-            targets = self._targets[size]
-            return Job("/", clients=_READERS, user=self._user, targets=targets)
+            return Job("/", clients=_READERS, user=self._user, targets=self._targets[size])
         if scenario.name.startswith("new-"):
             curve = scenario.name.removeprefix("new-")
             return Job(STATUS, clients=_NEWCOMERS, new_connections=True, curve=curve)
-        clients = 1 if scenario.name == "upload-1" else _WRITERS
+        if scenario.name.startswith("read"):
+            clients = _READERS if scenario.name == "read" else _READERS_BESIDE
+            return Job(read_target(size // 2), clients=clients, user=self._user)
+        return self.writes(size, 1 if scenario.name == "upload-1" else _WRITERS)
+
+    def beside(self, scenario: Scenario, server: str) -> Job | None:
+        """Return what others ask of ``server`` meanwhile, if anything."""
+        return self.writes(SECRETS[server]) if scenario.name == "read-beside" else None
+
+    def writes(self, size: int, clients: int = _WRITERS) -> Job:
+        """Return uploads of one secret each, to a server that holds ``size`` secrets."""
         return Job("/api/v2/secrets", clients=clients, user=self._user, bodies=self._bodies[size])

@@ -8,7 +8,8 @@ from typing import Self
 
 import msgspec
 from benchmarks.coordinator import Coordinator
-from benchmarks.manifests import User, envelope, update_manifests
+from benchmarks.figures import SHORT
+from benchmarks.manifests import User, envelope, large_manifest, update_manifests, upload_chunks
 from benchmarks.processes import Process, Trouble
 from benchmarks.recovery import recovery_seconds
 
@@ -16,9 +17,9 @@ __all__ = ["Servers"]
 
 
 class Servers:
-    """A bare server, and a coordinator for each number of secrets. Leaving the context ends all.
+    """A bare server, and coordinators by their names. Leaving the context ends all.
 
-    ``first_starts`` are of empty data directories, ``starts`` of those with so many secrets: the
+    ``first_starts`` are of empty data directories, ``starts`` of those that held something: the
     seconds from the start of a process to its first answer. ``empty_kib`` is the resident memory
     of a coordinator without a manifest.
     """
@@ -29,9 +30,9 @@ class Servers:
         self._processor = processor
         self._open = contextlib.ExitStack()
         self.user = User.create(folder)
-        self.coordinators: dict[int, Coordinator] = {}
+        self.coordinators: dict[str, Coordinator] = {}
         self.first_starts: list[float] = []
-        self.starts: dict[int, list[float]] = {}
+        self.starts: dict[str, list[float]] = {}
         self.empty_kib = 0
 
     def __enter__(self) -> Self:
@@ -58,16 +59,32 @@ class Servers:
     ) -> None:
         self._open.close()
 
-    def hold_secrets(self, size: int, restarts: int) -> None:
-        """Start a coordinator, let it hold ``size`` secrets, and restart it with them."""
-        coordinator = self._fresh(f"secrets-{size}")
+    def hold_secrets(self, name: str, size: int) -> Coordinator:
+        """Start the coordinator ``name``, and let it hold ``size`` secrets."""
+        coordinator = self._fresh(name)
         self.empty_kib = self.empty_kib or coordinator.settled_memory()
         coordinator.hold_secrets(size, self.user)
-        self.starts[size] = []
-        for _ in range(restarts):
-            coordinator.restart()
-            self.starts[size].append(coordinator.first_answer)
-        self.coordinators[size] = coordinator
+        self.coordinators[name] = coordinator
+        return coordinator
+
+    def hold_little(self) -> None:
+        """Start a coordinator with a small manifest and a short update log."""
+        self.coordinators[SHORT] = self._fresh(SHORT)
+        self.coordinators[SHORT].post("/api/v2/manifest", envelope(large_manifest(1, 1, 1, 0)))
+
+    def restart(self, name: str, times: int) -> None:
+        """Restart the coordinator ``name`` with what it holds."""
+        self.starts[name] = []
+        for _ in range(times):
+            self.coordinators[name].restart()
+            self.starts[name].append(self.coordinators[name].first_answer)
+
+    def bulk_times(self, name: str, size: int, times: int) -> list[float]:
+        """Return the seconds of uploads of 1,000 secrets in one request."""
+        body = upload_chunks(size)[0]
+        return [
+            self.coordinators[name].post("/api/v2/secrets", body, self.user) for _ in range(times)
+        ]
 
     def manifest_times(self, body: bytes, times: int) -> list[float]:
         """Return the seconds that setting a manifest takes, each time on a fresh coordinator."""
@@ -109,12 +126,14 @@ class Servers:
         processes = [self.bare, *(one.process for one in self.coordinators.values())]
         return sum(process.processor_seconds() for process in processes)
 
-    def memory(self) -> dict[int, int]:
-        """Return the resident memory in KiB by number of secrets, after a short rest."""
-        return {size: one.settled_memory() for size, one in self.coordinators.items()}
+    def memory(self) -> dict[str, int]:
+        """Return the resident memory in KiB by coordinator, after a short rest."""
+        return {name: one.settled_memory() for name, one in self.coordinators.items()}
 
     def _fresh(self, name: str) -> Coordinator:
-        coordinator = Coordinator(self._keyhouse, self._folder / name, processor=self._processor)
+        coordinator = Coordinator(
+            self._keyhouse, self._folder / f"coordinator-{name}", processor=self._processor
+        )
         self._open.callback(coordinator.stop)
         self.first_starts.append(coordinator.first_answer)
         return coordinator

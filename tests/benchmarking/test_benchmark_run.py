@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.figures import SIZES
+from benchmarks.figures import SHORT
 from benchmarks.result import Result
+from benchmarks.scenarios import SECRETS
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +18,7 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     data = tmp_path / "data"
     data.mkdir()
     figures = tmp_path / "figures.json"
-    arguments = ["--quick", "--seconds", "0.05", "--rounds", "1"]
+    arguments = ["--quick", "--seconds", "0.05", "--rounds", "1", "--earlier-writes", "50"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.run", *arguments),
@@ -32,11 +33,15 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     result = msgspec.json.decode(figures.read_bytes(), type=Result)
     assert all(series.errors == 0 for series in result.series)
     assert {row.scenario for row in result.comparisons} == {
-        *("status", "read", "read-all", "new-p256", "upload-1", "upload-8"),
+        *("status", "manifest", "update", "quote", "read", "read-all", "read-beside"),
+        *("new-p256", "upload-1", "upload-8"),
     }
-    assert set(result.footprint.loaded_kib) == set(SIZES)
+    assert result.earlier_writes == 50
+    assert set(result.footprint.loaded_kib) == {SHORT, *SECRETS}
+    assert len(result.footprint.bulk_upload_ms) == 5
     assert len(result.footprint.large_manifest_ms) == 1
     assert len(result.footprint.large_update_ms) == 1
     assert len(result.footprint.recovery_ms) == 1
     assert "10,000/100" in done.stdout
+    assert "written/100" in done.stdout
     assert not list(data.iterdir())
