@@ -28,6 +28,7 @@ from keyhouse_tests_deployment import (
 from keyhouse_tests_updates import raise_version, together
 
 from keyhouse.coordinator import (
+    AcceptingManifest,
     AcknowledgeUpdate,
     CancelUpdate,
     Engine,
@@ -53,6 +54,7 @@ class Proposal(NamedTuple):
     updaters: tuple[str, ...]
     threshold: int
     version: int = 3  # SecurityVersion that is in force with it
+    kept: bool = True  # on the disk; else a restart loses everything
 
     @property
     def needed(self) -> int:
@@ -74,8 +76,10 @@ def proposals(draw: st.DrawFn) -> Proposal:
     updaters = draw(st.sets(st.sampled_from(UPDATERS), min_size=2).map(sorted))
     threshold = draw(st.sampled_from([0, len(updaters), (len(updaters) + 1) // 2]))
     word = draw(st.sampled_from(["", "a", "b"]))
-    raw = together(updaters=updaters, word=word, UpdateThreshold=threshold)
-    return Proposal(raw, tuple(updaters), threshold)
+    kept = draw(st.sampled_from([True, True, False]))
+    config = {"UpdateThreshold": threshold} | ({} if kept else {"SealMode": "Disabled"})
+    raw = together(updaters=updaters, word=word, **config)
+    return Proposal(raw, tuple(updaters), threshold, kept=kept)
 
 
 _FIRST = Proposal(together(), ("alice", "bob", "carol"), 2)
@@ -90,10 +94,16 @@ class Updates(RuleBasedStateMachine):
     def begin(self) -> None:
         self.runner = asyncio.Runner()
         self.home = Path(tempfile.mkdtemp()) / "data"
-        self.current, self.waiting, self.note = _FIRST, None, b""
-        self.log = ["Initial manifest set"]
         self.late: list[tuple[str, Proposal, Prepared]] = []
         self._open(crashing_engine(self.home))
+        self._deploy()
+
+    def _deploy(self) -> None:
+        """Begin a deployment where nothing is stored."""
+        assert isinstance(self.engine.view.state, AcceptingManifest)
+        self.current, self.waiting, self.note = _FIRST, None, b""
+        self.log = ["Initial manifest set"]
+        self.place = (0, 0)
         self.runner.run(set_manifest(self.engine, _FIRST.raw))
 
     waiting: Waiting | None
@@ -249,8 +259,10 @@ class Updates(RuleBasedStateMachine):
         """How it ends next time is chosen as well: in order, or by a kill."""
         self._close()
         self._open(way(self.home))
+        if not self.current.kept:
+            self._deploy()
 
-    @precondition(lambda self: self.waiting is not None)
+    @precondition(lambda self: self.waiting is not None and self.current.kept)
     @rule(by=st.sampled_from(UPDATERS), turns=st.integers(0, 12))
     def kill_amid_an_acknowledgement(self, by: str, turns: int) -> None:
         """Afterwards it has happened as a whole, or not at all."""
@@ -262,7 +274,11 @@ class Updates(RuleBasedStateMachine):
         command = self._agree(by, raw)
         self.runner.run(self._cut_off(command, turns))
         self._open(running_engine(self.home))
-        if len(self.engine.view.log) > len(self.log):
+        if isinstance(self.engine.view.state, AcceptingManifest):
+            self._acknowledged(by, raw)  # and lost with the process, as it says
+            assert not self.current.kept
+            self._deploy()
+        elif len(self.engine.view.log) > len(self.log):
             self._acknowledged(by, raw)
 
     async def _cut_off(self, command: Prepared, turns: int) -> None:
@@ -291,6 +307,21 @@ class Updates(RuleBasedStateMachine):
         state = self.engine.view.running
         assert state.manifest == self.current.raw
         assert state.security_versions.get("app", 3) == self.current.version
+
+    @invariant()
+    def nothing_of_a_store_is_on_the_disk_where_it_is_kept_in_memory(self) -> None:
+        names = {each.name for each in self.home.iterdir()} - {"lock"}
+        assert ("sealed_key" in names) is self.current.kept
+        assert self.current.kept or names == {"tombstone"}
+
+    @invariant()
+    def the_place_in_the_journal_only_grows(self) -> None:
+        position = self.engine.view.position
+        assert position is not None
+        place = (position.sequence, position.epoch)
+        assert place >= self.place
+        assert place[1] >= self.place[1]
+        self.place = place
 
     @invariant()
     def what_waits_is_what_the_model_says(self) -> None:
