@@ -4,15 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
+from keyhouse_tests_launcher import command, launch
 from keyhouse_tests_mesh import MeshPeer, coordinator_keys, pem
-from keyhouse_tests_process import KEYHOUSE
 
 pytestmark = pytest.mark.acceptance
 
@@ -35,46 +34,6 @@ json.dump({
     "python": sys.orig_argv,
 }, sys.stdout)
 """
-
-
-class Ended(NamedTuple):
-    """How a launcher, or the program that it became, ended."""
-
-    code: int
-    out: str
-    err: str
-    pid: int
-
-    @property
-    def shown(self) -> Any:
-        """What the program showed of itself."""
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-def _command(port: int, *words: str) -> list[str]:
-    given = ["--coordinator", f"127.0.0.1:{port}", "--type", "web", "--timeout", "20"]
-    return [KEYHOUSE, "run", *given, *words]
-
-
-def _run(
-    port: int,
-    *words: str,
-    folder: Path,
-    env: Mapping[str, str] | None = None,
-    stdin: str = "",
-) -> Ended:
-    process = subprocess.Popen(
-        _command(port, *words),
-        cwd=folder,
-        env=dict(env or {}),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    out, err = process.communicate(stdin, timeout=60)
-    return Ended(process.returncode, out, err, process.pid)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +60,7 @@ def test_program_has_what_the_manifest_says_and_nothing_of_the_launcher(
         files={"conf/key": SECRET}, env={"REPLACED": SECRET, "ADDED": b"\xc3\xa9"}
     ) as peer:
         program = [sys.executable, "-S", str(show), "conf/key"]
-        ended = _run(
+        ended = launch(
             peer.port,
             "--root-certificate",
             str(root),
@@ -138,9 +97,9 @@ def test_limits_and_umask_are_as_they_came(tmp_path: Path, root: Path) -> None:
     show.write_text(_SHOW)
     with MeshPeer() as peer:
         words = ["--root-certificate", str(root), "--", sys.executable, str(show)]
-        command = ["sh", "-c", 'ulimit -S -c 1000; umask 031; exec "$@"', "sh"]
+        shell = ["sh", "-c", 'ulimit -S -c 1000; umask 031; exec "$@"', "sh"]
         done = subprocess.run(
-            [*command, *_command(peer.port, *words)],
+            [*shell, *command(peer.port, *words)],
             cwd=tmp_path,
             env={},
             capture_output=True,
@@ -172,7 +131,7 @@ def test_arguments_come_from_the_manifest_before_the_command_line(
     (tmp_path / "echo").write_text(_ECHO)
     (tmp_path / "echo").chmod(0o700)
     with MeshPeer(argv=argv) as peer:
-        ended = _run(peer.port, "--root-certificate", str(root), "--", *words, folder=tmp_path)
+        ended = launch(peer.port, "--root-certificate", str(root), "--", *words, folder=tmp_path)
 
     assert ended.out.rstrip() == told
     assert ("replaces the arguments" in ended.err) == bool(argv and words)
@@ -181,9 +140,9 @@ def test_arguments_come_from_the_manifest_before_the_command_line(
 def test_exit_code_and_signals_are_the_programs_own(tmp_path: Path, root: Path) -> None:
     words = ["--root-certificate", str(root), "--", "/bin/sh", "-c"]
     with MeshPeer() as peer:
-        assert _run(peer.port, *words, "exit 37", folder=tmp_path).code == 37
+        assert launch(peer.port, *words, "exit 37", folder=tmp_path).code == 37
         process = subprocess.Popen(
-            _command(peer.port, *words, "echo ready; exec sleep 60"),
+            command(peer.port, *words, "echo ready; exec sleep 60"),
             cwd=tmp_path,
             env={},
             stdout=subprocess.PIPE,
@@ -202,7 +161,9 @@ def test_coordinator_that_is_not_ready_is_asked_again(tmp_path: Path, root: Path
         GRPCError(Status.UNAVAILABLE, "too busy"),
     ]
     with MeshPeer(refusals=refusals) as peer:
-        ended = _run(peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path)
+        ended = launch(
+            peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path
+        )
 
     assert ended.code == 0
     assert len(peer.asked) == 3
@@ -212,7 +173,9 @@ def test_coordinator_that_is_not_ready_is_asked_again(tmp_path: Path, root: Path
 def test_refusal_is_told_once_with_the_coordinators_words(tmp_path: Path, root: Path) -> None:
     refusal = GRPCError(Status.PERMISSION_DENIED, "MRENCLAVE is 00ff\x1b[1m")
     with MeshPeer(refusals=[refusal]) as peer:
-        ended = _run(peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path)
+        ended = launch(
+            peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path
+        )
 
     assert ended.code == 1
     assert "(PERMISSION_DENIED): MRENCLAVE is 00ff\\x1b[1m" in ended.err
@@ -227,7 +190,7 @@ def test_another_coordinator_is_not_trusted(
         root = tmp_path / "chain.pem"
         root.write_bytes(pem(OURS.intermediate_cert) + pem(OURS.root_cert))
     with MeshPeer(keys=THEIRS, files={"planted": b"x"}) as peer:
-        ended = _run(
+        ended = launch(
             peer.port, "--root-certificate", str(root), "--", "/bin/echo", "x", folder=tmp_path
         )
 
@@ -239,14 +202,14 @@ def test_another_coordinator_is_not_trusted(
 
 def test_whoever_answers_is_taken_with_a_warning_only(tmp_path: Path) -> None:
     with MeshPeer(keys=THEIRS) as peer:
-        ended = _run(peer.port, "--", "/bin/true", folder=tmp_path)
+        ended = launch(peer.port, "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 0
     assert "warning: the coordinator is NOT verified" in ended.err
 
 
 def test_nobody_there_is_unreachable_when_the_time_is_over(tmp_path: Path) -> None:
-    ended = _run(1, "--timeout", "1", "--", "/bin/true", folder=tmp_path)
+    ended = launch(1, "--timeout", "1", "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 3
     assert "error: no connection to 127.0.0.1:1\nhint: " in ended.err
@@ -255,7 +218,7 @@ def test_nobody_there_is_unreachable_when_the_time_is_over(tmp_path: Path) -> No
 
 def test_launcher_ends_on_sigterm(tmp_path: Path) -> None:
     with subprocess.Popen(
-        _command(1, "--", "/bin/true"), cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True
+        command(1, "--", "/bin/true"), cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         while "trying again" not in process.stderr.readline():
@@ -267,7 +230,7 @@ def test_launcher_ends_on_sigterm(tmp_path: Path) -> None:
 def test_report_can_be_json_and_has_nothing_that_was_delivered(tmp_path: Path, root: Path) -> None:
     (tmp_path / "key").mkdir()  # in the way of the file
     with MeshPeer(files={"key": SECRET}, env={"KEY": SECRET}) as peer:
-        ended = _run(
+        ended = launch(
             peer.port,
             "--root-certificate",
             str(root),
@@ -289,7 +252,9 @@ def test_transparent_tls_stops_the_start_before_anything_is_written(
     tmp_path: Path, root: Path
 ) -> None:
     with MeshPeer(files={"key": SECRET}, env={"MARBLE_TTLS_CONFIG": b"{}"}) as peer:
-        ended = _run(peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path)
+        ended = launch(
+            peer.port, "--root-certificate", str(root), "--", "/bin/true", folder=tmp_path
+        )
 
     assert ended.code == 1
     assert "TLS tags" in ended.err
@@ -298,7 +263,7 @@ def test_transparent_tls_stops_the_start_before_anything_is_written(
 
 def test_program_that_is_not_there_is_named(tmp_path: Path, root: Path) -> None:
     with MeshPeer() as peer:
-        ended = _run(
+        ended = launch(
             peer.port, "--root-certificate", str(root), "--", "no-such-program", folder=tmp_path
         )
 

@@ -30,7 +30,9 @@ __all__ = ["Request", "activate"]
 
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
-_TRY_AGAIN: Final = "check the address, and that the coordinator runs and can be reached from here"
+_TRY_AGAIN: Final = (
+    "check the address, of the workload API (port 2001), and that the coordinator runs"
+)
 
 
 class Request(NamedTuple):
