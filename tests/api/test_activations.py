@@ -1,0 +1,272 @@
+"""Workloads join: every check has its refusal, and what is answered is counted or audited."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from keyhouse_tests_activation import (
+    TLS_CERT,
+    Deployment,
+    deployment,
+    marble_manifest,
+    quoted_request,
+)
+from keyhouse_tests_deployment import (
+    NOW,
+    FixedClock,
+    crashing_engine,
+    running_engine,
+    set_manifest,
+    user,
+)
+from keyhouse_tests_signing_request import signing_request
+
+from keyhouse.api.activation_checks import LARGEST_QUOTE, read_uuid
+from keyhouse.api.activation_counts import UNKNOWN
+from keyhouse.attestation import QuoteRefused
+from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
+from keyhouse.wire.errors import (
+    Conflicting,
+    Forbidden,
+    Invalid,
+    KeyhouseError,
+    Unauthenticated,
+    WrongPhase,
+)
+
+MARBLE = "11111111-2222-3333-4444-555555555555"
+LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})
+
+
+async def refused(activation: Any, kind: type[KeyhouseError], words: str) -> None:
+    with pytest.raises(kind) as caught:
+        await activation
+    assert words in str(caught.value)
+
+
+async def raise_version(opened: Deployment, version: int) -> None:
+    """Update the package, as its users do."""
+    engine = opened.engine
+    raw = json.dumps({"Packages": {"app": {"SecurityVersion": version}}}).encode()
+    command = prepare_update(engine.view.running, user("admin").der, raw, now=engine.now())
+    assert isinstance(command, UpdatePackages)
+    await engine.submit(command)
+
+
+async def recorded(opened: Deployment) -> None:
+    """Change something: what waits for its record goes along."""
+    await raise_version(opened, 2)
+    assert opened.engine.unrecorded == 0
+
+
+async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
+    async with deployment(tmp_path) as opened:
+        await refused(opened.join(), WrongPhase, "waiting for its first manifest")
+        assert opened.counts.attempts == {UNKNOWN: 1}
+        assert opened.counts.refusals == {"wrong-phase": 1}
+
+
+async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest()) as opened:
+        join = opened.join
+        await refused(join(identity=None), Unauthenticated, "no client certificate")
+        await refused(join("WEB"), Forbidden, 'no marble type "WEB"')
+        await refused(join(""), Forbidden, 'no marble type ""')
+        await refused(join(marble="x"), Invalid, "UUID: is not a UUID")
+        await refused(join(marble="0" * 32), Invalid, "UUID: is nil")
+        await refused(join(csr=b"x"), Invalid, "readable PKCS #10")
+        await refused(join(csr=signing_request(["a b"])), Invalid, "DNS name")
+        await refused(join(quote=b"x"), QuoteRefused, "")
+        await refused(join(quote=bytes(LARGEST_QUOTE + 1)), Invalid, "Quote: is larger")
+        # The type comes before the UUID, and both before the quote.
+        await refused(join("no", "x", quote=b"x"), Forbidden, "marble type")
+        await refused(join("web", "x", quote=b"x"), Invalid, "UUID")
+        assert opened.counts.successes == {}
+        assert opened.counts.attempts == {"web": 8, UNKNOWN: 3}
+        assert opened.audited == []
+        assert opened.events.as_json() == b"[]\n"
+        assert opened.engine.view.position is not None
+        assert opened.engine.view.log.audit.end == 0
+
+
+async def test_without_simulation_a_quote_is_needed(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest(), simulated=False) as opened:
+        await refused(opened.join(), Forbidden, "sent no quote")
+        given = await opened.activations.activate(quoted_request(), TLS_CERT)
+        assert "MARBLE_PREDEFINED_ROOT_CA" in given.env
+
+
+async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest()) as opened:
+        activate = opened.activations.activate
+        old = quoted_request(isvsvn=1)
+        await refused(activate(old, TLS_CERT), Forbidden, "SecurityVersion: the enclave's is 1")
+        other = quoted_request(signer="cd")
+        await refused(
+            activate(other, TLS_CERT), Forbidden, f"SignerID: the enclave's is {'cd' * 32}"
+        )
+        await refused(activate(quoted_request(), user("thief").der), Forbidden, "ReportData")
+        await activate(quoted_request(marble=MARBLE), TLS_CERT)
+        await recorded(opened)
+        (entry,) = opened.audited
+        assert len(entry.pop("platform")) == 32
+        assert entry == {
+            "time": "2027-01-15T08:00:00.000Z",
+            "marbleType": "web",
+            "uuid": MARBLE,
+            "names": ["localhost", "127.0.0.1", "::1"],
+            "quoted": True,
+            "uniqueID": "01" * 32,
+            "signerID": "ab" * 32,
+            "tcbStatus": "UpToDate",
+        }
+        (event,) = json.loads(opened.events.as_json())
+        assert event["activation"]["uuid"] == MARBLE
+        assert event["activation"]["quote"]
+        assert opened.counts.without_quote == 0
+
+
+async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest()) as opened:
+        joining = asyncio.create_task(
+            opened.activations.activate(quoted_request(isvsvn=2), TLS_CERT)
+        )
+        await asyncio.sleep(0)  # its quote is on the thread of the checks now
+        await raise_version(opened, 3)
+        # Either it was answered before the update was, or it was judged by the new version.
+        (outcome,) = await asyncio.gather(joining, return_exceptions=True)
+        if isinstance(outcome, Forbidden):
+            assert "SecurityVersion" in str(outcome)
+        else:
+            assert isinstance(outcome, Parameters)
+        await refused(
+            opened.activations.activate(quoted_request(isvsvn=2), TLS_CERT),
+            Forbidden,
+            "must be 3 or higher",
+        )
+        await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "11111111-2222-3333-4444-ABCDEF555555",
+        "urn:uuid:11111111-2222-3333-4444-abcdef555555",
+        "URN:UUID:11111111-2222-3333-4444-abcdef555555",
+        "{11111111-2222-3333-4444-abcdef555555}",
+        "11111111222233334444abcdef555555",
+    ],
+)
+def test_a_uuid_may_be_spelled_in_four_ways(text: str) -> None:
+    assert str(read_uuid(text)) == "11111111-2222-3333-4444-abcdef555555"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{11111111222233334444abcdef555555}",
+        "1-1111111222233334444abcdef555555",
+        " 11111111-2222-3333-4444-abcdef555555",
+        "11111111-2222-3333-4444-abcdef555555\n",
+        "urn:uuid:11111111222233334444abcdef555555",
+        "1" * 33,
+        "g" * 32,
+        "\u0661" * 32,
+    ],
+)
+def test_nothing_else_is_a_uuid(text: str) -> None:
+    with pytest.raises(Invalid):
+        read_uuid(text)
+
+
+async def test_a_limit_is_kept_through_restarts_and_updates(tmp_path: Path) -> None:
+    async with deployment(tmp_path, LIMITED) as opened:
+        await opened.join(marble=MARBLE)
+    async with crashing_engine(tmp_path) as engine:  # what was answered was durable
+        crashed = Deployment(engine)
+        await crashed.join(marble=MARBLE)
+        crashed.close()
+    async with deployment(tmp_path) as opened:
+        await raise_version(opened, 3)
+        await opened.join(marble=MARBLE)
+        await refused(opened.join(marble=MARBLE), Forbidden, "was activated 3 times")
+        await refused(opened.join(), Forbidden, "MaxActivations")
+        assert [entry["counted"] for entry in opened.audited] == [True] * 3
+    async with deployment(tmp_path) as opened:
+        await refused(opened.join(), Forbidden, "MaxActivations")
+
+
+async def test_many_at_once_never_exceed_a_limit(tmp_path: Path) -> None:
+    async with deployment(tmp_path, LIMITED) as opened:
+        answers = await asyncio.gather(*(opened.join() for _ in range(20)), return_exceptions=True)
+        assert sum(isinstance(answer, Forbidden) for answer in answers) == 17
+        assert opened.counts.successes == {"web": 3}
+        assert opened.engine.view.running.activations["web"] == 3
+
+
+async def test_without_a_limit_the_record_follows_and_a_stop_writes_it(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest()) as opened:
+        before = opened.engine.view.revision
+        for _ in range(3):
+            await opened.join()
+        assert opened.engine.view.revision == before  # nobody waited
+        assert opened.engine.unrecorded == 3
+        assert opened.counts.without_quote == 3
+    async with deployment(tmp_path) as opened:
+        assert [entry["marbleType"] for entry in opened.audited] == ["web"] * 3
+        assert opened.engine.view.running.activations.get("web") is None
+
+
+async def test_a_crash_loses_only_what_was_not_recorded_yet(tmp_path: Path) -> None:
+    async with crashing_engine(tmp_path) as engine:
+        await set_manifest(engine, marble_manifest())
+        opened = Deployment(engine)
+        await opened.join()
+        await recorded(opened)
+        await opened.join()
+        opened.close()
+    async with running_engine(tmp_path) as engine:
+        assert engine.view.log.audit.end == 1
+
+
+async def test_a_missing_upload_is_named(tmp_path: Path) -> None:
+    raw = marble_manifest(
+        {"web": {"Package": "app", "Parameters": {"Env": {"A": "{{ string .Secrets.token }}"}}}},
+        Secrets={"token": {"Type": "plain", "UserDefined": True}},
+    )
+    async with deployment(tmp_path, raw) as opened:
+        await refused(
+            opened.join(),
+            Conflicting,
+            'secret "token" has no value yet, but Marbles.web.Parameters.Env.A reads it',
+        )
+
+
+async def test_slow_certificates_are_made_off_the_loop(tmp_path: Path) -> None:
+    raw = marble_manifest(
+        {
+            "web": {
+                "Package": "app",
+                "MaxActivations": 1,
+                "Parameters": {"Files": {"/key": "{{ pem .Secrets.rsa.Private }}"}},
+            }
+        },
+        Secrets={"rsa": {"Type": "cert-rsa", "Size": 2048}},
+    )
+    async with deployment(tmp_path, raw) as opened:
+        given = await opened.join()
+        assert given.files["/key"].startswith(b"-----BEGIN PRIVATE KEY-----\n")
+        assert repr(given) == f"<Parameters of 1 files and {len(given.env)} variables>"
+
+
+async def test_the_certificate_is_of_the_uuid_in_its_canonical_form(tmp_path: Path) -> None:
+    async with deployment(tmp_path, marble_manifest(), clock=FixedClock(NOW)) as opened:
+        given = await opened.join(marble=f"urn:uuid:{MARBLE.upper()}")
+        chain = given.env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+        leaf, intermediate = x509.load_pem_x509_certificates(chain)
+        assert leaf.subject.rfc4514_string() == f"CN={MARBLE}"
+        leaf.verify_directly_issued_by(intermediate)
