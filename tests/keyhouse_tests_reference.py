@@ -19,6 +19,10 @@ from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS, Setting
+from keyhouse.client import Coordinator
+from keyhouse.client import errors as client_errors
+from keyhouse.client.errors import REASONS
+from keyhouse.client.retries import AGAIN, Happened
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
 from keyhouse.coordinator.state import Pending
@@ -160,6 +164,41 @@ def _pragmas() -> str:
     return f"```sql\n{statements}\n```\n"
 
 
+def _operations() -> str:
+    def text(annotation: object) -> str:
+        whole = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        return re.sub(r"(?:\w+\.)+(\w+)", r"\1", whole).replace("|", "or")
+
+    rows = []
+    for name in sorted(set(dir(Coordinator)) - {"connect", "close", "run", "trusted"}):
+        if name.startswith("_"):
+            continue
+        operation = inspect.getattr_static(Coordinator, name)
+        signature = operation.__signature__
+        names = ", ".join(
+            each.name if each.default is each.empty else f"{each.name}={each.default}"
+            for each in signature.parameters.values()
+        )
+        does = inspect.cleandoc(operation.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        result = text(signature.return_annotation).replace("NoneType", "None")
+        rows.append((f"`{name}({names})`", f"`{result}`", does.replace("``", "`")))
+    return _table(("Operation", "Result", "What it does"), rows)
+
+
+def _reasons() -> str:
+    return _table(
+        ("HTTP", "`reason`"), ((str(status), f"`{reason}`") for status, reason in REASONS.items())
+    )
+
+
+def _tried_again() -> str:
+    rows = (
+        (str(what), *("yes" if (method, what) in AGAIN else "no" for method in ("GET", "POST")))
+        for what in Happened
+    )
+    return _table(("What happened", "GET again", "POST again"), rows)
+
+
 SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": lambda: _settings(SETTINGS),
     "launcher settings": lambda: _settings(RUN_SETTINGS),
@@ -168,6 +207,10 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "errors": _errors,
     "metrics": _metrics,
     "error tree": lambda: _layout(errors),
+    "sdk operations": _operations,
+    "sdk errors": lambda: _layout(client_errors),
+    "sdk reasons": _reasons,
+    "sdk retries": _tried_again,
     "record layout": lambda: _layout(record),
     "sealed key layout": lambda: _layout(sealing),
     "index file layout": lambda: _layout(index_file),

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 from keyhouse.client import operations
 from keyhouse.client.address import Address
@@ -38,6 +38,10 @@ class _Operation(Generic[P, T]):
     def __init__(self, steps: Callable[Concatenate[Session, P], Steps[T]]) -> None:
         self._steps = steps
         self.__doc__ = steps.__doc__
+        whole = inspect.signature(steps)
+        _, *parameters = whole.parameters.values()  # without the session
+        result = get_args(whole.return_annotation)[-1]
+        self.__signature__ = whole.replace(parameters=parameters, return_annotation=result)
 
     @overload
     def __get__(self, session: "Coordinator", owner: type) -> Callable[P, T]: ...
@@ -59,7 +63,7 @@ class _Operation(Generic[P, T]):
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return session.run(bound(*args, **kwargs))
 
-        call.__signature__ = inspect.signature(bound)  # type: ignore[attr-defined]
+        call.__signature__ = self.__signature__  # type: ignore[attr-defined]
         return call
 
 
