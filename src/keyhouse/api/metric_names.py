@@ -73,6 +73,30 @@ _ALL: Final = (
         (),
         "connections that never came to gRPC: no certificate, no h2",
     ),
+    Described(
+        "coordinator_marble_activations_total",
+        "counter",
+        ("type",),
+        "requests of workloads to join; unknown: types that the manifest does not have",
+    ),
+    Described(
+        "coordinator_marble_activations_success_total", "counter", ("type",), "workloads that did"
+    ),
+    Described(
+        "keyhouse_activations_refused_total",
+        "counter",
+        ("code",),
+        "workloads that did not, by the code of the error",
+    ),
+    Described(
+        "keyhouse_activations_without_quote_total",
+        "counter",
+        (),
+        "workloads that joined without a quote, as they can in simulation only",
+    ),
+    Described(
+        "keyhouse_activations_unrecorded", "gauge", (), "activations that wait for their record"
+    ),
     Described("keyhouse_changes_total", "counter", ("outcome",), "changes that were submitted"),
     Described("keyhouse_changes_waiting", "gauge", (), "changes that wait for the next commit"),
     Described("keyhouse_commit_changes", "histogram", (), "changes that one commit made durable"),

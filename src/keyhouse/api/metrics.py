@@ -3,7 +3,7 @@
 Nothing here is registered globally, and nothing happens before somebody asks.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from prometheus_client.metrics_core import (
@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
+from keyhouse.api.activation_counts import ActivationCounts
 from keyhouse.api.metric_names import METRICS
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.request_counts import RequestCounts
@@ -35,6 +36,7 @@ class Sources(NamedTuple):
     quotes: Quotes
     listener: Listener
     workloads: WorkloadListener
+    activations: ActivationCounts
     requests: RequestCounts
     version: str
     simulated: bool
@@ -46,6 +48,7 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _requests(sources.requests)
     yield from _connections(sources)
     yield from _calls(sources.workloads)
+    yield from _activations(sources.activations, sources.engine)
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
@@ -78,7 +81,7 @@ def _bound(bound: float) -> str:
     return "+Inf" if bound == float("inf") else f"{bound:g}"
 
 
-def _by_outcome(counts: dict[str, int]) -> list[Sample]:
+def _by_outcome(counts: Mapping[str, int]) -> list[Sample]:
     return [((outcome,), count) for outcome, count in counts.items()]
 
 
@@ -124,6 +127,15 @@ def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
     yield _plain("keyhouse_workload_connections", workloads.open_connections)
     yield _plain("keyhouse_workload_connections_turned_away_total", workloads.turned_away)
     yield _plain("keyhouse_workload_handshake_failures_total", workloads.failed_handshakes)
+
+
+def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
+    """Without the label of the interface for UUIDs: it would grow with every workload."""
+    yield labelled("coordinator_marble_activations_total", _by_outcome(counts.attempts))
+    yield labelled("coordinator_marble_activations_success_total", _by_outcome(counts.successes))
+    yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
+    yield _plain("keyhouse_activations_without_quote_total", counts.without_quote)
+    yield _plain("keyhouse_activations_unrecorded", engine.unrecorded)
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:

@@ -170,12 +170,15 @@ async def _listen(
     )
     try:
         counts, events = counts_for(settings.metrics), events_for(settings.metrics)
+        joined = ActivationCounts()
         mesh = (settings.mesh_host, settings.mesh_port)
         context = TlsContext(keys.root_key, [keys.root_cert])
         listener = Listener(service, context, counts=counts)
         async with (
-            workloads_served(mesh, service, events, ActivationCounts()) as workloads,
-            metrics_served(settings.metrics, service, (listener, workloads), counts, events),
+            workloads_served(mesh, service, events, joined) as workloads,
+            metrics_served(
+                settings.metrics, service, (listener, workloads), counts, events, joined
+            ),
         ):
             service.served_by(listener, workloads)
             _settle_memory()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from keyhouse.api import Listener, Service
+    from keyhouse.api.activation_counts import ActivationCounts
     from keyhouse.api.events import Events
     from keyhouse.api.request_counts import RequestCounts
     from keyhouse.api.workloads import WorkloadListener
@@ -42,6 +43,7 @@ async def metrics_served(
     listeners: "tuple[Listener, WorkloadListener]",
     requests: "RequestCounts | None",
     events: "Events | None",
+    activations: "ActivationCounts",
 ) -> AsyncIterator[None]:
     """Serve ``/metrics`` and ``/events`` on ``address`` for as long as the context lasts.
 
@@ -61,6 +63,7 @@ async def metrics_served(
         quotes=service.quotes,
         listener=listeners[0],
         workloads=listeners[1],
+        activations=activations,
         requests=requests,
         version=__version__,
         simulated=service.simulated,
