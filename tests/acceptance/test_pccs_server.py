@@ -3,13 +3,14 @@
 import base64
 import shutil
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from keyhouse_tests_command import refused_start, run
 from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Client, Reply, Server
+from keyhouse_tests_server import Client, Reply, Server, free_port
 
-from keyhouse.attestation import read_collateral
+from keyhouse.attestation import read_collateral, read_facts
 from keyhouse_simulation import Parameters, QeIdentity, SimulatedPlatform, TcbInfo
 from keyhouse_simulation.pccs import PccsServer, Served
 from keyhouse_simulation.record import read_record
@@ -43,7 +44,8 @@ def test_collateral_is_fetched_kept_and_never_older_than_before(tmp_path: Path) 
     ca.write_bytes(pccs.ca_pem)
     with pccs:
         words = ("--pccs", pccs.url, "--pccs-ca", str(ca))
-        server = Server(data, arguments=words)
+        metrics = free_port()
+        server = Server(data, arguments=(*words, "--metrics-addr", f"127.0.0.1:{metrics}"))
         with server, server.client() as client:
             refused = submit(client, STRANGER)
             assert (refused.status, pccs.asked) == (400, [])
@@ -51,6 +53,11 @@ def test_collateral_is_fetched_kept_and_never_older_than_before(tmp_path: Path) 
             assert submit(client, quote).status == 200
             assert submit(client, quote).status == 200
             assert len(pccs.asked) == FETCH
+            with urlopen(f"http://127.0.0.1:{metrics}/metrics") as answer:
+                lines = answer.read().decode().splitlines()
+            assert 'keyhouse_collateral_fetches_total{outcome="fetched"} 1.0' in lines
+            end = next(line for line in lines if line.startswith("keyhouse_collateral_expiry"))
+            assert float(end.split()[1]) == read_facts(old).expires.timestamp()
         assert "fetched collateral" in server.logged()
         kept = data / "collateral"
         shutil.copytree(kept, tmp_path / "old")

@@ -107,6 +107,13 @@ _ALL: Final = (
     Described("keyhouse_journal_since_base_bytes", "gauge", (), "records since that base"),
     Described("keyhouse_quotes_total", "counter", ("outcome",), "requests for a fresh quote"),
     Described(
+        "keyhouse_collateral_expiry_seconds",
+        "gauge",
+        (),
+        "end of the collateral in use that ends first, seconds since 1970",
+    ),
+    Described("keyhouse_collateral_fetches_total", "counter", ("outcome",), "fetches from a PCCS"),
+    Described(
         "keyhouse_secret_certificate_expiry_seconds",
         "gauge",
         ("secret",),

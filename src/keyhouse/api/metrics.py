@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import (
 
 from keyhouse.api.activation_counts import ActivationCounts
 from keyhouse.api.metric_names import METRICS
+from keyhouse.api.quote_checks import CollateralHealth
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.server import Listener
@@ -40,6 +41,7 @@ class Sources(NamedTuple):
     requests: RequestCounts
     version: str
     simulated: bool
+    collateral: CollateralHealth | None
 
 
 def families(sources: Sources) -> Iterator[Metric]:
@@ -52,6 +54,16 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
+    yield from _collateral(sources.collateral)
+
+
+def _collateral(health: CollateralHealth | None) -> Iterator[Metric]:
+    """Without collateral there are no samples."""
+    end = health.expires() if health else None
+    fetches = health.fetches() if health else {}
+    name = "keyhouse_collateral_expiry_seconds"
+    yield labelled(name, [((), end.timestamp())] if end else [])
+    yield labelled("keyhouse_collateral_fetches_total", _by_outcome(fetches))
 
 
 def labelled(name: str, samples: Iterable[Sample]) -> Metric:

@@ -8,11 +8,11 @@ in this process or in another one of the same journal, is not used, whatever its
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from keyhouse.api.collateral_memory import CollateralMemory, ProcessMarks
 from keyhouse.attestation import (
@@ -32,7 +32,13 @@ from keyhouse.attestation import (
 )
 from keyhouse.wire.errors import Unavailable
 
-__all__ = ["CollateralNow", "CollateralPerPlatform", "QuoteChecks", "no_collateral"]
+__all__ = [
+    "CollateralHealth",
+    "CollateralNow",
+    "CollateralPerPlatform",
+    "QuoteChecks",
+    "no_collateral",
+]
 
 T = TypeVar("T")
 
@@ -41,6 +47,19 @@ CollateralNow = Callable[[], Collateral]
 
 Raises ``Unavailable`` if there is none.
 """
+
+
+@runtime_checkable
+class CollateralHealth(Protocol):
+    """Tells how collateral is doing."""
+
+    def expires(self) -> datetime | None:
+        """Return the end, UTC, of what ends first of all that is in use; None if nothing is."""
+        ...
+
+    def fetches(self) -> Mapping[str, int]:
+        """Return how many fetches there were, by what became of them; empty if there are none."""
+        ...
 
 
 class CollateralPerPlatform(Protocol):
@@ -114,6 +133,12 @@ class QuoteChecks:
             await self._memory.remember(marks)
             require_as_new(marks, self._memory.known())  # others' quotes may have raised it
         return verdict
+
+    @property
+    def health(self) -> CollateralHealth | None:
+        """What tells how the collateral is doing, if anything does."""
+        source: object = self._collateral
+        return source if isinstance(source, CollateralHealth) else None
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, on the thread of the checks: strangers take no other.

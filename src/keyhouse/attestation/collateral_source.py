@@ -182,6 +182,14 @@ class PccsSource:
         """Return what is kept in memory says of itself, and so when each will expire."""
         return tuple(kept.facts for kept in self._kept.values())
 
+    def expires(self) -> datetime | None:
+        """Return the end, UTC, of what ends first of all that is kept in memory."""
+        return min((kept.facts.expires for kept in self._kept.values()), default=None)
+
+    def fetches(self) -> Mapping[str, int]:
+        """Return the fetches so far by what became of them."""
+        return self.counts
+
     async def collateral_for(self, quote: bytes) -> Collateral:
         """Return the collateral of the quote's kind of platform; it is sound now."""
         return await self.collateral_of(platform_kind(quote, self._root_ca))

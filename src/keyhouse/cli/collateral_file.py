@@ -2,12 +2,14 @@
 
 import os
 import stat
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from keyhouse.attestation import Collateral, CollateralRefused, read_collateral
+from keyhouse.attestation import Collateral, CollateralRefused, read_collateral, read_facts
 from keyhouse.attestation.collateral import MAX_COLLATERAL
 from keyhouse.wire.errors import Refused
 
@@ -49,6 +51,17 @@ class CollateralFile:
         except Refused as problem:
             log.warning("the collateral stays as it was", reason=problem.message)
         return self._bundle
+
+    def expires(self) -> datetime | None:
+        """Return the end, UTC, of the part of the bundle that ends first; None if it says none."""
+        try:
+            return read_facts(self._bundle).expires
+        except CollateralRefused:
+            return None
+
+    def fetches(self) -> Mapping[str, int]:
+        """Return nothing: a file is not fetched."""
+        return {}
 
     def _read(self) -> Collateral:
         try:

@@ -67,6 +67,7 @@ async def metrics_served(
         requests=requests,
         version=__version__,
         simulated=service.simulated,
+        collateral=service.quote_checks.health,
     )
     watched = metrics_listener(sources, events)
     host, port = address
