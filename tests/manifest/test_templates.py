@@ -204,3 +204,12 @@ def test_unknown_secrets_are_told() -> None:
     assert call_problem(unknown, in_env=False, types=TYPES) is not None
     untyped = Call("pem", Source.SECRETS, "x")
     assert call_problem(untyped, in_env=False, types={"x": None}) is None
+
+
+_SPACES = st.text(" \t\r\n", max_size=3)
+
+
+@given(_SPACES, _SPACES, _SPACES)
+def test_spaces_within_an_action_mean_nothing(before: str, between: str, after: str) -> None:
+    plain = parse(b"a{{ .Secrets.key.Private | hex }} b")
+    assert parse(f"a{{{{{before}hex {between}.Secrets.key.Private{after}}}}} b".encode()) == plain

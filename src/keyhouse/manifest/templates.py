@@ -156,6 +156,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+# Nearly every action, such as `` hex .Secrets.name }}``: the tokens of it in one match.
+_COMMON = re.compile(r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)++)[ \t\r\n]*+\}\}")
 _SUPPORTED = (
     "supported are pem, hex, base64, raw and string with one value:"
     " {{ hex .Secrets.name }}, {{ .Secrets.name.Cert | pem }}, {{ raw (index .Secrets"
@@ -178,7 +180,11 @@ def _action(text: str, position: int, start: int) -> tuple[Call | None, int, boo
         if found is None:
             raise _refusal(text, start, "a comment that does not end")
         return None, found.end(), "-" in found[0]
-    tokens, position, trim = _tokens(text, position, start)
+    common = _COMMON.match(text, position)
+    if common is not None:
+        tokens, position, trim = [("word", common[1]), ("path", common[2])], common.end(), False
+    else:
+        tokens, position, trim = _tokens(text, position, start)
     call = _call(tokens)
     if call is None:
         raise _refusal(text, start, "an action that is not supported")
