@@ -14,6 +14,7 @@ _ROUNDS: Final = 3
 _SECONDS: Final = 2.0
 _QUICK_SECONDS: Final = 0.3
 _EARLIER_WRITES: Final = 30_000
+_QUICK_EARLIER_WRITES: Final = 10_000
 _RECORDS: Final = 100_000
 _QUICK_RECORDS: Final = 5_000
 
@@ -47,12 +48,15 @@ class Options(msgspec.Struct, frozen=True):
         seconds = given.seconds or (_QUICK_SECONDS if given.quick else _SECONDS)
         if not 0 < seconds <= 60 or not 1 <= given.rounds <= 20:
             parser.error("--seconds goes up to 60, --rounds from 1 to 20")
-        if not 1 <= given.earlier_writes <= 1_000_000:
+        earlier = given.earlier_writes or (
+            _QUICK_EARLIER_WRITES if given.quick else _EARLIER_WRITES
+        )
+        if not 1 <= earlier <= 1_000_000:
             parser.error("--earlier-writes goes from 1 to 1,000,000")
         return cls(
             seconds=seconds,
             rounds=given.rounds,
-            earlier_writes=given.earlier_writes,
+            earlier_writes=earlier,
             records=_QUICK_RECORDS if given.quick else _RECORDS,
             program=_program(given.load),
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
@@ -69,7 +73,6 @@ def _parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--earlier-writes",
         type=int,
-        default=_EARLIER_WRITES,
         metavar="N",
         help=f"what one coordinator has behind it, {_EARLIER_WRITES:,} if not given",
     )
