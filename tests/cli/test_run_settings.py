@@ -102,6 +102,7 @@ def test_wrong_usage_ends_with_two(
     "words",
     [
         ("--type", ""),
+        ("--type", "\udcff"),
         ("--type", "web", "--timeout", "soon"),
         ("--type", "web", "--timeout", "-1"),
         ("--type", "web", "--timeout", "٣"),
@@ -110,7 +111,7 @@ def test_wrong_usage_ends_with_two(
         ("--type", "web", "--pccs", "https://pccs"),
         ("--type", "web", "--root-certificate", ""),
     ],
-    ids=" ".join,
+    ids=ascii,
 )
 def test_value_that_cannot_be_is_refused(words: Sequence[str]) -> None:
     with pytest.raises(SettingRefused):

@@ -2,15 +2,26 @@
 
 import asyncio
 import socket
+import ssl
 import uuid
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+    load_pem_private_key,
+)
 from grpclib import GRPCError
 from grpclib.const import Status
-from keyhouse_tests_mesh import MeshPeer, coordinator_keys
+from keyhouse_tests_mesh import MeshPeer, coordinator_keys, leaf_for, pem
 
 from keyhouse.api import TlsContext
+from keyhouse.authority import make_coordinator_keys
 from keyhouse.launcher import (
     ActivationRefused,
     Anchor,
@@ -66,15 +77,45 @@ async def test_another_coordinator_is_refused(anchor: Anchor) -> None:
     assert len(peer.asked) == (0 if anchor is FULL else 1)
 
 
+async def test_coordinator_with_keys_of_the_other_curve_is_taken() -> None:
+    keys = make_coordinator_keys(
+        dns_names=[], ip_addresses=[], curve="P-384", now=datetime.now(UTC), simulated=True
+    )
+    with MeshPeer(keys=keys) as peer:
+        await _activate(peer.port, Anchor(keys.root_cert, keys.intermediate_cert))
+
+
+async def test_another_coordinator_is_refused_over_tls_1_2_too(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    key = load_der_private_key(THEIRS.intermediate_key.reveal(), None)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "their.pem").write_bytes(private + pem(THEIRS.marble_root_cert))
+    context.load_cert_chain(tmp_path / "their.pem")
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
+    async with server:
+        with pytest.raises(CoordinatorNotTrusted, match="has not the key"):
+            await _activate(server.sockets[0].getsockname()[1])
+
+
 async def test_workload_of_the_same_root_is_no_coordinator() -> None:
     """Its certificate verifies under the root, perhaps for the coordinator's name."""
-    with (
-        MeshPeer(served=(OURS.root_key, OURS.root_cert)) as peer,
-        pytest.raises(CoordinatorNotTrusted),
-    ):
-        await _activate(peer.port)
-
-    assert peer.asked == []
+    leaf, private = leaf_for(OURS, "coordinator", "web")
+    key = load_pem_private_key(private, None)
+    served = (
+        Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())),
+        x509.load_pem_x509_certificate(leaf).public_bytes(Encoding.DER),
+    )
+    for anchor in (FULL, ROOT_ALONE, None):
+        with MeshPeer(served=served) as peer, pytest.raises(CoordinatorNotTrusted):
+            await _activate(peer.port, anchor)
+        assert peer.asked == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def _delivered(argv: tuple[str, ...] = (), env: Mapping[str, bytes] | None = Non
         ((b"/bin/app", b"-v"), ("web", "é"), b"/bin/app", (b"web", "é".encode())),
         ((), ("./web", "-x"), b"./web", (b"./web", b"-x")),
         ((), (), b"./marble", (b"./marble",)),
-        ((b"app",), ("",), b"app", (b"",)),
+        ((b"app",), ("web", ""), b"app", (b"web", b"")),
     ],
 )
 def test_program_by_command_line_and_manifest(
@@ -57,6 +57,7 @@ def test_transparent_tls_that_nobody_would_do_stops_the_start() -> None:
         ({"A=B": b"x"}, (), "'A=B'"),
         ({"A\0B": b"x"}, (), r"'A\\x00B'"),
         ({}, ("app", "a secret\0"), "argument"),
+        ({}, ("", "-x"), "first argument"),
     ],
 )
 def test_what_no_process_can_have_is_refused_by_name(

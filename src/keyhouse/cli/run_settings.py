@@ -218,6 +218,8 @@ def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
         raise SettingRefused(
             "--platform has a value that cannot be", hint=f"one of: {', '.join(_PLATFORMS)}"
         )
+    if not values["--type"].isprintable():  # so it is text, whatever the bytes were
+        raise SettingRefused("the marble type is no text", hint="name one of the manifest")
     digits = values["--timeout"]
     if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
         raise SettingRefused("the timeout is no number of seconds", hint="such as --timeout 60")

@@ -46,6 +46,8 @@ def checked(
             raise _unusable(f"the variable {_quoted(name)} has a zero byte in its value")
     if any("\0" in argument for argument in argv):
         raise _unusable("an argument has a zero byte")
+    if argv and not argv[0]:
+        raise _unusable("the first argument, the program's name, is empty")
     return Delivered(
         {path: Secret(content) for path, content in files.items()},
         {name: Secret(value) for name, value in env.items()},
