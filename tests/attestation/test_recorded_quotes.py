@@ -111,6 +111,18 @@ def test_no_changed_bit_of_a_quote_verifies(quote: bytes, collateral: Collateral
     assert accepted == []
 
 
+@pytest.mark.parametrize(
+    ("quote", "collateral"), [(SGX, SGX_COLLATERAL), (TDX, TDX_COLLATERAL)], ids=["sgx", "tdx"]
+)
+def test_nothing_that_is_cut_off_verifies(quote: bytes, collateral: Collateral) -> None:
+    assert [left for left in range(len(quote)) if not reason(quote[:left], collateral)] == []
+    for name in Collateral.__struct_fields__:
+        value = getattr(collateral, name)
+        for left in (0, 1, len(value) // 2, len(value) - 2):
+            bent = msgspec.structs.replace(collateral, **{name: value[:left]})
+            assert reason(quote, bent) is not None, (name, left)
+
+
 @pytest.mark.parametrize("name", Collateral.__struct_fields__)
 def test_no_changed_bit_of_the_collateral_verifies(name: str) -> None:
     value = getattr(SGX_COLLATERAL, name)

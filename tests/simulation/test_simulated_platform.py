@@ -310,6 +310,65 @@ def test_each_changed_field_of_a_quote_is_refused(name: str) -> None:
             assert reason(bytes(bent), GOOD.collateral) is not None
 
 
+# Other quotes that verify: of another enclave on the machine, of another quoting enclave on it, and
+# of another machine. None is over the same report: its signature would be a true one.
+_WHO = Measurements(
+    unique_id=b"\x01" * 32, signer_id=b"\x02" * 32, product_id=3, security_version=4
+)
+_QE = QuotingEnclave(unique_id=b"\x03" * 32, authentication_data=bytes(32))
+OTHERS = (
+    GOOD.workload_quote(_WHO, b"\x04" * 64),
+    platform(Parameters(quoting_enclave=_QE)).quote(b"\x05" * 64),
+    platform(machine=OTHER_CA).quote(b"\x06" * 64),
+)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_field_swapped_with_that_of_another_quote_is_refused(name: str) -> None:
+    at, size = FIELDS[name]
+    for other in OTHERS:
+        theirs = other[at : at + size] if name != "chain" else other[at:]
+        if theirs != QUOTE[at : at + size]:
+            assert reason(QUOTE[:at] + theirs + QUOTE[at + size :], GOOD.collateral) is not None
+
+
+def test_the_swapped_fields_cover_all_that_differs_between_quotes() -> None:
+    """Else the test above would compare a quote with itself."""
+    found = {
+        name
+        for name, (at, size) in FIELDS.items()
+        if any(other[at : at + size] != QUOTE[at : at + size] for other in OTHERS)
+    }
+    assert found >= {"MRENCLAVE", "MRSIGNER", "ISVPRODID", "ISVSVN", "report data", "signature"}
+    assert found >= {
+        "QE MRENCLAVE",
+        "QE report data",
+        "QE signature",
+        "authentication data",
+        "chain",
+    }
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_quote_that_lacks_a_field_or_ends_in_it_is_refused(name: str) -> None:
+    at, size = FIELDS[name]
+    for bent in (QUOTE[:at], QUOTE[: at + size // 2], QUOTE[:at] + QUOTE[at + size :]):
+        assert reason(bent, GOOD.collateral) is not None
+        # The lengths in front of what was cut agree with what is left.
+        if at > SIGNED + 4:
+            rest = bent[SIGNED + 4 :]
+            agreed = QUOTE[:SIGNED] + struct.pack("<I", len(rest)) + rest
+            assert reason(agreed, GOOD.collateral) is not None
+
+
+@pytest.mark.parametrize("name", Collateral.__struct_fields__)
+def test_collateral_that_lacks_a_part_or_the_end_of_it_is_refused(name: str) -> None:
+    value = getattr(GOOD.collateral, name)
+    for left in (0, 1, len(value) // 3, len(value) // 2, len(value) - 2):
+        bent = msgspec.structs.replace(GOOD.collateral, **{name: value[:left]})
+        assert reason(QUOTE, bent) is not None, left
+
+
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return where the plain values of a JSON document stand."""
     if isinstance(value, dict):
