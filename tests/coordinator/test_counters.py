@@ -1,0 +1,306 @@
+"""Monotonic counters, activation limits and the audit trail: what is answered never goes back."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from keyhouse_tests_activation import marble_manifest
+from keyhouse_tests_deployment import NOW, moment, new_process
+
+from keyhouse.authority import make_coordinator_keys
+from keyhouse.coordinator import (
+    AcceptingManifest,
+    Activate,
+    Activated,
+    Context,
+    LogView,
+    Running,
+    SetCounter,
+    UpdateLog,
+    counter_of,
+    prepare_manifest,
+)
+from keyhouse.coordinator.audit_trail import BYTES, KEPT, SLACK, AuditTrail
+from keyhouse.coordinator.base import base_events
+from keyhouse.coordinator.commands import RecordActivations
+from keyhouse.coordinator.decide import decide
+from keyhouse.coordinator.decide_activation import COUNTERS
+from keyhouse.coordinator.events import CounterSet, Event, MarblesActivated
+from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.rebuild import rebuild
+from keyhouse.coordinator.records import decode_events, encode_events
+from keyhouse.coordinator.unrecorded import DELAY, MANY, MOST, TOGETHER, Unrecorded
+from keyhouse.wire.errors import Conflicting, Forbidden, Unauthenticated, Unavailable
+
+LIMIT: Final = 3
+CONTEXT: Final = Context(now=NOW, **new_process("simulation")._asdict())
+WEB: Final = ("web", "11111111-2222-3333-4444-555555555555")
+
+
+@cache
+def first(**config: Any) -> tuple[Running, tuple[Event, ...]]:
+    """Return a deployment just set up, and its events."""
+    keys = make_coordinator_keys(
+        dns_names=[], ip_addresses=[], curve="P-256", now=moment(NOW), simulated=True
+    )
+    marbles = {
+        "web": {"Package": "app", "MaxActivations": LIMIT},
+        "free": {"Package": "app"},
+    }
+    features = config or {"FeatureGates": ["MonotonicCounter"]}
+    accepting = AcceptingManifest(keys)
+    command = prepare_manifest(accepting, marble_manifest(marbles, Config=features), now=NOW)
+    events = decide(accepting, command, CONTEXT)
+    state = evolve_all(None, events)
+    assert isinstance(state, Running)
+    return state, events
+
+
+def counting(state: Running, name: str, value: int, marble: tuple[str, str] = WEB) -> SetCounter:
+    return SetCounter(state.keys.marble_root_cert, marble, name, value)
+
+
+def activated(
+    marble_type: str = "free", uuid: str = WEB[1], *, platform: bytes = b"", names: int = 1
+) -> Activated:
+    return Activated(
+        time=NOW,
+        marble_type=marble_type,
+        uuid=uuid,
+        names=("n" * 250,) * names,
+        counted=marble_type == "web",
+        quoted=bool(platform),
+        platform=platform,
+    )
+
+
+def after(state: Running, events: Sequence[Event]) -> Running:
+    evolved = evolve_all(state, events)
+    assert isinstance(evolved, Running)
+    return evolved
+
+
+def restarted(state: Running, log: LogView) -> tuple[Running, UpdateLog]:
+    """Return what an epoch that begins with ``state`` holds when it is read again."""
+    return rebuild(list(encode_events(base_events(state, log))))
+
+
+def test_a_counter_rises_and_never_falls() -> None:
+    state, _ = first()
+    for value, answered in ((5, 0), (3, 5), (5, 5), (2**64 - 1, 5), (0, 2**64 - 1)):
+        assert counter_of(state, WEB, "") == answered
+        state = after(state, decide(state, counting(state, "", value), CONTEXT))
+    assert counter_of(state, WEB, "") == 2**64 - 1
+
+
+def test_zero_is_never_stored() -> None:
+    state, _ = first()
+    assert decide(state, counting(state, "a", 0), CONTEXT) == ()
+
+
+@pytest.mark.parametrize("other", [("webx", WEB[1]), ("web", WEB[1][:-1] + "6"), ("free", WEB[1])])
+def test_counters_of_other_workloads_are_others(other: tuple[str, str]) -> None:
+    state, _ = first()
+    state = after(state, decide(state, counting(state, "x", 7), CONTEXT))
+    assert counter_of(state, other, "x") == 0
+    assert counter_of(state, WEB, "xx") == 0
+
+
+def test_a_workload_has_so_many_counters_and_no_more() -> None:
+    state, _ = first()
+    for number in range(COUNTERS):
+        state = after(state, decide(state, counting(state, str(number), 1), CONTEXT))
+    with pytest.raises(Conflicting, match="1000 counters"):
+        decide(state, counting(state, "one more", 1), CONTEXT)
+    assert decide(state, counting(state, "one more", 0), CONTEXT) == ()
+    assert decide(state, counting(state, "7", 2), CONTEXT) != ()
+    other = ("web", "00000000-0000-0000-0000-000000000001")
+    assert decide(state, counting(state, "x", 1, other), CONTEXT) != ()
+
+
+def test_counting_needs_the_gate_and_the_present_marble_root() -> None:
+    closed, _ = first(UpdateThreshold=0)
+    with pytest.raises(Forbidden, match="MonotonicCounter"):
+        decide(closed, counting(closed, "x", 1), CONTEXT)
+    state, _ = first()
+    with pytest.raises(Unauthenticated, match="before an update"):
+        decide(state, SetCounter(b"another root", WEB, "x", 1), CONTEXT)
+
+
+class Counting(RuleBasedStateMachine):
+    """Any order of counting, activating, epochs and replays: nothing answered is ever undone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state, begun = first()
+        self.log = UpdateLog(begun)
+        self.payloads = list(encode_events(base_events(self.state, self.log.view())))
+        self.counters: dict[tuple[tuple[str, str], str], int] = {}
+        self.limited = self.audited = 0
+
+    @rule(
+        marble=st.sampled_from([WEB, ("free", WEB[1])]),
+        name=st.sampled_from(["", "a", "b"]),
+        value=st.integers(0, 2**64 - 1),
+    )
+    def count(self, marble: tuple[str, str], name: str, value: int) -> None:
+        before = counter_of(self.state, marble, name)
+        assert before == self.counters.get((marble, name), 0)
+        self._happen(decide(self.state, counting(self.state, name, value, marble), CONTEXT))
+        self.counters[marble, name] = max(before, value)
+
+    @rule()
+    def activate(self) -> None:
+        keys = self.state.keys
+        command = Activate(self.state.manifest, keys.intermediate_cert, activated("web"))
+        if self.limited < LIMIT:
+            self._happen(decide(self.state, command, CONTEXT))
+            self.limited += 1
+            self.audited += 1
+        else:
+            with pytest.raises(Forbidden, match="MaxActivations"):
+                decide(self.state, command, CONTEXT)
+
+    @rule(number=st.integers(1, 3))
+    def record(self, number: int) -> None:
+        self._happen(decide(self.state, RecordActivations((activated(),) * number), CONTEXT))
+        self.audited += number
+
+    @rule()
+    def begin_an_epoch(self) -> None:
+        self.payloads = list(encode_events(base_events(self.state, self.log.view())))
+
+    @precondition(lambda self: self.payloads)
+    @rule()
+    def restart(self) -> None:
+        self.state, self.log = rebuild(self.payloads)
+
+    @invariant()
+    def everything_answered_holds(self) -> None:
+        for (marble, name), value in self.counters.items():
+            assert counter_of(self.state, marble, name) == value
+        assert self.state.activations.get("web", 0) == self.limited <= LIMIT
+        assert self.log.view().audit.end == self.audited
+
+    def _happen(self, events: tuple[Event, ...]) -> None:
+        self.state = after(self.state, events)
+        self.log.extend(events)
+        self.payloads += encode_events(events)
+
+
+TestCounting = Counting.TestCase
+TestCounting.settings = settings(max_examples=20, stateful_step_count=20)
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.integers(1, 2**64 - 1))
+def test_every_event_comes_back_from_its_bytes(marble_type: str, name: str, value: int) -> None:
+    events: tuple[Event, ...] = (
+        CounterSet(time=NOW, marble_type=marble_type, uuid="u", name=name, value=value),
+        MarblesActivated(activations=(activated(marble_type, platform=b"p" * 16),)),
+    )
+    assert tuple(decode_events(encode_events(events))) == events
+
+
+# --- the audit trail ---
+
+
+def recorded(*activations: Activated) -> MarblesActivated:
+    return MarblesActivated(activations=activations)
+
+
+def test_a_workload_on_another_platform_is_marked_also_after_a_restart() -> None:
+    state, _ = first()
+    log = UpdateLog()
+    here, there = b"h" * 16, b"t" * 16
+    assert log.extend([recorded(activated(platform=here), activated("web", platform=there))]) == ()
+    assert log.extend([recorded(activated(platform=here), activated())]) == ()
+    _, log = restarted(state, log.view())
+    (moved,) = log.extend([recorded(activated(platform=there))])
+    assert (moved.marble_type, moved.uuid) == ("free", WEB[1])
+    assert (moved.before, moved.now) == (here.hex(), there.hex())
+    audit = log.view().audit
+    lines = [json.loads(line) for line in audit.lines(0, 10)]
+    assert [line.get("movedFrom") for line in lines] == [None] * 4 + [here.hex()]
+    copied = UpdateLog([recorded(activated(platform=here))], before=log.view())
+    assert json.loads(copied.view().audit.lines(5, 1)[0])["movedFrom"] == there.hex()
+
+
+def test_a_view_shows_what_was_there_and_nothing_later() -> None:
+    trail = AuditTrail()
+    trail.extend(recorded(activated(), activated()))
+    view = trail.view()
+    trail.extend(recorded(activated()))
+    assert (len(view), view.first, view.end) == (2, 0, 2)
+    assert len(view.lines(1, 10)) == 1
+    assert view.lines(2, 10) == view.lines(99, 1) == []
+
+
+def test_the_newest_are_kept_under_their_numbers() -> None:
+    trail = AuditTrail()
+    many = recorded(*(activated(),) * 1000)
+    for _ in range((KEPT + SLACK) // 1000):
+        trail.extend(many)
+    view = trail.view()
+    assert (len(view), view.first, view.end) == (KEPT, SLACK, KEPT + SLACK)
+    trail.extend(recorded(activated(uuid="newest")))
+    assert b"newest" in trail.view().lines(KEPT + SLACK, 1)[0]
+    state, _ = first()
+    log = UpdateLog(before=LogView([], 0, trail.view()))
+    _, again = restarted(state, log.view())
+    assert again.view().audit.first == trail.view().first
+    assert again.view().audit.end == trail.view().end
+    assert again.view().audit.lines(KEPT, 3) == trail.view().lines(KEPT, 3)
+
+
+def test_long_lines_push_out_older_ones() -> None:
+    trail = AuditTrail()
+    piece = recorded(*(activated(names=80),) * 100)
+    for _ in range(40):
+        trail.extend(piece)
+    view = trail.view()
+    assert view.end == 4000
+    kept = view.lines(0, KEPT)
+    assert BYTES * 3 // 4 < sum(map(len, kept)) <= BYTES
+    assert len(kept) == len(view) < 4000
+
+
+# --- what waits for its record ---
+
+
+def test_what_waits_is_due_after_a_moment_or_when_it_is_many() -> None:
+    waiting = Unrecorded()
+    assert waiting.due_at() is None
+    assert waiting.add(activated(), 10.0)
+    assert not waiting.add(activated(), 10.5)
+    assert waiting.due_at() == 10.0 + DELAY
+    assert not waiting.due(10.9)
+    assert waiting.due(11.0)
+    woken = [waiting.add(activated(), 10.6) for _ in range(MANY)]
+    assert sum(woken) == 1
+    assert waiting.due(10.6)
+
+
+def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
+    waiting = Unrecorded()
+    for _ in range(TOGETHER + 1):
+        waiting.add(activated(), 0.0)
+    record = waiting.oldest()
+    assert len(record.activations) == TOGETHER
+    assert len(waiting) == TOGETHER + 1  # until it is durable
+    waiting.recorded(record, 5.0)
+    assert len(waiting) == 1
+    assert waiting.due_at() == 5.0 + DELAY
+    assert waiting.give_up() == 1
+
+
+def test_nobody_joins_who_could_never_be_audited() -> None:
+    waiting = Unrecorded()
+    for _ in range(MOST):
+        waiting.add(activated(), 0.0)
+    with pytest.raises(Unavailable, match="cannot be recorded"):
+        waiting.add(activated(), 0.0)
