@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from keyhouse_tests_deployment import user
 from keyhouse_tests_launcher import command, launch
 from keyhouse_tests_mesh import MeshPeer, coordinator_keys, pem
 from keyhouse_tests_server import Server
+from keyhouse_tests_updates import Api, raise_version, together
 
 from keyhouse_simulation import open_platform
 
@@ -190,3 +192,30 @@ def test_client_api_is_no_workload_api(server: Server, root: Path, tmp_path: Pat
     )
 
     assert ended.code in {3, 4}
+
+
+def test_root_holds_through_updates_and_recovery_and_the_intermediate_does_not(
+    tmp_path: Path,
+) -> None:
+    """What a file with one or two certificates is good for, in each phase."""
+    alone, both = tmp_path / "root.pem", tmp_path / "both.pem"
+    server = Server(tmp_path / "data")
+
+    def ended(pinned: Path) -> int:
+        words = ["--type", "app", "--timeout", "1", "--root-certificate", str(pinned)]
+        return launch(server.mesh_port, *words, "--", "/bin/true", folder=tmp_path).code
+
+    with server:
+        with server.client(user("releaser")) as client:
+            assert client.set_manifest(together(word="app")).status == 200
+            both.write_text(client.get("/api/v2/quote").data["cert"])
+            alone.write_bytes(
+                x509.load_pem_x509_certificates(both.read_bytes())[1].public_bytes(Encoding.PEM)
+            )
+            assert (ended(alone), ended(both)) == (0, 0)
+            assert Api(2).update(client, raise_version(4)).status == 200
+        assert (ended(alone), ended(both)) == (0, 4)
+    (server.data / "sealed_key").unlink()
+    with server:
+        # Recovery mode, with a temporary root: one waits, the other knows that it is another one.
+        assert (ended(alone), ended(both)) == (3, 4)

@@ -3,18 +3,21 @@
 import hashlib
 import ipaddress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from keyhouse.attestation import Platform
 from keyhouse.attestation.quote_form import read_form
 from keyhouse.attestation.report import read_report
 from keyhouse.launcher import LaunchRefused, make_credentials, quote_over, read_names
 from keyhouse.launcher.address import read_mesh_address
 from keyhouse_simulation import open_platform
 
+_VECTORS = Path(__file__).parent.parent / "attestation/vectors"
 _LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 
 
@@ -90,6 +93,26 @@ def test_quote_binds_the_certificate_and_has_the_header_in_front(tmp_path: Path)
     form = read_form(quote)
     assert len(quote) == len(form.raw) + 16
     assert read_report(form).report_data == hashlib.sha256(certificate).digest() + bytes(32)
+
+
+class _Recorded:
+    """A platform that has one quote, as real hardware made it."""
+
+    def __init__(self, name: str) -> None:
+        self.recorded = (_VECTORS / name).read_bytes()
+
+    def quote(self, report_data: bytes) -> bytes:
+        assert len(report_data) == 64
+        return self.recorded
+
+
+@pytest.mark.parametrize(("name", "header"), [("sgx_quote", 16), ("tdx_quote", 0)])
+def test_quotes_of_hardware_travel_in_the_form_of_their_kind(name: str, header: int) -> None:
+    platform = _Recorded(name)
+
+    quote = quote_over(b"a certificate", cast("Platform", platform))
+
+    assert quote[header:] == platform.recorded
 
 
 @pytest.mark.parametrize(
