@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  a program that stands alone, no package
 """Check a rendered Gramine manifest against the security rules of Keyhouse.
 
 Usage: python3 lint.py keyhouse.manifest [...]

@@ -15,6 +15,8 @@ from keyhouse_tests_deployment import manifest, user
 from keyhouse_tests_process import KEYHOUSE
 from keyhouse_tests_server import Server
 
+from keyhouse.attestation.platform_gramine import DEV_ATTESTATION
+from keyhouse.attestation.platform_tdx import TSM_REPORTS
 from keyhouse.cli.settings import SETTINGS
 
 pytestmark = pytest.mark.acceptance
@@ -163,6 +165,9 @@ def test_no_variable_turns_the_simulation_on(tmp_path: Path) -> None:
     assert refused.hint == "unset it; for a simulation say --platform simulation"
 
 
+@pytest.mark.skipif(
+    DEV_ATTESTATION.exists() or TSM_REPORTS.exists(), reason="this machine has a platform"
+)
 def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
     for words in ((), ("--platform", "auto")):
         refused = refusal(run("serve", *words))

@@ -28,7 +28,7 @@ def test_hardware_that_is_not_here_is_named_and_never_replaced(
     tmp_path: Path, name: str, place: str
 ) -> None:
     with pytest.raises(PlatformMissing, match=f"{name} is not here: there is no {place}"):
-        open_platform(name, tmp_path)
+        open_platform(name, tmp_path, exists=lambda _: False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -36,4 +36,4 @@ def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     for variable in ("OE_SIMULATION", "KEYHOUSE_PLATFORM", "EDG_COORDINATOR_DEV_MODE"):
         monkeypatch.setenv(variable, "1")
     with pytest.raises(PlatformMissing, match="gramine is not here"):
-        open_platform("gramine", tmp_path)
+        open_platform("gramine", tmp_path, exists=lambda _: False)

@@ -27,23 +27,28 @@ class PlatformMissing(Refused):
     code = "platform-missing"
 
 
-def open_platform(name: str, state_dir: Path) -> Platform:
+def open_platform(
+    name: str, state_dir: Path, *, exists: Callable[[Path], bool] = Path.is_dir
+) -> Platform:
     """Return the platform ``name``: it makes quotes and derives sealing keys.
 
-    It may keep a folder of its own name under ``state_dir``. Raises ``PlatformMissing`` for names
-    that are unknown, not installed or not of this machine, ``NoSealingKey`` for a platform that
-    cannot keep a state, and whatever refusals the platform itself has.
+    It may keep a folder of its own name under ``state_dir``. ``exists`` tells whether hardware's
+    directory is on this machine. Raises ``PlatformMissing`` for names that are unknown, not
+    installed or not of this machine, ``NoSealingKey`` for a platform that cannot keep a state, and
+    whatever refusals the platform itself has.
     """
-    platform = open_for_quotes(name, state_dir)
+    platform = open_for_quotes(name, state_dir, exists=exists)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
     platform.sealing_key(SealPolicy.PRODUCT_KEY)
     return platform
 
 
-def open_for_quotes(name: str, state_dir: Path) -> Platform:
+def open_for_quotes(
+    name: str, state_dir: Path, *, exists: Callable[[Path], bool] = Path.is_dir
+) -> Platform:
     """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
 
-    ``state_dir`` and refusals as for ``open_platform``.
+    ``state_dir``, ``exists`` and refusals as for ``open_platform``.
     """
     match name:
         case "simulation":
@@ -51,12 +56,12 @@ def open_for_quotes(name: str, state_dir: Path) -> Platform:
         case "gramine":
             from keyhouse.attestation.platform_gramine import DEV_ATTESTATION, open_gramine
 
-            _require_place(name, DEV_ATTESTATION)
+            _require_place(name, DEV_ATTESTATION, exists)
             return open_gramine()
         case "tdx":
             from keyhouse.attestation.platform_tdx import TSM_REPORTS, open_tdx
 
-            _require_place(name, TSM_REPORTS)
+            _require_place(name, TSM_REPORTS, exists)
             return open_tdx()
         case _:
             raise PlatformMissing(
@@ -64,8 +69,8 @@ def open_for_quotes(name: str, state_dir: Path) -> Platform:
             )
 
 
-def _require_place(name: str, place: Path) -> None:
-    if not place.is_dir():
+def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> None:
+    if not exists(place):
         raise PlatformMissing(
             f"the platform {name} is not here: there is no {place}",
             hint="start it in an enclave; or, to try it out without any protection, say"
