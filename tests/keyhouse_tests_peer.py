@@ -28,7 +28,7 @@ from keyhouse.attestation import add_header, quote_binding, report_data
 from keyhouse.client import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
-__all__ = ["Certified", "Fault", "Peer", "Reply", "certify", "serving"]
+__all__ = ["Certified", "Drip", "Fault", "Peer", "Reply", "certify", "serving"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,17 @@ def certify(name: str, issuer: Certified | None = None, *, is_ca: bool = True) -
 
 
 Reply = tuple[int, bytes]
-Fault = bytes | threading.Event | None
+
+
+@dataclass
+class Drip:
+    """Bytes that come one by one, ten in a second, until there are enough."""
+
+    content: bytes
+    enough: threading.Event = field(default_factory=threading.Event)
+
+
+Fault = bytes | threading.Event | Drip | None
 """Instead of a reply: bytes, then the end of the connection; nothing until the event; or none."""
 
 
@@ -170,9 +180,14 @@ def _context(peer: Peer, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def _fail(fault: bytes | threading.Event, out: BufferedIOBase) -> None:
+def _fail(fault: bytes | threading.Event | Drip, out: BufferedIOBase) -> None:
     if isinstance(fault, bytes):
         out.write(fault)
+    elif isinstance(fault, Drip):
+        for byte in fault.content:
+            if fault.enough.wait(0.1):
+                return
+            out.write(bytes([byte]))
     else:
         fault.wait()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_peer import Fault, Peer, serving, success
+from keyhouse_tests_peer import Drip, Fault, Peer, serving, success
 from keyhouse_tests_sdk import MODES, Mode, connected, trust_in_peer
 
 from keyhouse.client import (
@@ -104,6 +104,31 @@ def test_a_coordinator_that_stalls_is_given_up(
                 coordinator.status()
         finally:
             stalled.set()
+
+
+def test_an_answer_in_drips_does_not_outlast_the_call(mode: Mode, tmp_path: Path) -> None:
+    dripping = Drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 1000)
+    timeout = Timeouts(read=10, total=1)
+    with session(mode, tmp_path, dripping, timeout=timeout, retries=NO_RETRIES) as (coordinator, _):
+        try:
+            with pytest.raises(Unreachable, match="in time"):
+                coordinator.status()
+        finally:
+            dripping.enough.set()
+
+
+def test_a_name_that_is_no_text_is_the_callers_doing(mode: Mode, tmp_path: Path) -> None:
+    with session(mode, tmp_path) as (coordinator, peer):
+        with pytest.raises(ClientSetup):
+            coordinator.secrets(["\udcff"])
+        with pytest.raises(ClientSetup):
+            coordinator.write_secrets({"\udcff": UPLOAD["key"]})
+        with pytest.raises(ClientSetup):
+            coordinator.raise_counter("\udcff", 1)
+        for value in (-1, 2**64):
+            with pytest.raises(ClientSetup):
+                coordinator.raise_counter("name", value)
+    assert len(peer.requests) == 1
 
 
 def test_the_coordinator_is_not_asked_again_when_its_answer_is_nonsense(

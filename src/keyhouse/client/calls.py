@@ -11,6 +11,7 @@ import msgspec
 
 from keyhouse.client import answers, answers_v1
 from keyhouse.client.envelope import data_of, document, log_entry
+from keyhouse.client.errors import ClientSetup
 from keyhouse.client.recovery import (
     Offer,
     OfferAnswer,
@@ -48,6 +49,7 @@ __all__ = [
 T = TypeVar("T")
 
 _LARGE: Final = 64 << 20
+_LARGEST: Final = 2**64 - 1
 UPDATE: Final = "/api/v2/update"
 ACKNOWLEDGE: Final = "/api/v2/update-manifest"
 
@@ -77,7 +79,21 @@ def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> Request:
 
 
 def _json(value: Any) -> bytes:
-    return msgspec.json.encode(value)
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise _no_text() from None
+
+
+def _text(name: str) -> str:
+    try:
+        return name.encode().decode()
+    except UnicodeEncodeError:
+        raise _no_text() from None
+
+
+def _no_text() -> ClientSetup:
+    return ClientSetup("a name is no text", hint="it holds bytes that are no UTF-8")
 
 
 def _nothing(answer: Answer) -> None:
@@ -164,7 +180,7 @@ def reading_activations(start: int | None) -> Call[answers.Activations]:
 
 def reading_secrets(names: Sequence[str]) -> Call[dict[str, answers.SecretObject]]:
     """Return the call for the secrets of these names."""
-    query = tuple(("s", name) for name in names)
+    query = tuple(("s", _text(name)) for name in names)
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
         lambda answer: data_of(answer, answers.SecretsAnswer).data.secrets,
@@ -200,6 +216,8 @@ def signing(quote: bytes) -> Call[answers.SignedQuote]:
 
 def counting(name: str, value: int) -> Call[int]:
     """Return the call that raises the counter ``name`` to ``value`` if it is lower."""
+    if not 0 <= value <= _LARGEST:
+        raise ClientSetup("a counter's value must be 0 or more, and less than 2**64")
     return Call(
         _post("/api/v2/monotonic-counter", _json({"name": name, "value": value})),
         lambda answer: data_of(answer, answers.CounterAnswer).data.value,

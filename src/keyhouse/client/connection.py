@@ -1,6 +1,5 @@
 """Carries operations out with blocking calls, over one TLS context."""
 
-import ssl
 import time
 from random import SystemRandom
 from types import TracebackType
@@ -10,6 +9,7 @@ import httpx
 
 from keyhouse.client.address import Address
 from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
+from keyhouse.client.pinned_tls import PeerContext
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 
@@ -21,8 +21,9 @@ T = TypeVar("T")
 class Connection:
     """Keeps TLS connections to ``address``. For one thread at a time."""
 
-    def __init__(self, address: Address, context: ssl.SSLContext, timeouts: Timeouts) -> None:
+    def __init__(self, address: Address, context: PeerContext, timeouts: Timeouts) -> None:
         self._address = address
+        self._context = context
         self._timeouts = timeouts
         self._client = httpx.Client(**client_options(address, context))
         self._random = SystemRandom()
@@ -71,6 +72,7 @@ class Connection:
         Raises ``TrustFailed`` if the handshake does, ``Unreachable`` if no whole answer comes in
         time, ``AnswerUnreadable`` if it is too long or compressed.
         """
+        self._context.deadline = request.deadline
         try:
             with self._client.stream(**prepared(request, self._timeouts)) as response:
                 body = Body(self._address, request, response)

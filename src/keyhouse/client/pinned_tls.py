@@ -8,17 +8,27 @@ anything over such a connection has passed it.
 
 import hmac
 import ssl
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from keyhouse.client.errors import TrustFailed
 
-__all__ = ["pinned_context", "watching_context"]
+__all__ = ["PeerContext", "pinned_context", "watching_context"]
 
 PeerCheck = Callable[[bytes], None]
 
+_FOREVER: Final = 1e9  # seconds; sockets take no infinity
+_SOONEST: Final = 0.001  # 0 would mean not to block at all
+
 
 class _Socket(ssl.SSLSocket):
+    def settimeout(self, value: float | None) -> None:
+        """Wait for ``value`` seconds at each call, but never beyond the context's deadline."""
+        context: Any = self.context
+        left = max(context.deadline - time.monotonic(), _SOONEST)
+        super().settimeout(left if value is None else min(value, left))
+
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - as overridden
         super().do_handshake(block)
         try:
@@ -34,12 +44,17 @@ class _Object(ssl.SSLObject):
         _check(self.context, self.getpeercert(binary_form=True))
 
 
-class _Context(ssl.SSLContext):
-    """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs."""
+class PeerContext(ssl.SSLContext):
+    """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs.
+
+    ``deadline`` of ``time.monotonic()``: a peer that sends a byte now and then does not keep the
+    owner of a blocking socket waiting beyond it. HTTP sets its waits for each piece anew.
+    """
 
     sslsocket_class = _Socket
     sslobject_class = _Object
     check: PeerCheck
+    deadline: float = _FOREVER
 
 
 def _check(context: Any, leaf: bytes | None) -> None:
@@ -48,16 +63,16 @@ def _check(context: Any, leaf: bytes | None) -> None:
     context.check(leaf)
 
 
-def _context(check: PeerCheck) -> _Context:
+def _context(check: PeerCheck) -> PeerContext:
     # Not create_default_context: that one heeds SSLKEYLOGFILE and the system's trust store.
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context = PeerContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False  # the certificate itself is compared, not what it claims
     context.check = check
     return context
 
 
-def pinned_context(root_der: bytes) -> ssl.SSLContext:
+def pinned_context(root_der: bytes) -> PeerContext:
     """Return a context whose handshakes end in ``TrustFailed`` unless the leaf is ``root_der``."""
 
     def check(leaf: bytes) -> None:
@@ -73,7 +88,7 @@ def pinned_context(root_der: bytes) -> ssl.SSLContext:
     return context
 
 
-def watching_context(seen: PeerCheck) -> ssl.SSLContext:
+def watching_context(seen: PeerCheck) -> PeerContext:
     """Return a context that trusts nobody yet: it lets any peer in and tells ``seen`` its leaf.
 
     Only for asking a coordinator for its quote, which is public.

@@ -6,7 +6,6 @@ The operations are written once (``operations``). ``Coordinator.status`` is a me
 
 import functools
 import inspect
-import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -20,7 +19,7 @@ from keyhouse.client.connection_async import AsyncConnection
 from keyhouse.client.exchange import Rules
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory import StateMemory
-from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.retries import Retries, Timeouts
 from keyhouse.client.steps import Steps
 from keyhouse.client.trust import Trust, TrustedCoordinator
@@ -218,7 +217,7 @@ class AsyncCoordinator(_Operations):
         return await self._connection.run(steps)
 
 
-def _context(trusted: TrustedCoordinator, identity: UserIdentity | None) -> ssl.SSLContext:
+def _context(trusted: TrustedCoordinator, identity: UserIdentity | None) -> PeerContext:
     context = pinned_context(trusted.root_der)
     if identity is not None:
         identity.present(context)

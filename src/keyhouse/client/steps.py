@@ -11,7 +11,6 @@ it is written once: ``connection`` carries the effects out with blocking calls, 
 """
 
 from collections.abc import Callable, Generator
-from math import inf
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -31,7 +30,7 @@ class Request(msgspec.Struct, frozen=True):
     query: tuple[tuple[str, str], ...] = ()
     body: Secret | None = None  # JSON
     maximum: int = 1 << 20  # bytes that the answer's body may have
-    deadline: float = inf  # of ``time.monotonic()``
+    deadline: float = 1e9  # of ``time.monotonic()``: none
 
 
 class Answer(msgspec.Struct, frozen=True):
