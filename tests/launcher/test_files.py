@@ -1,6 +1,7 @@
 """Delivered files: they go where the manifest says, privately, and through no link."""
 
 import os
+import resource
 import stat
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.launcher import LaunchRefused, write_files
-from keyhouse.launcher.placement import placed
+from keyhouse.launcher import LaunchRefused, files, write_files
+from keyhouse.launcher.placement import Place, placed
 from keyhouse.wire.secret import Secret
 
 _NEW, _OLD = b"a new secret", b"what was there"
@@ -146,6 +147,21 @@ def test_failure_leaves_none_of_the_files(here: Path) -> None:
     assert not (here / "deep/b").exists()
 
 
+def test_full_disk_leaves_neither_parts_nor_the_files_before(here: Path) -> None:
+    """A limit on the size of files fails a write in its middle, as a full disk does."""
+    (here / "b").write_bytes(_OLD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(LaunchRefused, match=r"'b' .* file too large"):
+            write_files({"a": Secret(_NEW), "b": Secret(bytes(1000))})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert [path.name for path in here.iterdir()] == ["b"]
+    assert (here / "b").read_bytes() == _OLD
+
+
 def test_links_that_change_meanwhile_never_lead_outside(tmp_path: Path, here: Path) -> None:
     """Somebody swaps a directory for a link to another place, again and again."""
     done = threading.Event()
@@ -235,6 +251,22 @@ def test_other_paths_are_no_keys_of_gramine(path: str) -> None:
     [place] = placed([path])
 
     assert not place.is_gramine_key
+
+
+def test_key_is_handed_to_the_special_file_itself(tmp_path: Path) -> None:
+    """It is written to as it is there: Gramine would not see another file in its place."""
+    special = tmp_path / "protected_files_key"
+    special.write_bytes(bytes(16))
+    before = special.stat().st_ino
+    place = Place(str(special), absolute=True, folders=(), name=b"")
+
+    files._hand_over(place, b"\1" * 16)
+
+    assert (special.read_bytes(), special.stat().st_ino) == (b"\1" * 16, before)
+    special.unlink()
+    special.symlink_to(tmp_path / "away" / "key")
+    with pytest.raises(OSError, match="Too many levels"):
+        files._hand_over(place, b"\1" * 16)
 
 
 def test_key_is_not_made_where_gramine_is_not() -> None:
