@@ -5,6 +5,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.figures import BARE, LARGE, LOAD_BOUND, SHORT, SMALL, WRITTEN, Comparison
+from benchmarks.quotes import report as quote_lines
 from benchmarks.result import Footprint, Result
 from benchmarks.scenarios import SCENARIOS
 
@@ -24,6 +25,7 @@ def report(result: Result) -> str:
         f"What they cost\n{_cost_table(result, titles)}",
         f"Footprint\n{_footprint_table(result.footprint, result.earlier_writes)}",
     ]
+    parts.append(f"Verification of one quote, collateral cached\n{quote_lines(result.quotes)}")
     notes = _remarks(result, titles)
     if notes:
         parts.append("Remarks\n" + "\n".join(notes))

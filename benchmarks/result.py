@@ -2,6 +2,7 @@
 
 import msgspec
 from benchmarks.figures import Comparison, Series
+from benchmarks.quotes import QuoteCost
 from benchmarks.surroundings import Surroundings
 
 __all__ = ["Disturbance", "Footprint", "Result"]
@@ -45,4 +46,5 @@ class Result(msgspec.Struct, frozen=True):
     disturbance: Disturbance
     comparisons: list[Comparison]
     footprint: Footprint
+    quotes: list[QuoteCost]
     series: list[Series]

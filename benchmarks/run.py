@@ -19,6 +19,7 @@ from benchmarks.loading import LoadReport, run_load
 from benchmarks.manifests import envelope, large_manifest
 from benchmarks.options import Options
 from benchmarks.processes import Processors, Trouble
+from benchmarks.quotes import measure as measure_quotes
 from benchmarks.report import report
 from benchmarks.result import Disturbance, Footprint, Result
 from benchmarks.scenarios import SCENARIOS, SECRETS, Requests
@@ -87,6 +88,7 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
             recovered_records=options.records,
             recovery_ms=_milliseconds(recovered),
         ),
+        quotes=measure_quotes(5 * options.rounds),
         series=series,
     )
 
