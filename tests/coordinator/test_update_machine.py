@@ -77,8 +77,8 @@ def proposals(draw: st.DrawFn) -> Proposal:
     threshold = draw(st.sampled_from([0, len(updaters), (len(updaters) + 1) // 2]))
     word = draw(st.sampled_from(["", "a", "b"]))
     kept = draw(st.sampled_from([True, True, False]))
-    config = {"UpdateThreshold": threshold} | ({} if kept else {"SealMode": "Disabled"})
-    raw = together(updaters=updaters, word=word, **config)
+    mode = "ProductKey" if kept else "Disabled"
+    raw = together(updaters=updaters, word=word, UpdateThreshold=threshold, SealMode=mode)
     return Proposal(raw, tuple(updaters), threshold, kept=kept)
 
 
