@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -216,15 +217,27 @@ def test_nobody_there_is_unreachable_when_the_time_is_over(tmp_path: Path) -> No
     assert "trying again" in ended.err
 
 
-def test_launcher_ends_on_sigterm(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        command(1, "--", "/bin/true"), cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        while "trying again" not in process.stderr.readline():
-            assert process.poll() is None
-        process.terminate()
-        assert process.wait(30) == 128 + signal.SIGTERM
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_launcher_ends_on_signals_while_it_waits(tmp_path: Path, number: signal.Signals) -> None:
+    """In the middle of an attempt: somebody has accepted the connection and says nothing."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        subprocess.Popen(
+            command(silent.getsockname()[1], "--", "/bin/true"),
+            cwd=tmp_path,
+            env={},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        connection, _ = silent.accept()
+        with connection:
+            assert connection.recv(1)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 128 + number
+    assert "Traceback" not in err
 
 
 def test_report_can_be_json_and_has_nothing_that_was_delivered(tmp_path: Path, root: Path) -> None:
@@ -261,11 +274,14 @@ def test_transparent_tls_stops_the_start_before_anything_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["uuid"]
 
 
-def test_program_that_is_not_there_is_named(tmp_path: Path, root: Path) -> None:
-    with MeshPeer() as peer:
+def test_program_that_is_not_there_is_named_and_its_files_are_taken_back(
+    tmp_path: Path, root: Path
+) -> None:
+    with MeshPeer(files={"key": SECRET}) as peer:
         ended = launch(
             peer.port, "--root-certificate", str(root), "--", "no-such-program", folder=tmp_path
         )
 
     assert ended.code == 1
     assert "'no-such-program' cannot be started: no such file" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["uuid"]

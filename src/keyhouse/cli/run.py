@@ -70,10 +70,14 @@ def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Repo
     if settings.words[1:] and delivered.argv:
         report.progress("the manifest's Argv replaces the arguments of the command line")
     program = program_of(settings.words, environment, delivered)
-    write_files(delivered.files)
-    name = program.file.decode("utf-8", "backslashreplace")
-    report.progress(f"activated: {len(delivered.files)} files written, starting {name}")
-    start(program)
+    remove_files = write_files(delivered.files)
+    try:
+        name = program.file.decode("utf-8", "backslashreplace")
+        report.progress(f"activated: {len(delivered.files)} files written, starting {name}")
+        start(program)
+    except BaseException:  # also a signal to stop
+        remove_files()
+        raise
 
 
 def _join(settings: RunSettings, report: Report) -> "Delivered":

@@ -6,12 +6,13 @@
 2. Directories that are made are 0700, files 0600, whatever the umask says.
 3. A file appears whole or not at all: it is written beside its place and renamed. What was there
    before is replaced, never written into: another link to it, or an open handle, sees nothing.
-4. If one file fails, those that were written are removed: a start that failed leaves no secret.
+4. If one file fails, or the program cannot be started, those that were written are removed: a
+   start that failed leaves no secret.
 """
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -31,8 +32,8 @@ class _Obstacle(Exception):
     """Something stands in the way that is not replaced."""
 
 
-def write_files(files: Mapping[str, Secret]) -> None:
-    """Write ``files``, path to content: all of them, or none stays.
+def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
+    """Write ``files``, path to content: all of them, or none stays. Return what removes them again.
 
     Relative paths count from the working directory. Raises ``LaunchRefused``, naming the path.
     """
@@ -41,12 +42,12 @@ def write_files(files: Mapping[str, Secret]) -> None:
         try:
             _write(place, files[place.path].reveal())
         except BaseException as error:  # also a signal to stop
-            for written in done:
-                _remove(written)
+            _remove(done)
             if isinstance(error, OSError | _Obstacle):
                 raise _refused(place, error) from None
             raise
         done.append(place)
+    return lambda: _remove(done)
 
 
 def _write(place: Place, content: bytes) -> None:
@@ -138,16 +139,17 @@ def _put(folder: int, name: bytes, content: bytes) -> None:
         raise
 
 
-def _remove(place: Place) -> None:
+def _remove(places: Sequence[Place]) -> None:
     """Take away what was written; what cannot be is left: the first failure is told."""
-    if place.is_gramine_key:
-        return
-    with suppress(OSError, _Obstacle):
-        folder = _folder(place, make=False)
-        try:
-            os.unlink(place.name, dir_fd=folder)
-        finally:
-            os.close(folder)
+    for place in places:
+        if place.is_gramine_key:
+            continue
+        with suppress(OSError, _Obstacle):
+            folder = _folder(place, make=False)
+            try:
+                os.unlink(place.name, dir_fd=folder)
+            finally:
+                os.close(folder)
 
 
 def _is_link(above: int, name: bytes) -> bool:
