@@ -24,9 +24,10 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_signing_request import signing_request
 
-from keyhouse.api.activation_checks import LARGEST_QUOTE, read_uuid
+from keyhouse.api.activation_checks import read_uuid
 from keyhouse.api.activation_counts import UNKNOWN
 from keyhouse.attestation import QuoteRefused
+from keyhouse.attestation.quote_form import MAX_QUOTE
 from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
 from keyhouse.wire.errors import (
     Conflicting,
@@ -80,7 +81,7 @@ async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
         await refused(join(csr=b"x"), Invalid, "readable PKCS #10")
         await refused(join(csr=signing_request(["a b"])), Invalid, "DNS name")
         await refused(join(quote=b"x"), QuoteRefused, "")
-        await refused(join(quote=bytes(LARGEST_QUOTE + 1)), Invalid, "Quote: is larger")
+        await refused(join(quote=bytes(MAX_QUOTE + 1)), Invalid, "Quote: is larger")
         # The type comes before the UUID, and both before the quote.
         await refused(join("no", "x", quote=b"x"), Forbidden, "marble type")
         await refused(join("web", "x", quote=b"x"), Invalid, "UUID")

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
+from keyhouse.attestation.quote_form import MAX_QUOTE
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.package_identity import rules_of_package
 from keyhouse.coordinator.policy import policy_of
@@ -17,16 +18,12 @@ from keyhouse.wire.errors import Forbidden, Invalid, Problem, Unauthenticated
 from keyhouse.wire.place import quoted
 
 __all__ = [
-    "LARGEST_QUOTE",
     "read_uuid",
     "require_admitted",
     "require_identity",
     "require_quote",
     "require_recipe",
 ]
-
-LARGEST_QUOTE: Final = 64 * 1024
-"""Bytes of a quote; those of today have some 5 KiB."""
 
 _UUID: Final = re.compile(
     r"""
@@ -76,8 +73,8 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
     Raises:
         Forbidden: there is none. Invalid: it is too large to be one.
     """
-    if len(quote) > LARGEST_QUOTE:
-        problem = Problem("Quote", f"is larger than {LARGEST_QUOTE} bytes", "send a DCAP quote")
+    if len(quote) > MAX_QUOTE:
+        problem = Problem("Quote", f"is larger than {MAX_QUOTE} bytes", "send a DCAP quote")
         raise Invalid("the activation", [problem])
     if not quote and not simulated:
         raise Forbidden(

@@ -24,6 +24,7 @@ from keyhouse.api.activation_checks import (
 from keyhouse.api.activation_counts import UNKNOWN, ActivationCounts
 from keyhouse.api.events import Activation, Events
 from keyhouse.api.quote_checks import QuoteChecks
+from keyhouse.api.refusal_log import RefusalLog
 from keyhouse.attestation import Verdict
 from keyhouse.authority import SigningRequest, issue_marble_certificate, read_signing_request
 from keyhouse.coordinator import (
@@ -86,6 +87,7 @@ class Activations:
         self._events = events
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="activate")
         self._waiting = 0
+        self._refusals = RefusalLog()
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
         """Return what the workload is started with, once its activation is counted or noted.
@@ -224,8 +226,8 @@ class Activations:
 
     def _refused(self, request: ActivationRequest, problem: KeyhouseError) -> None:
         self.counts.refused(problem)
-        log.warning(
-            "an activation was refused",
+        self._refusals.refused(
+            self._engine.now(),
             marble_type=quoted(request.marble_type),
             uuid=quoted(request.uuid),
             code=problem.code,

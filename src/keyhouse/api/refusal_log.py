@@ -1,0 +1,35 @@
+"""Tells the log of refused activations: strangers cannot fill a disk with them."""
+
+from typing import Final
+
+import structlog
+
+__all__ = ["A_SECOND", "RefusalLog"]
+
+log = structlog.get_logger(__name__)
+
+A_SECOND: Final = 20
+"""Refusals that are told in one second; of the others only how many there were."""
+
+_SECOND: Final = 1_000_000  # microseconds
+
+
+class RefusalLog:
+    """Used on the event loop's thread. Times are microseconds since 1970."""
+
+    def __init__(self) -> None:
+        self._began = 0
+        self._told = 0
+        self._untold = 0
+
+    def refused(self, now: int, **about: str) -> None:
+        """Tell of one refusal, or count it."""
+        if not 0 <= now - self._began < _SECOND:
+            if self._untold:
+                log.warning("more activations were refused", untold=self._untold)
+            self._began, self._told, self._untold = now, 0, 0
+        if self._told >= A_SECOND:
+            self._untold += 1
+            return
+        self._told += 1
+        log.warning("an activation was refused", **about)
