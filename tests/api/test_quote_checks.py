@@ -25,6 +25,7 @@ from keyhouse.attestation import (
     QuoteProblem,
     QuoteRefused,
     TcbStatus,
+    Tee,
     add_header,
     read_collateral,
 )
@@ -154,6 +155,10 @@ class PerPlatform:
     def __init__(self, found: Collateral) -> None:
         self.found, self.asked = found, list[PlatformKind]()
 
+    def at_hand(self, kind: PlatformKind) -> Collateral | None:
+        del kind
+        return None
+
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
         self.asked.append(kind)
         return self.found
@@ -169,5 +174,33 @@ async def test_collateral_is_asked_for_by_the_platform_that_the_maker_certified(
         assert await refusal(checks, stranger) is QuoteProblem.CHAIN
         assert await refusal(checks, quote("sgx_quote")[:-1]) is QuoteProblem.MALFORMED
         assert len(source.asked) == 1
+    finally:
+        checks.close()
+
+
+async def test_a_slow_pccs_keeps_nobody_waiting_whose_collateral_is_there() -> None:
+    all_ask, answered = asyncio.Event(), asyncio.Event()
+
+    class Slow(PerPlatform):
+        def at_hand(self, kind: PlatformKind) -> Collateral | None:
+            return self.found if kind.tee is Tee.SGX else None
+
+        async def collateral_of(self, kind: PlatformKind) -> Collateral:
+            found = await super().collateral_of(kind)
+            if len(self.asked) == WAITING:
+                all_ask.set()
+            await answered.wait()
+            return found
+
+    checks = QuoteChecks(INTEL_SGX_ROOT, Slow(collateral("sgx_quote")), lambda: AT)
+    try:
+        callers = [asyncio.create_task(checks.verify(quote("tdx_quote"))) for _ in range(WAITING)]
+        await all_ask.wait()
+        with pytest.raises(Unavailable, match="too many"):
+            await checks.verify(quote("tdx_quote"))
+        await checks.verify(quote("sgx_quote"))
+        answered.set()
+        answers = await asyncio.gather(*callers, return_exceptions=True)
+        assert {type(each) for each in answers} == {QuoteRefused}
     finally:
         checks.close()

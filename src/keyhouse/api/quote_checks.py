@@ -65,6 +65,10 @@ class CollateralHealth(Protocol):
 class CollateralPerPlatform(Protocol):
     """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
 
+    def at_hand(self, kind: PlatformKind) -> Collateral | None:
+        """Return it if nobody has to wait for it."""
+        ...
+
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
         """Return it; it is not verified by this. Raises ``Unavailable`` if there is none."""
         ...
@@ -91,6 +95,24 @@ def no_collateral() -> Collateral:
     )
 
 
+class _Places:
+    """Counts those who wait, and turns away who would be one too many."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take a place for as long as the context lasts."""
+        if self._taken >= WAITING:
+            raise Unavailable("too many callers are having quotes verified", hint="try again later")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
 class QuoteChecks:
     """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
 
@@ -110,7 +132,8 @@ class QuoteChecks:
         self._now = now
         self._memory = memory or ProcessMarks()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="check")
-        self._waiting = 0
+        self._turns = _Places()
+        self._fetches = _Places()  # apart: who waits for a PCCS keeps nobody from a turn
         self._refused: dict[bytes, tuple[datetime, QuoteRefused]] = {}  # oldest first
 
     async def verify(self, quote: bytes) -> Verdict:
@@ -145,7 +168,7 @@ class QuoteChecks:
 
         Raises ``Unavailable`` if too many callers wait already.
         """
-        with self._place():
+        with self._turns.one():
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -158,8 +181,10 @@ class QuoteChecks:
         if callable(source):
             return source
         kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca))
-        with self._place():
-            collateral = await source.collateral_of(kind)
+        collateral = source.at_hand(kind)
+        if collateral is None:
+            with self._fetches.one():
+                collateral = await source.collateral_of(kind)
         return lambda: collateral
 
     def _verify(
@@ -169,17 +194,6 @@ class QuoteChecks:
         marks = _marks(collateral)
         require_as_new(marks, self._memory.known())
         return verdict, marks
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Take a place among those who wait, for as long as the context lasts."""
-        if self._waiting >= WAITING:
-            raise Unavailable("too many callers are having quotes verified", hint="try again later")
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
 
     def _refuse_again(self, digest: bytes, now: datetime) -> None:
         known = self._refused.get(digest)

@@ -199,11 +199,11 @@ class PccsSource:
 
         Raises ``CollateralUnavailable``.
         """
-        kept = self._usable(kind) or await self._from_disk(kind)
-        if kept is not None:
-            if _due(kept, self._now()) and not self._failed_lately(kind):
-                self._begin(kind)
-            return kept.collateral
+        found = self.at_hand(kind)
+        if found is None and await self._from_disk(kind) is not None:
+            found = self.at_hand(kind)
+        if found is not None:
+            return found
         failure = self._failed_lately(kind)
         if failure is None:
             fetch = self._begin(kind)
@@ -215,6 +215,17 @@ class PccsSource:
         if fetched is None:
             raise _unavailable(kind, failure)
         return fetched.collateral
+
+    def at_hand(self, kind: PlatformKind) -> Collateral | None:
+        """Return the collateral of ``kind`` if it is in memory; fetch it anew meanwhile if due."""
+        kept = self._usable(kind)
+        if kept is None:
+            return None
+        # One that cannot be begun now will be: what is kept serves.
+        room = kind in self._running or len(self._running) < MOST_RUNNING
+        if room and _due(kept, self._now()) and not self._failed_lately(kind):
+            self._begin(kind)
+        return kept.collateral
 
     async def look_after(self) -> None:
         """Keep what is kept new, also what lies in the folder, until cancelled."""
