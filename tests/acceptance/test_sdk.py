@@ -22,6 +22,7 @@ from keyhouse_tests_deployment import user
 from keyhouse_tests_sdk import MODES, Mode, connected, trust_in_server
 from keyhouse_tests_server import Server
 from keyhouse_tests_updates import holder_key, together
+from keyhouse_tests_workloads import grpcio, request
 
 from keyhouse.client import (
     AsyncCoordinator,
@@ -89,7 +90,7 @@ def root_of(deployment: Deployment) -> bytes:
 
 @pytest.fixture(scope="module", params=MODES)
 def deployment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Deployment]:
     """A coordinator for all tests of one kind of session; it ends with the manifest it began."""
     with Server(tmp_path_factory.mktemp("sdk") / "data") as server:
@@ -231,16 +232,24 @@ def test_the_root_signs_quotes_and_the_signature_is_checked(deployment: Deployme
     assert signed.tcb_status == "UpToDate"
 
 
-def test_the_audit_trail_is_read_page_by_page(deployment: Deployment) -> None:
+def test_a_workload_counts_and_operators_see_that_it_joined(deployment: Deployment) -> None:
+    joining = request()
+    with grpcio(deployment.server.mesh_port) as channel:
+        ended = channel.call(joining)
+    assert ended.answer is not None, ended
+    env = ended.answer.Parameters.Env
+    chain = env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+    workload = read_pem(chain, Secret(env["MARBLE_PREDEFINED_PRIVATE_KEY"]))
+    with deployment.session_as(workload) as marble:
+        assert [marble.raise_counter("releases", value) for value in (7, 3, 9)] == [0, 7, 7]
     with deployment.session("alice") as alice:
-        newest = alice.activations()
-        assert alice.activations(newest.next) == newest
-    assert (newest.activations, newest.first, newest.next) == ((), 0, 0)
-
-
-def test_counters_are_for_marbles(deployment: Deployment) -> None:
-    with deployment.session("alice") as alice, pytest.raises(CallRefused):
-        alice.raise_counter("releases", 7)
+        page = alice.activations()
+        assert alice.activations(page.first) == page
+        assert alice.activations(page.next).activations == ()
+        with pytest.raises(CallRefused):
+            alice.raise_counter("releases", 7)  # a user is no workload
+    (joined,) = page.activations
+    assert (joined.marble_type, joined.uuid) == ("app", joining.UUID)
 
 
 def test_recovery_is_for_the_phase_of_recovery(deployment: Deployment) -> None:
