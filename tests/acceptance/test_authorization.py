@@ -160,6 +160,7 @@ def test_gates_that_the_manifest_does_not_open_are_closed_before_the_body_is_rea
 def test_callers_of_a_route_are_those_of_the_interface() -> None:
     users = {route.path for route in routes().routes if route.caller is Caller.USER}
     assert users == {
+        "/api/v2/activations",
         "/api/v2/secrets",
         "/api/v2/recovery-secrets",
         "/api/v2/update",

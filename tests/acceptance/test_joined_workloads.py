@@ -12,6 +12,7 @@ import grpc
 import pytest
 from keyhouse_tests_activation import marble_manifest
 from keyhouse_tests_deployment import User, user
+from keyhouse_tests_joined import joined
 from keyhouse_tests_server import Client, Reply, Server, free_port
 from keyhouse_tests_workloads import grpcio, request
 
@@ -54,16 +55,6 @@ def running_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ser
         with server.client() as client:
             assert client.set_manifest(manifest("MonotonicCounter")).status == 200
         yield server, metrics
-
-
-def joined(server: Server, marble_type: str = "web", marble: str = "") -> User:
-    """Activate a workload; return it as a client of the Client API."""
-    with grpcio(server.mesh_port) as channel:
-        ended = channel.call(request(MarbleType=marble_type, UUID=marble or str(uuid.uuid4())))
-    assert ended.answer is not None, ended
-    env = ended.answer.Parameters.Env
-    chain = env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
-    return User(b"", chain, env["MARBLE_PREDEFINED_PRIVATE_KEY"])
 
 
 def count(client: Client, body: Any) -> Reply:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keyhouse_tests_activation import marble_manifest
 from keyhouse_tests_answers import b64, with_web_certificate
-from keyhouse_tests_deployment import user
+from keyhouse_tests_deployment import User, user
 from keyhouse_tests_golden import golden, is_writing, settled, write
+from keyhouse_tests_joined import joined
 from keyhouse_tests_manifests import rsa_public_pem
 from keyhouse_tests_server import Client, Reply, Server
 
@@ -39,7 +41,13 @@ EVERYWHERE: tuple[tuple[str, str], ...] = (
 
 
 @contextmanager
-def asking(server: Server, answers: Answers, *, prefix: str = V2) -> Iterator[Ask]:
+def asking(
+    server: Server,
+    answers: Answers,
+    *,
+    prefix: str = V2,
+    known: Callable[[str], User] = user,
+) -> Iterator[Ask]:
     """Yield a function that makes a request and keeps the answer under the request's name."""
     clients: dict[str, Client] = {}
     stack = ExitStack()
@@ -47,7 +55,7 @@ def asking(server: Server, answers: Answers, *, prefix: str = V2) -> Iterator[As
     def ask(method: str, path: str, body: Any = None, *, by: str = "", note: str = "") -> None:
         encoded = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if by not in clients:
-            clients[by] = stack.enter_context(server.client(user(by) if by else None))
+            clients[by] = stack.enter_context(server.client(known(by) if by else None))
         reply = clients[by].call(method, prefix + path, encoded)
         name = f"{method} {path}" + (f" as {by}" if by else "") + (f": {note}" if note else "")
         assert name not in answers, name
@@ -181,6 +189,34 @@ def sign_quote(server: Server) -> Answers:
     return answers
 
 
+def workloads(server: Server) -> Answers:
+    """Play what a workload that joined is answered, and what operators read of it."""
+    marbles = {"web": {"Package": "app", "MaxActivations": 1}}
+    config = {"FeatureGates": ["MonotonicCounter"]}
+    with server.client() as client:
+        assert client.set_manifest(marble_manifest(marbles, Config=config)).status == 200
+    workload = joined(server, "web", "11111111-2222-3333-4444-555555555555")
+    answers: Answers = {}
+
+    def known(name: str) -> User:
+        return workload if name == "workload" else user(name)
+
+    with asking(server, answers, known=known) as ask:
+        counter = "/monotonic-counter"
+        ask("POST", counter, {"name": "a", "value": 1}, note="nobody")
+        ask("POST", counter, {"name": "a", "value": 1}, by="admin")
+        ask("POST", counter, b"", by="workload", note="empty")
+        ask("POST", counter, {"name": "n" * 257}, by="workload", note="a long name")
+        ask("POST", counter, {"name": "a", "value": -1}, by="workload", note="negative")
+        ask("POST", counter, {"name": "a", "value": 7}, by="workload", note="a new one")
+        ask("POST", counter, {"name": "a", "value": 3}, by="workload", note="a lower value")
+        ask("GET", "/activations")
+        ask("GET", "/activations?from=x", by="admin", note="no number")
+        ask("GET", "/activations", by="admin")
+        ask("GET", "/activations?from=1", by="admin", note="beyond the last")
+    return answers
+
+
 @pytest.fixture(scope="module")
 def played(
     servers: dict[Phase, Server], tmp_path_factory: pytest.TempPathFactory
@@ -195,6 +231,8 @@ def played(
             "in_recovery": in_recovery(servers[Phase.RECOVERY]),
             "sign_quote": sign_quote(servers[Phase.RUNNING]),
         }
+    with Server(folder / "workloads") as server:
+        answers["workloads"] = workloads(server)
     with Server(folder / "other") as server, server.client() as client:
         without = client.post(f"{V2}/manifest", wrapped(full_manifest()))
         answers["before_a_manifest"]["POST /manifest: valid, without recovery keys"] = without
@@ -205,7 +243,15 @@ def played(
 
 
 @pytest.mark.parametrize(
-    "name", ["before_a_manifest", "while_running", "version_1", "in_recovery", "sign_quote"]
+    "name",
+    [
+        "before_a_manifest",
+        "while_running",
+        "version_1",
+        "in_recovery",
+        "sign_quote",
+        "workloads",
+    ],
 )
 def test_every_answer_is_the_golden_one(played: dict[str, dict[str, Any]], name: str) -> None:
     if is_writing():
