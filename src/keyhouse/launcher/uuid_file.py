@@ -14,7 +14,7 @@ from keyhouse.launcher.errors import LaunchRefused
 
 __all__ = ["own_uuid", "read_uuid"]
 
-_LARGEST: Final = 256
+LARGEST: Final = 256
 _HEX: Final = "[0-9A-Fa-f]"
 _DASHED: Final = f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
 _FORMS: Final = re.compile(
@@ -70,10 +70,10 @@ def _kept(path: str) -> uuid.UUID:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("is no regular file")
-        text = os.read(handle, _LARGEST + 1)
+        text = os.read(handle, LARGEST + 1)
     finally:
         os.close(handle)
-    if len(text) > _LARGEST:
+    if len(text) > LARGEST:
         raise ValueError("is too long")
     return read_uuid(text)
 
