@@ -1,0 +1,165 @@
+"""The limits of the workload API, on real connections: times and sizes that a test can meet."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
+from keyhouse_tests_listener import workloads
+from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, request
+
+from keyhouse.api.grpc_status import Status
+from keyhouse.api.limits import WorkloadLimits
+
+SWEEP = 0.02
+
+
+def asking(kind: str) -> bytes:
+    """Return the framed request of a marble type."""
+    return framed(request(MarbleType=kind).SerializeToString())
+
+
+def test_identity_is_the_leaf_of_the_connection(tmp_path: Path) -> None:
+    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+        wire.begin()
+        assert [wire.call(asking("app")).status for _ in range(2)] == [0, 0]
+        assert server.joining.identities == [WORKLOAD.certificate] * 2
+
+
+def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+        answer = wire.begin().call(asking("fail"))
+
+    message = answer.headers["grpc-message"]
+    number = message.removeprefix("internal error ")
+    assert answer.status == Status.INTERNAL
+    assert len(number) == 16
+    shown = capsys.readouterr().out
+    assert number in shown
+    assert "a secret" not in shown
+
+
+def test_request_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
+    limits = WorkloadLimits(request_timeout=0.1, sweep_interval=SWEEP)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
+        answer = wire.begin().answer(wire.headers())
+
+        assert answer.status == Status.DEADLINE_EXCEEDED
+        assert wire.call(asking("app")).status == Status.OK
+
+
+def test_connection_without_a_call_is_told_and_closed(tmp_path: Path) -> None:
+    limits = WorkloadLimits(idle_timeout=0.1, sweep_interval=SWEEP)
+    with workloads(tmp_path, limits) as server:
+        with Http2Wire(server.port) as wire:
+            assert wire.begin().goodbye() == ErrorCodes.NO_ERROR
+        with Http2Wire(server.port) as wire:
+            assert wire.begin().call(asking("app")).status == Status.OK
+            assert wire.goodbye() == ErrorCodes.NO_ERROR
+
+
+def test_silent_connection_and_half_a_handshake_are_closed(tmp_path: Path) -> None:
+    limits = WorkloadLimits(idle_timeout=0.1, handshake_timeout=0.1, sweep_interval=SWEEP)
+    with workloads(tmp_path, limits) as server:
+        with Http2Wire(server.port) as wire:
+            wire.goodbye()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as half:
+            half.sendall(b"\x16\x03\x01")
+            assert half.recv(100) == b""
+        server.do_until(lambda: server.listener.open_connections == 0)
+        assert server.listener.failed_handshakes == 1
+
+
+def test_answer_that_is_not_taken_is_given_up_and_its_slot_is_free(tmp_path: Path) -> None:
+    limits = WorkloadLimits(answer_timeout=0.1, calls=1, sweep_interval=SWEEP)
+    with workloads(tmp_path, limits) as server:
+        with Http2Wire(server.port) as deaf:
+            deaf.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+            answer = deaf.call(asking("app"))
+            assert answer.reset == ErrorCodes.CANCEL
+        with Http2Wire(server.port) as wire:
+            assert wire.begin().call(asking("app")).status == Status.OK
+
+
+def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
+    tmp_path: Path,
+) -> None:
+    with workloads(tmp_path, WorkloadLimits(calls=2)) as server, Http2Wire(server.port) as wire:
+        with Http2Wire(server.port) as waiting:
+            waiting.begin()
+            streams = [waiting.headers() for _ in range(2)]
+            for stream in streams:
+                waiting.h2.send_data(stream, asking("wait"), end_stream=True)
+            waiting.flush()
+            server.do_until(lambda: server.listener.calls_in_flight == 2)
+            assert wire.begin().call(asking("app")).status == Status.UNAVAILABLE
+
+            waiting.h2.reset_stream(streams[0])
+            waiting.flush()
+            assert server.joining.cancelled.wait(20)
+            assert wire.call(asking("app")).status == Status.OK
+        server.do_until(lambda: server.listener.calls_in_flight == 0)
+        assert server.listener.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"] == 2
+
+
+def test_memory_of_requests_is_shared_and_each_connection_has_some_of_its_own(
+    tmp_path: Path,
+) -> None:
+    limits = WorkloadLimits(free_bytes=1_000, message_memory=20_000)
+    large = framed(bytes(15_000))
+    with workloads(tmp_path, limits) as server:
+        with Http2Wire(server.port) as first, Http2Wire(server.port) as second:
+            stream = first.begin().headers()
+            first.h2.send_data(stream, large[:-1])
+            first.flush()
+            server.do_until(lambda: server.listener._service.bytes_held > 10_000)
+            assert second.begin().call(large).status == Status.UNAVAILABLE
+            assert second.call(asking("app")).status == Status.OK
+        server.do_until(lambda: server.listener._service.bytes_held == 0)
+        with Http2Wire(server.port) as wire:
+            assert wire.begin().call(large).status == Status.INVALID_ARGUMENT
+
+
+def test_bytes_of_one_connection_are_bounded(tmp_path: Path) -> None:
+    limits = WorkloadLimits(free_bytes=100, connection_bytes=10_000)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
+        answer = wire.begin().call(framed(bytes(15_000)))
+        assert answer.status == Status.RESOURCE_EXHAUSTED
+        assert "in flight" in answer.headers["grpc-message"]
+        assert wire.call(asking("app")).status == Status.OK
+
+
+def test_streams_of_all_connections_are_bounded(tmp_path: Path) -> None:
+    limits = WorkloadLimits(all_streams=1)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as first:
+        first.begin().headers()
+        server.do_until(lambda: server.listener._service.streams == 1)
+        with Http2Wire(server.port) as second:
+            assert second.begin().answer(second.headers()).reset == ErrorCodes.REFUSED_STREAM
+
+
+def test_answer_larger_than_the_windows_comes_whole(tmp_path: Path) -> None:
+    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+        answer = wire.begin().call(asking("big"))
+        assert answer.status == Status.OK
+        assert len(answer.data) > 1_000_000
+        assert server.listener.calls_in_flight == 0
+
+
+def test_call_that_has_begun_is_answered_before_the_end(tmp_path: Path) -> None:
+    with (
+        workloads(tmp_path) as server,
+        grpcio(server.port) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        ended = pool.submit(client.call, request(MarbleType="wait"))
+        server.do_until(lambda: server.listener.calls_in_flight == 1)
+        server.do(lambda: server.listener.close_before(server.listener.begin_generation()))
+        server.do(server.joining.gate.set)
+        assert ended.result(20).code is grpc.StatusCode.OK
+        server.do_until(lambda: server.listener.open_connections == 0)
