@@ -22,5 +22,5 @@ def private_key_pem(pkcs8: Secret) -> str:
 
 def _block(label: str, der: bytes) -> str:
     text = b64encode(der).decode("ascii")
-    lines = "".join(text[i : i + _LINE] + "\n" for i in range(0, len(text), _LINE))
-    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n"
+    lines = "\n".join([text[i : i + _LINE] for i in range(0, len(text), _LINE)])
+    return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

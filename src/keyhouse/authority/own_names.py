@@ -32,6 +32,7 @@ def _own_names(dns_names: tuple[str, ...], ip_addresses: tuple[str, ...]) -> fro
     return frozenset(_canonical(entry) for entry in (*dns_names, *ip_addresses)) - _LOOPBACK
 
 
+@lru_cache(maxsize=256)
 def _canonical(name: str) -> str:
     text = name.lower().removesuffix(".")
     try:

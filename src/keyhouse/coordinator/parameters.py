@@ -7,6 +7,7 @@ Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered par
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -164,11 +165,17 @@ def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> byt
 def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
     """Return the variables that every workload has; they win over the manifest's own."""
     keys = state.keys
+    own = certificate_pem(leaf.cert).encode()
     return {
-        "MARBLE_PREDEFINED_ROOT_CA": certificate_pem(keys.marble_root_cert).encode(),
-        "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN": certificate_pem(
-            leaf.cert, keys.intermediate_cert
-        ).encode(),
+        "MARBLE_PREDEFINED_ROOT_CA": _coordinators_pem(keys.marble_root_cert),
+        "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN": own
+        + _coordinators_pem(keys.intermediate_cert),
         "MARBLE_PREDEFINED_PRIVATE_KEY": private_key_pem(leaf.private).encode(),
-        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": certificate_pem(keys.root_cert).encode(),
+        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": _coordinators_pem(keys.root_cert),
     }
+
+
+@lru_cache(maxsize=8)
+def _coordinators_pem(der: bytes) -> bytes:
+    """Return one of the coordinator's own certificates in PEM: the same in every answer."""
+    return certificate_pem(der).encode()
