@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from keyhouse_tests_activation import marble_manifest
 from keyhouse_tests_deployment import (
     NOW,
     FixedClock,
@@ -18,7 +19,7 @@ from keyhouse_tests_deployment import (
 )
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Activate, Activated, Engine
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.clock import security_time
 from keyhouse.coordinator.commands import Context
@@ -31,7 +32,7 @@ from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
 from keyhouse.journal.store import Batch, EpochStart, Head, Sealed
-from keyhouse.wire.errors import Broken, Unavailable
+from keyhouse.wire.errors import Broken, Forbidden, Unavailable
 from keyhouse.wire.secret import Secret
 
 STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
@@ -71,7 +72,7 @@ class FaultyStore:
         await self.inner.close()
 
 
-def _first_state() -> tuple[Running, UpdateLog]:
+def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
     accepting = AcceptingManifest(
         make_coordinator_keys(
             dns_names=["localhost"],
@@ -81,7 +82,7 @@ def _first_state() -> tuple[Running, UpdateLog]:
             simulated=True,
         )
     )
-    command = prepare_manifest(accepting, manifest(50), now=NOW)
+    command = prepare_manifest(accepting, raw, now=NOW)
     context = Context(now=security_time(NOW), **new_process()._asdict())
     events = decide(accepting, command, context)
     state = evolve_all(accepting, events)
@@ -89,9 +90,9 @@ def _first_state() -> tuple[Running, UpdateLog]:
     return state, UpdateLog(events)
 
 
-async def _shared_store() -> MemoryStore:
+async def _shared_store(raw: bytes | None = None) -> MemoryStore:
     store = MemoryStore()
-    state, log = _first_state()
+    state, log = _first_state(raw or manifest(50))
     base = encode_events(base_events(state, log.view()))
     await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base)
     return store
@@ -140,6 +141,50 @@ async def test_two_engines_on_one_store_decide_again_what_the_other_outran(
         assert len(third.view.log) == 1 + 50 + 2
         assert third.view.position is not None
         assert third.view.position.sequence == written + 1  # its own start
+
+
+async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) -> None:
+    store = await _shared_store(marble_manifest({"web": {"Package": "app", "MaxActivations": 5}}))
+    async with _engine_on(store, tmp_path / "a") as one, _engine_on(store, tmp_path / "b") as two:
+        state = one.view.running
+        commands = [
+            Activate(state.manifest, state.keys.intermediate_cert, _activated(counted=True))
+            for _ in range(6)
+        ]
+        answers = await asyncio.gather(
+            *(engine.submit(command) for command in commands for engine in (one, two)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(answer, Forbidden) for answer in answers) == 7
+        assert max(engine.view.running.activations["web"] for engine in (one, two)) == 5
+
+
+async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -> None:
+    store = FaultyStore(await _shared_store())
+    async with _engine_on(store, tmp_path / "a") as engine:
+        engine.record(_activated())
+        store.before = [StoreFull("no room")]
+        with pytest.raises(Unavailable, match="no room"):
+            await upload(engine, {"key0": A})
+        assert (engine.unrecorded, engine.view.log.audit.end) == (1, 0)
+        await upload(engine, {"key0": A})
+        assert (engine.unrecorded, engine.view.log.audit.end) == (0, 1)
+
+
+async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: Path) -> None:
+    store = FaultyStore(await _shared_store())
+    async with asyncio.timeout(30), _engine_on(store, tmp_path / "a") as engine:
+        engine.record(_activated())
+        store.before = [StoreFull("no room")]
+    assert engine.unrecorded == 0
+    async with _engine_on(store, tmp_path / "b") as engine:
+        assert engine.view.log.audit.end == 0
+    with pytest.raises(Unavailable, match="stopping"):
+        engine.record(_activated())
+
+
+def _activated(*, counted: bool = False) -> Activated:
+    return Activated(time=NOW, marble_type="web", uuid="u", names=(), counted=counted, quoted=False)
 
 
 @pytest.mark.parametrize(
