@@ -159,13 +159,14 @@ def test_operators_read_who_joined(site: tuple[Server, int]) -> None:
 
 def test_limits_and_counters_survive_kills_and_end_with_the_marble_root(tmp_path: Path) -> None:
     marble = str(uuid.uuid4())
-    with Server(tmp_path / "data") as server:
+    verbose = ["--log-level", "debug"]
+    with Server(tmp_path / "data", arguments=verbose) as server:
         with server.client() as client:
             assert client.set_manifest(manifest("MonotonicCounter")).status == 200
         workload = joined(server, "limited", marble)
         assert values(server, workload, ("a", 7)) == [0]
         server.kill()
-    with Server(tmp_path / "data") as server:
+    with Server(tmp_path / "data", arguments=verbose) as server:
         assert values(server, workload, ("a", 8)) == [7]
         again = joined(server, "limited", marble)
         with grpcio(server.mesh_port) as channel:
@@ -180,7 +181,14 @@ def test_limits_and_counters_survive_kills_and_end_with_the_marble_root(tmp_path
             assert count(kept, {"name": "a", "value": 9}).status == 401
         assert values(server, joined(server, "web", marble), ("a", 0)) == [0]  # another type
         logged = server.logged()
-    assert "-----BEGIN" not in logged
+    assert marble in logged
+    for canary in (workload, again):
+        secret = base64.b64decode(b"".join(canary.key_pem.splitlines()[1:-1]))
+        scalar = secret[36:68]  # of a P-256 key in PKCS #8
+        for shape in (secret, scalar):
+            assert shape.hex() not in logged.lower()
+            assert base64.b64encode(shape).decode() not in logged
+        assert canary.key_pem.splitlines()[1].decode() not in logged
 
 
 def test_without_the_gate_nobody_counts(tmp_path: Path) -> None:
