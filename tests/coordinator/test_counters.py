@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +31,16 @@ from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.commands import RecordActivations
 from keyhouse.coordinator.decide import decide
 from keyhouse.coordinator.decide_activation import COUNTERS
-from keyhouse.coordinator.events import CounterSet, Event, MarblesActivated
+from keyhouse.coordinator.events import (
+    BaseActivations,
+    BaseAudit,
+    BaseCounters,
+    BaseEnded,
+    Counter,
+    CounterSet,
+    Event,
+    MarblesActivated,
+)
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.records import decode_events, encode_events
@@ -204,6 +214,77 @@ def test_every_event_comes_back_from_its_bytes(marble_type: str, name: str, valu
         MarblesActivated(activations=(activated(marble_type, platform=b"p" * 16),)),
     )
     assert tuple(decode_events(encode_events(events))) == events
+
+
+# Payloads as this version wrote them, in hex: they have to be readable for ever.
+GOLDEN: Final[tuple[tuple[Event, str], ...]] = (
+    (
+        MarblesActivated(
+            activations=(
+                Activated(
+                    time=1,
+                    marble_type="web",
+                    uuid="u",
+                    names=("a", "::1"),
+                    counted=True,
+                    quoted=True,
+                    platform=b"p",
+                    mrenclave=b"e",
+                    mrsigner=b"s",
+                    tcb_status="UpToDate",
+                ),
+            )
+        ),
+        (
+            "82a474797065b16d6172626c65732d616374697661746564ab61637469766174696f6e73918aa474"
+            "696d6501ab6d6172626c655f74797065a3776562a475756964a175a56e616d657392a161a33a3a31"
+            "a7636f756e746564c3a671756f746564c3a8706c6174666f726dc40170a96d72656e636c617665c4"
+            "0165a86d727369676e6572c40173aa7463625f737461747573a85570546f44617465"
+        ),
+    ),
+    (
+        CounterSet(time=2, marble_type="web", uuid="u", name="n", value=18446744073709551615),
+        (
+            "86a474797065ab636f756e7465722d736574a474696d6502ab6d6172626c655f74797065a3776562"
+            "a475756964a175a46e616d65a16ea576616c7565cfffffffffffffffff"
+        ),
+    ),
+    (
+        BaseActivations(counts={"web": 3}),
+        "82a474797065b0626173652d61637469766174696f6e73a6636f756e747381a377656203",
+    ),
+    (
+        BaseCounters(counters=(Counter(marble_type="web", uuid="u", name="n", value=5),)),
+        (
+            "82a474797065ad626173652d636f756e74657273a8636f756e746572739184ab6d6172626c655f74"
+            "797065a3776562a475756964a175a46e616d65a16ea576616c756505"
+        ),
+    ),
+    (
+        BaseAudit(first=7, lines=(b"{}",)),
+        "83a474797065aa626173652d6175646974a5666972737407a56c696e657391c4027b7d",
+    ),
+    (
+        BaseEnded(secrets=1, previous=2, log_lines=3, activations=4, counters=5, audit_lines=6),
+        (
+            "87a474797065aa626173652d656e646564a77365637265747301a870726576696f757302a96c6f67"
+            "5f6c696e657303ab61637469766174696f6e7304a8636f756e7465727305ab61756469745f6c696e"
+            "657306"
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("event", "payload"), GOLDEN, ids=[type(e).__name__ for e, _ in GOLDEN])
+def test_payloads_are_those_that_were_written_before(event: Event, payload: str) -> None:
+    assert [encoded.hex() for encoded in encode_events([event])] == [payload]
+    assert list(decode_events([bytes.fromhex(payload)])) == [event]
+
+
+def test_a_base_that_ended_before_there_were_activations_is_read() -> None:
+    old = {"type": "base-ended", "secrets": 1, "previous": 2, "log_lines": 3}
+    (ended,) = decode_events([msgspec.msgpack.encode(old)])
+    assert ended == BaseEnded(secrets=1, previous=2, log_lines=3)
 
 
 # --- the audit trail ---
