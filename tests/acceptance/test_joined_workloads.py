@@ -153,8 +153,13 @@ def test_operators_read_who_joined(site: tuple[Server, int]) -> None:
     assert 'coordinator_marble_activations_total{type="unknown"} 1.0' in lines
     assert 'keyhouse_activations_refused_total{code="forbidden"} 1.0' in lines
     assert marble not in "\n".join(lines)
-    events = [event["activation"] for event in json.loads(read("/events"))]
-    assert {"marbleType": "limited", "uuid": marble, "quote": None} in events
+    events = json.loads(read("/events"))
+    activation = {"marbleType": "limited", "uuid": marble, "quote": None}
+    assert activation in [event.get("activation") for event in events]
+    (refusal,) = [event["refusal"] for event in events if "refusal" in event]
+    assert refusal["marbleType"] == "no"
+    assert refusal["code"] == "forbidden"
+    assert 'no marble type "no"' in refusal["reason"]
 
 
 def test_limits_and_counters_survive_kills_and_end_with_the_marble_root(tmp_path: Path) -> None:

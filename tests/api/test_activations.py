@@ -26,6 +26,7 @@ from keyhouse_tests_signing_request import signing_request
 
 from keyhouse.api.activation_checks import read_uuid
 from keyhouse.api.activation_counts import UNKNOWN
+from keyhouse.api.refusal_log import A_SECOND
 from keyhouse.attestation import QuoteRefused
 from keyhouse.attestation.quote_form import MAX_QUOTE
 from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
@@ -88,7 +89,13 @@ async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
         assert opened.counts.successes == {}
         assert opened.counts.attempts == {"web": 8, UNKNOWN: 3}
         assert opened.audited == []
-        assert opened.events.as_json() == b"[]\n"
+        told = [event["refusal"] for event in json.loads(opened.events.as_json())]
+        assert [refusal["code"] for refusal in told[:4]] == [
+            *("unauthenticated", "forbidden", "forbidden", "invalid"),
+        ]
+        assert told[1]["marbleType"] == "WEB"
+        assert 'no marble type "WEB"' in told[1]["reason"]
+        assert told[3]["uuid"] == "x"
         assert opened.engine.view.position is not None
         assert opened.engine.view.log.audit.end == 0
 
@@ -124,7 +131,8 @@ async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Pa
             "signerID": "ab" * 32,
             "tcbStatus": "UpToDate",
         }
-        (event,) = json.loads(opened.events.as_json())
+        *before, event = json.loads(opened.events.as_json())
+        assert [refused["refusal"]["code"] for refused in before] == ["forbidden"] * 3
         assert event["activation"]["uuid"] == MARBLE
         assert event["activation"]["quote"]
         assert opened.counts.without_quote == 0
@@ -149,6 +157,22 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
             "must be 3 or higher",
         )
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
+
+
+async def test_strangers_fill_neither_the_log_nor_the_events(tmp_path: Path) -> None:
+    clock = FixedClock(NOW)
+    async with deployment(tmp_path, marble_manifest(), clock=clock) as opened:
+        await opened.join(marble=MARBLE)
+        for number in range(A_SECOND + 5):
+            await refused(opened.join("n" * 10_000, str(number)), Forbidden, "no marble type")
+        clock.time += 1_000_000
+        await refused(opened.join("no", "last"), Forbidden, "no marble type")
+        first, *told = json.loads(opened.events.as_json())
+    assert first["activation"]["uuid"] == MARBLE
+    claimed = [refusal["refusal"]["uuid"] for refusal in told]
+    assert claimed == [*map(str, range(A_SECOND)), "last"]
+    assert told[0]["refusal"]["marbleType"] == "n" * 100 + "..."
+    assert opened.counts.refusals == {"forbidden": A_SECOND + 6}
 
 
 @pytest.mark.parametrize(

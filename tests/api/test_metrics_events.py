@@ -5,7 +5,15 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.events import MOST, Activation, Events, rfc3339
+from keyhouse.api.events import (
+    LONGEST_REASON,
+    MOST,
+    MOST_REFUSALS,
+    Activation,
+    Events,
+    Refusal,
+    rfc3339,
+)
 
 
 def test_no_events_are_an_empty_array() -> None:
@@ -42,6 +50,44 @@ def test_only_the_newest_events_are_kept() -> None:
     assert len(kept) == MOST
     assert kept[0]["activation"]["uuid"] == "5"
     assert kept[-1]["activation"]["uuid"] == str(MOST + 4)
+
+
+def test_refusals_stand_among_the_activations_in_the_order_of_their_happening() -> None:
+    events = Events()
+    events.activated(Activation("web", "1"), at=0)
+    events.refused(Refusal("wbe", "2", "forbidden", 'no marble type "wbe"'), at=1)
+    events.activated(Activation("web", "3"), at=0)  # began earlier, ended later
+
+    assert json.loads(events.as_json())[1:] == [
+        {
+            "time": "1970-01-01T00:00:00.000000001Z",
+            "refusal": {
+                "marbleType": "wbe",
+                "uuid": "2",
+                "code": "forbidden",
+                "reason": 'no marble type "wbe"',
+            },
+        },
+        {
+            "time": "1970-01-01T00:00:00.000000000Z",
+            "activation": {"marbleType": "web", "uuid": "3", "quote": None},
+        },
+    ]
+
+
+def test_refusals_push_no_activation_out_and_are_bounded_themselves() -> None:
+    events = Events()
+    events.activated(Activation("web", "first"), at=0)
+    for number in range(MOST + MOST_REFUSALS):
+        events.refused(Refusal("web", str(number), "invalid", "x" * 100_000), at=number)
+
+    first, *refusals = json.loads(events.as_json())
+
+    assert first["activation"]["uuid"] == "first"
+    assert [refusal["refusal"]["uuid"] for refusal in refusals] == [
+        str(number) for number in range(MOST, MOST + MOST_REFUSALS)
+    ]
+    assert refusals[0]["refusal"]["reason"] == "x" * LONGEST_REASON + "..."
 
 
 @given(st.integers(0, 4 * 10**18))

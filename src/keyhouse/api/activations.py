@@ -45,7 +45,6 @@ from keyhouse.coordinator import (
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.recipe import Recipe
 from keyhouse.wire.errors import KeyhouseError, Unavailable
-from keyhouse.wire.place import quoted
 
 __all__ = ["Activations"]
 
@@ -87,7 +86,7 @@ class Activations:
         self._events = events
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="activate")
         self._waiting = 0
-        self._refusals = RefusalLog()
+        self._refusals = RefusalLog(events)
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
         """Return what the workload is started with, once its activation is counted or noted.
@@ -226,10 +225,4 @@ class Activations:
 
     def _refused(self, request: ActivationRequest, problem: KeyhouseError) -> None:
         self.counts.refused(problem)
-        self._refusals.refused(
-            self._engine.now(),
-            marble_type=quoted(request.marble_type),
-            uuid=quoted(request.uuid),
-            code=problem.code,
-            reason=str(problem),
-        )
+        self._refusals.refused(self._engine.now(), request, problem)

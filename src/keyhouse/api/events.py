@@ -4,15 +4,23 @@ Source: wire reference of the interface, "Observability".
 """
 
 from collections import deque
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import count
 from typing import Final
 
 import msgspec
 
-__all__ = ["MOST", "Activation", "Events", "rfc3339"]
+__all__ = ["LONGEST_REASON", "MOST", "MOST_REFUSALS", "Activation", "Events", "Refusal", "rfc3339"]
 
 MOST: Final = 10_000
-"""Events that are kept; older ones are forgotten."""
+"""Activations that are kept; older ones are forgotten."""
+
+MOST_REFUSALS: Final = 1_000
+"""Refusals that are kept beside them: strangers cannot push an activation out."""
+
+LONGEST_REASON: Final = 1_000
+"""Characters of the reason of a refusal; of a longer one the beginning is shown."""
 
 _SECOND: Final = 1_000_000_000
 
@@ -25,20 +33,46 @@ class Activation(msgspec.Struct, frozen=True, rename="camel"):
     quote: bytes | None = None
 
 
+class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload that was not. Type and UUID are what it claimed, at most 100 characters of each.
+
+    ``code`` is that of the error, as in metrics and logs; ``reason`` is its text.
+    """
+
+    marble_type: str
+    uuid: str
+    code: str
+    reason: str
+
+
 class Events:
-    """The last ``MOST`` events, oldest first, each kept as it is answered."""
+    """The last ``MOST`` activations and ``MOST_REFUSALS`` refusals, each kept as it is answered."""
 
     def __init__(self) -> None:
-        self._encoded: deque[bytes] = deque(maxlen=MOST)
+        self._numbers = count()  # tells in which order they happened
+        self._activations: deque[tuple[int, bytes]] = deque(maxlen=MOST)
+        self._refusals: deque[tuple[int, bytes]] = deque(maxlen=MOST_REFUSALS)
 
     def activated(self, activation: Activation, *, at: int) -> None:
         """Add a successful activation; ``at`` is nanoseconds since 1970, UTC."""
-        event = {"time": rfc3339(at), "activation": activation}
-        self._encoded.append(msgspec.json.encode(event))
+        self._activations.append(self._event(at, {"activation": activation}))
+
+    def refused(self, refusal: Refusal, *, at: int) -> None:
+        """Add a refused one. Who calls this bounds how often."""
+        if len(refusal.reason) > LONGEST_REASON:
+            cut = refusal.reason[:LONGEST_REASON] + "..."
+            refusal = msgspec.structs.replace(refusal, reason=cut)
+        self._refusals.append(self._event(at, {"refusal": refusal}))
 
     def as_json(self) -> bytes:
-        """Return all events as a JSON array."""
-        return b"[%b]\n" % b",".join(self._encoded)
+        """Return all events as a JSON array, oldest first."""
+        # Two runs that are sorted already: this only merges them.
+        ordered = sorted((*self._activations, *self._refusals))
+        return b"[%b]\n" % b",".join(event for _, event in ordered)
+
+    def _event(self, at: int, about: Mapping[str, Activation | Refusal]) -> tuple[int, bytes]:
+        event = {"time": rfc3339(at), **about}
+        return next(self._numbers), msgspec.json.encode(event)
 
 
 def rfc3339(nanoseconds: int) -> str:

@@ -1,8 +1,13 @@
-"""Tells the log of refused activations: strangers cannot fill a disk with them."""
+"""Tells log and events of refused activations: strangers cannot fill a disk with them."""
 
 from typing import Final
 
 import structlog
+
+from keyhouse.api.events import Events, Refusal
+from keyhouse.coordinator import ActivationRequest
+from keyhouse.wire.errors import KeyhouseError
+from keyhouse.wire.place import beginning, quoted
 
 __all__ = ["A_SECOND", "RefusalLog"]
 
@@ -17,12 +22,13 @@ _SECOND: Final = 1_000_000  # microseconds
 class RefusalLog:
     """Used on the event loop's thread. Times are microseconds since 1970."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Events | None = None) -> None:
+        self._events = events
         self._began = 0
         self._told = 0
         self._untold = 0
 
-    def refused(self, now: int, **about: str) -> None:
+    def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
         """Tell of one refusal, or count it."""
         if not 0 <= now - self._began < _SECOND:
             if self._untold:
@@ -32,4 +38,14 @@ class RefusalLog:
             self._untold += 1
             return
         self._told += 1
-        log.warning("an activation was refused", **about)
+        reason = str(problem)
+        log.warning(
+            "an activation was refused",
+            marble_type=quoted(request.marble_type),
+            uuid=quoted(request.uuid),
+            code=problem.code,
+            reason=reason,
+        )
+        if self._events is not None:
+            claimed = beginning(request.marble_type), beginning(request.uuid)
+            self._events.refused(Refusal(*claimed, problem.code, reason), at=now * 1000)

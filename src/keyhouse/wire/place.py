@@ -3,7 +3,7 @@
 import json
 import re
 
-__all__ = ["at"]
+__all__ = ["at", "beginning", "quoted"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SHOWN = 100  # characters of a key that are shown; the rest would only fill logs
@@ -28,5 +28,10 @@ def at(*steps: str | int) -> str:
 
 def quoted(text: str) -> str:
     """Return ``text`` as a JSON string that prints safely: at most 100 characters of it."""
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    shown = beginning(text)
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
+
+
+def beginning(text: str) -> str:
+    """Return ``text``, of a long one the first 100 characters and dots."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
