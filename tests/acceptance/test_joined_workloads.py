@@ -5,11 +5,13 @@ import json
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import pytest
+from cryptography import x509
 from keyhouse_tests_activation import marble_manifest
 from keyhouse_tests_deployment import User, user
 from keyhouse_tests_joined import joined
@@ -18,6 +20,7 @@ from keyhouse_tests_workloads import grpcio, request
 
 pytestmark = pytest.mark.acceptance
 
+DAYS: Final = 30
 MARBLES: Final = {
     "web": {
         "Package": "app",
@@ -50,7 +53,7 @@ def manifest(*gates: str) -> bytes:
 @pytest.fixture(name="site", scope="module")
 def running_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, int]]:
     metrics = free_port()
-    arguments = ["--metrics-addr", f"127.0.0.1:{metrics}"]
+    arguments = ["--metrics-addr", f"127.0.0.1:{metrics}", "--marble-certificate-days", str(DAYS)]
     with Server(tmp_path_factory.mktemp("site") / "data", arguments=arguments) as server:
         with server.client() as client:
             assert client.set_manifest(manifest("MonotonicCounter")).status == 200
@@ -81,6 +84,11 @@ def test_a_workload_counts_for_itself(site: tuple[Server, int]) -> None:
     assert values(server, workload, *counts) == [0, 5, 0, 5, 2**64 - 1]
     assert values(server, other, ("a", 0)) == [0]
     assert values(server, joined(server, marble=marble), ("a", 0)) == [6]
+
+
+def test_the_days_of_certificates_are_as_the_command_line_says(site: tuple[Server, int]) -> None:
+    leaf, *_ = x509.load_pem_x509_certificates(joined(site[0]).pem)
+    assert leaf.not_valid_after_utc - leaf.not_valid_before_utc == timedelta(days=DAYS)
 
 
 @pytest.mark.parametrize(

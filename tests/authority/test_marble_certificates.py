@@ -48,6 +48,20 @@ def issued(
     return issue_marble_certificate(keys, request, marble=MARBLE, marble_type=marble_type, now=now)
 
 
+@pytest.mark.parametrize("days", [1, 10_000, 40_000])
+def test_its_time_can_be_chosen_and_is_read_back(days: int) -> None:
+    request = read_signing_request(signing_request(), KEYS)
+    lifetime = timedelta(days=days)
+    value = issue_marble_certificate(
+        KEYS, request, marble=MARBLE, marble_type="web", now=NOW, lifetime=lifetime
+    )
+    read = read_marble_certificate(value.cert, KEYS.marble_root_cert)
+    assert read is not None
+    assert read.end - read.start == lifetime
+    assert read.is_valid(NOW)
+    assert not read.is_valid(NOW + lifetime + timedelta(seconds=1))
+
+
 @pytest.mark.parametrize("curve", ["P-256", "P-384"])
 def test_it_is_as_the_interface_describes_it(curve: Curve) -> None:
     value = issued(curve=curve)

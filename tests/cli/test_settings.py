@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from keyhouse.cli.settings import (
     _CHOICES,
+    MOST_DAYS,
     SETTINGS,
     Setting,
     SettingRefused,
@@ -170,6 +171,16 @@ def test_a_value_that_cannot_be_is_refused_with_those_that_can(flag: str) -> Non
     assert refused.value.message == f"{flag} has a value that cannot be"
     assert refused.value.hint.startswith("one of: ")
     assert "Simulation" not in str(refused.value)
+
+
+def test_the_days_of_certificates_are_a_small_whole_number() -> None:
+    assert read_settings([], {}).marble_certificate_days is None
+    for text, days in (("1", 1), ("36500", MOST_DAYS)):
+        found = read_settings(["--marble-certificate-days", text], {})
+        assert found.marble_certificate_days == days
+    for text in ("0", "-1", "1.5", " 1", "01", "36501", "\u0661", "9" * 5000, "one"):
+        with pytest.raises(SettingRefused, match="--marble-certificate-days"):
+            read_settings(["--marble-certificate-days", text], {})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Source: workload API, "Checks in order".
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -26,7 +27,12 @@ from keyhouse.api.events import Activation, Events
 from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.refusal_log import RefusalLog
 from keyhouse.attestation import Verdict
-from keyhouse.authority import SigningRequest, issue_marble_certificate, read_signing_request
+from keyhouse.authority import (
+    LIFETIME,
+    SigningRequest,
+    issue_marble_certificate,
+    read_signing_request,
+)
 from keyhouse.coordinator import (
     Activate,
     Activated,
@@ -68,7 +74,10 @@ class _Workload(NamedTuple):
 
 
 class Activations:
-    """Judges activations against the engine's current view."""
+    """Judges activations against the engine's current view.
+
+    ``lifetime`` is that of the certificates of workloads.
+    """
 
     def __init__(
         self,
@@ -78,12 +87,14 @@ class Activations:
         simulated: bool,
         events: Events | None,
         counts: ActivationCounts,
+        lifetime: timedelta = LIFETIME,
     ) -> None:
         self.counts: Final = counts
         self._engine = engine
         self._quote_checks = quote_checks
         self._simulated = simulated
         self._events = events
+        self._lifetime = lifetime
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="activate")
         self._waiting = 0
         self._refusals = RefusalLog(events)
@@ -156,6 +167,7 @@ class Activations:
                 marble=workload.marble,
                 marble_type=recipe.marble_type,
                 now=now,
+                lifetime=self._lifetime,
             )
             return parameters(state, recipe, Joining(workload.marble, leaf, now))
 

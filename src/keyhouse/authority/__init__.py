@@ -1,6 +1,6 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
 
-from keyhouse.authority.ca import make_coordinator_keys, parse_names, renew_intermediate
+from keyhouse.authority.ca import LIFETIME, make_coordinator_keys, parse_names, renew_intermediate
 from keyhouse.authority.certificate_pem import certificate_pem, private_key_pem
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
@@ -51,6 +51,7 @@ from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.uploads import import_secret
 
 __all__ = [
+    "LIFETIME",
     "PLAIN_SIZES",
     "CoordinatorKeys",
     "Curve",

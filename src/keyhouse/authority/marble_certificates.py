@@ -4,7 +4,7 @@ Source: workload API, "The marble certificate"; wire reference, "Authentication 
 """
 
 import warnings
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
@@ -63,9 +63,17 @@ _CLIENT_AND_SERVER: Final = bytes.fromhex("301406082b0601050507030106082b0601050
 
 
 def issue_marble_certificate(
-    keys: CoordinatorKeys, request: SigningRequest, *, marble: UUID, marble_type: str, now: datetime
+    keys: CoordinatorKeys,
+    request: SigningRequest,
+    *,
+    marble: UUID,
+    marble_type: str,
+    now: datetime,
+    lifetime: timedelta = LIFETIME,
 ) -> StoredSecret:
     """Return a fresh key with the certificate that names the workload and its type.
+
+    ``lifetime`` is at most ``LIFETIME``, what that of the issuer is.
 
     It verifies against the marble root, and against the root by way of the intermediate. The type
     stands in its extension as plain UTF-8, without any ASN.1 around it.
@@ -75,7 +83,9 @@ def issue_marble_certificate(
     """
     key = generate_key(keys.curve)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    to_be_signed = _to_be_signed(keys, request, marble, marble_type, public, whole_second(now))
+    start = whole_second(now)
+    times = element(_SEQUENCE, time(start), time(start + min(lifetime, LIFETIME)))
+    to_be_signed = _to_be_signed(keys, request, marble, marble_type, public, times)
     signature = sign_marble_certificate(
         to_be_signed, private_key_of(keys.intermediate_key), signature_hash(keys.curve)
     )
@@ -93,7 +103,7 @@ def _to_be_signed(
     marble: UUID,
     marble_type: str,
     public: bytes,
-    start: datetime,
+    times: bytes,
 ) -> bytes:
     issuer, constant = _issuer(keys.marble_root_cert)
     subject = x509.Name([*request.subject, x509.NameAttribute(NameOID.COMMON_NAME, str(marble))])
@@ -105,7 +115,7 @@ def _to_be_signed(
         unsigned(random_serial()),
         _ALGORITHMS[keys.curve],
         issuer,
-        element(_SEQUENCE, time(start), time(start + LIFETIME)),
+        times,
         subject.public_bytes(),
         public,
         element(_EXTENSIONS, element(_SEQUENCE, *extensions)),

@@ -175,7 +175,13 @@ async def _listen(
         context = TlsContext(keys.root_key, [keys.root_cert])
         listener = Listener(service, context, counts=counts)
         async with (
-            workloads_served(mesh, service, events, joined) as workloads,
+            workloads_served(
+                mesh,
+                service,
+                events,
+                joined,
+                certificate_days=settings.marble_certificate_days,
+            ) as workloads,
             metrics_served(
                 settings.metrics, service, (listener, workloads), counts, events, joined
             ),

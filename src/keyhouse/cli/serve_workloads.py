@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from keyhouse.api.events import Events
     from keyhouse.api.service import Service
     from keyhouse.api.workloads import WorkloadListener
+    from keyhouse.authority import LIFETIME
 
 __all__ = ["workloads_served"]
 
@@ -25,8 +27,13 @@ async def workloads_served(
     service: "Service",
     events: "Events | None",
     counts: "ActivationCounts",
+    *,
+    certificate_days: int | None,
 ) -> "AsyncIterator[WorkloadListener]":
-    """Serve workloads on ``address`` for as long as the context lasts, or until it is stopped."""
+    """Serve workloads on ``address`` for as long as the context lasts, or until it is stopped.
+
+    Their certificates are good for so many days, None: for as long as the coordinator's.
+    """
     from keyhouse.api.activations import Activations
     from keyhouse.api.workloads import WorkloadListener
 
@@ -36,6 +43,7 @@ async def workloads_served(
         simulated=service.simulated,
         events=events,
         counts=counts,
+        lifetime=LIFETIME if certificate_days is None else timedelta(days=certificate_days),
     )
     listener = WorkloadListener(service.engine, activations.activate, simulated=service.simulated)
     host, port = address

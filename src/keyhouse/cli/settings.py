@@ -15,7 +15,7 @@ import msgspec
 
 from keyhouse.wire.errors import Refused
 
-__all__ = ["SETTINGS", "Setting", "Settings", "read_settings"]
+__all__ = ["MOST_DAYS", "SETTINGS", "Setting", "Settings", "read_settings"]
 
 
 class Setting(NamedTuple):
@@ -75,6 +75,13 @@ SETTINGS: Final = (
         "measured",
         "",
         "file with the only CA (PEM) that may vouch for the PCCS; without it the system's may",
+    ),
+    Setting(
+        "--marble-certificate-days",
+        "measured",
+        "",
+        "how long certificates of workloads are good, in days; without it as long as the"
+        " coordinator's, 292 years",
     ),
     Setting(
         "--data-dir",
@@ -174,6 +181,10 @@ _SWITCHES: Final = (
 
 _LONGEST_PORT: Final = 5
 
+MOST_DAYS: Final = 36_500
+"""Days that a certificate of a workload may be good for, if its time is chosen."""
+
+_DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
 
@@ -194,6 +205,7 @@ class Settings(msgspec.Struct, frozen=True):
     no_cancel_by_removed: bool
     pccs: str  # empty: none
     pccs_ca: Path | None
+    marble_certificate_days: int | None  # None: as long as the coordinator's
     data_dir: Path
     client_host: str  # empty: every address of the machine
     client_port: int
@@ -238,6 +250,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         no_cancel_by_removed=bool(given["no_cancel_by_removed"]),
         pccs=values["--pccs"],
         pccs_ca=_path(values["--pccs-ca"]),
+        marble_certificate_days=_days(values["--marble-certificate-days"]),
         data_dir=Path(values["--data-dir"]),
         client_host=host,
         client_port=port,
@@ -320,6 +333,17 @@ def _check_one_source(values: Mapping[str, str]) -> None:
         )
     if values["--pccs-ca"] and not values["--pccs"]:
         raise SettingRefused("--pccs-ca has no effect here", hint="it goes with --pccs")
+
+
+def _days(value: str) -> int | None:
+    if not value:
+        return None
+    if not _DAYS.fullmatch(value) or int(value) > MOST_DAYS:
+        raise SettingRefused(
+            "--marble-certificate-days is no time that can be",
+            hint=f"a whole number of days from 1 to {MOST_DAYS}",
+        )
+    return int(value)
 
 
 def _path(value: str) -> Path | None:
