@@ -25,8 +25,8 @@ from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.index_beside import index_beside
 from keyhouse.coordinator.policy import policy_of, remember_policy
-from keyhouse.coordinator.prepare_application import equal_definitions
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
+from keyhouse.coordinator.what_stays import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.definitions import SecretDefinition

@@ -4,7 +4,6 @@ Source: manifest format, "What is kept, what is renewed".
 """
 
 import os
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -14,7 +13,6 @@ from keyhouse.authority import (
     CoordinatorKeys,
     RecoveryMaterial,
     StoredSecret,
-    effective_threshold,
     generate,
     is_generated_with_manifest,
     make_recovery,
@@ -26,21 +24,21 @@ from keyhouse.coordinator.commands import Application
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
-from keyhouse.coordinator.versions import versions_in_force
+from keyhouse.coordinator.what_stays import (
+    equal_definitions,
+    notes_of_update,
+    recovery_terms,
+    stays,
+)
 from keyhouse.journal import DEK_SIZE
-from keyhouse.manifest import Action, Manifest, SealMode
+from keyhouse.manifest import Manifest
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.secret import Secret
 
-__all__ = ["equal_definitions", "prepare_application"]
+__all__ = ["prepare_application"]
 
 ROOT_SECRET: Final = 32  # bytes
-
-_KEPT_NOWHERE: Final = (
-    "it erases the state on the disk and keeps it in memory: a restart loses everything"
-)
-_KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kept before"
 
 
 def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
@@ -70,17 +68,9 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
         previous_root_secret=state.keys.root_secret if rotates else state.previous_root_secret,
         previous_sizes=_previous_sizes(state, old, new),
         recovery=recovery,
-        notes=tuple(_notes(state, old, new)),
+        notes=tuple(notes_of_update(state, old, new)),
         warnings=checked.warnings,
         dek=dek,
-    )
-
-
-def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
-    """Tell whether a secret is still the same; the template of its certificate does not count."""
-    return old is not None and (
-        (old.type, old.size, old.shared, old.user_defined, old.valid_for)
-        == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
     )
 
 
@@ -94,22 +84,17 @@ class _Values:
         self.secrets: dict[str, StoredSecret] = {}
         self.previous: dict[str, StoredSecret] = {}
         for name, definition in sorted(new.secrets.items()):
-            equal = equal_definitions(old.secrets.get(name), definition)
-            if equal and _stays(definition, rotates=new.config.rotate_root_secret):
+            former_definition = old.secrets.get(name)
+            if stays(former_definition, definition, rotates=new.config.rotate_root_secret):
                 kept.append(name)
                 continue
             value = _made(name, definition, keys, now)
             if value is not None:
                 self.secrets[name] = value
+                equal = equal_definitions(former_definition, definition)
                 former = state.secrets.get(name) if equal else None
                 self.previous[name] = value if former is None else former
         self.kept = tuple(kept)
-
-
-def _stays(definition: SecretDefinition, *, rotates: bool) -> bool:
-    if definition.user_defined:
-        return True
-    return definition.type is SecretType.SYMMETRIC_KEY and not rotates
 
 
 def _made(
@@ -139,16 +124,11 @@ def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, RecoveryMaterial]:
     """Return the shares in force: the present ones unless keys or threshold changed."""
-    if _recovery_terms(old) == _recovery_terms(new):
+    if recovery_terms(old) == recovery_terms(new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
     public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}
     return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
-
-
-def _recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
-    keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
-    return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
 
 
 def _require_kept_values_fit(state: Running, raw: bytes) -> None:
@@ -164,21 +144,3 @@ def _require_kept_values_fit(state: Running, raw: bytes) -> None:
             problems += policy.templates.check_upload(name, state.secrets[name])
     if problems:
         raise Invalid("the manifest does not fit what was uploaded", problems)
-
-
-def _notes(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield what an update does that its users should be told in words."""
-    for name, version in sorted(versions_in_force(state).items()):
-        package = new.packages.get(name)
-        if package is None or version is None or package.security_version is None:
-            continue
-        if package.security_version < version:
-            lowered = f"{version} to {package.security_version}"
-            yield f"it lowers SecurityVersion of {name} from {lowered}"
-    if old.recovery_keys and not new.recovery_keys:
-        yield "it removes all recovery keys: a lost state cannot be recovered"
-    if not policy_of(new.raw).permissions.holders(Action.UPDATE_MANIFEST):
-        yield "it leaves no user who may update the manifest: it is final"
-    modes = (old.config.seal_mode, new.config.seal_mode)
-    if modes[0] != modes[1] and SealMode.DISABLED in modes:
-        yield _KEPT_NOWHERE if new.config.seal_mode is SealMode.DISABLED else _KEPT_AGAIN
