@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from keyhouse.api.events import Events
     from keyhouse.api.service import Service
     from keyhouse.api.workloads import WorkloadListener
-    from keyhouse.authority import LIFETIME
 
 __all__ = ["workloads_served"]
 
@@ -36,6 +35,7 @@ async def workloads_served(
     """
     from keyhouse.api.activations import Activations
     from keyhouse.api.workloads import WorkloadListener
+    from keyhouse.authority import LIFETIME
 
     activations = Activations(
         service.engine,
