@@ -141,6 +141,31 @@ def test_quote_of_another_machine_is_refused(server: Server, root: Path, tmp_pat
     assert "PERMISSION_DENIED" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("identity", "told"),
+    [
+        ('{"UniqueID": "%s"}' % ("ab" * 32), 'package "app" does not admit'),
+        ('{"SecurityVersion": 3}', "would accept enclaves of others"),
+    ],
+    ids=["another package", "nobody's"],
+)
+def test_simulated_machine_measures_the_workload_that_a_file_names(
+    identity: str, told: str, server: Server, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "web.json").write_text(identity)
+    ended = launch(
+        server.mesh_port,
+        *(*_quote(server), "--simulated-identity", "web.json"),
+        *("--root-certificate", str(root), "--", "/bin/true"),
+        folder=tmp_path,
+    )
+
+    assert ended.code == 1
+    assert told in ended.err
+    kept = json.loads((server.data / "simulation/attestation.json").read_text())
+    assert kept["UniqueID"] != "ab" * 32  # whom clients expect stays the coordinator
+
+
 def test_proof_of_the_real_coordinator_does_not_vouch_for_another_one(
     server: Server, tmp_path: Path
 ) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.attestation import PlatformMissing, open_platform
+from keyhouse.attestation import Measurements, PlatformMissing, open_platform
+from keyhouse.attestation.platforms import open_for_quotes
 
 
 def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -37,3 +38,10 @@ def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv(variable, "1")
     with pytest.raises(PlatformMissing, match="gramine is not here"):
         open_platform("gramine", tmp_path, exists=lambda _: False)
+
+
+@pytest.mark.parametrize("name", ["gramine", "tdx"])
+def test_hardware_is_never_told_whom_it_measures(tmp_path: Path, name: str) -> None:
+    who = Measurements(bytes(32), bytes(32), 1, 1)
+    with pytest.raises(PlatformMissing, match="only the simulated platform can be told"):
+        open_for_quotes(name, tmp_path, simulated=who, exists=lambda _: True)

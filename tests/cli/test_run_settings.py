@@ -110,6 +110,8 @@ def test_wrong_usage_ends_with_two(
         ("--type", "web", "--simulation-root", "root.pem"),
         ("--type", "web", "--pccs", "https://pccs"),
         ("--type", "web", "--root-certificate", ""),
+        ("--type", "web", "--simulated-identity", "web.json"),
+        ("--type", "web", "--simulated-identity", "web.json", "--platform", "gramine"),
     ],
     ids=ascii,
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from keyhouse.attestation import (
+    Measurements,
     SealPolicy,
     Verifier,
     appraise,
@@ -232,3 +233,22 @@ def test_it_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert done.stdout == b"simulation\n"
     assert done.stderr == b""
     assert [path.name for path in tmp_path.iterdir()] == ["simulation"]
+
+
+def test_workload_on_the_machine_is_measured_as_itself_and_leaves_the_files(tmp_path: Path) -> None:
+    who = Measurements(b"w" * 32, b"s" * 32, product_id=7, security_version=3)
+    before = open_platform(tmp_path / "m", now=clock())
+    files = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+
+    workload = open_platform(tmp_path / "m", now=clock(), enclave=who)
+
+    assert workload.measurements == who
+    assert workload.root_ca == before.root_ca
+    verdict = Verifier(before.root_ca).verify(
+        workload.quote(report_data(bytes(32))), before.collateral, NOW
+    )
+    assert (verdict.mrenclave, verdict.mrsigner) == (who.unique_id, who.signer_id)
+    assert (verdict.isvprodid, verdict.isvsvn) == (7, 3)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == files
+    for policy in SealPolicy:
+        assert workload.sealing_key(policy).reveal() != before.sealing_key(policy).reveal()

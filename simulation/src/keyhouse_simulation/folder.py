@@ -23,6 +23,7 @@ from keyhouse.attestation import (
     Collateral,
     CollateralRefused,
     ConfigurationRefused,
+    Measurements,
     QuoteRefused,
     Verifier,
     read_collateral,
@@ -51,20 +52,24 @@ class FolderDamaged(Broken):
     code = "simulation-damaged"
 
 
-def open_platform(folder: Path, *, now: Clock = utc_now) -> SimulatedPlatform:
+def open_platform(
+    folder: Path, *, now: Clock = utc_now, enclave: Measurements | None = None
+) -> SimulatedPlatform:
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
+    ``enclave``: a workload of these measurements asks, not the coordinator; the files are the same.
     The public files are up to date afterwards, and the production verifier has accepted a quote
     under them. Raises ``FolderDamaged`` or ``Refused``, naming the file.
     """
     try:
         with _locked(folder):
-            return _open(folder, now)
+            platform = _open(folder, now)
     except OSError as exc:
         raise Refused(
             f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
             hint="choose a state directory that this user can write to",
         ) from None
+    return platform if enclave is None else platform.seen_by(enclave)
 
 
 def _open(folder: Path, now: Clock) -> SimulatedPlatform:

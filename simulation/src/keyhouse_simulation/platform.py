@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Self
 
+import msgspec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -87,6 +89,12 @@ class SimulatedPlatform:
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of the coordinator over exactly 64 bytes of ``report_data``."""
         return self._writer.quote(self._parameters.enclave, report_data)
+
+    def seen_by(self, measurements: Measurements) -> Self:
+        """Return the same machine as the enclave that ``measurements`` describe sees it."""
+        enclave = Enclave(measurements=measurements)
+        parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
+        return type(self)(self._machine, parameters, collateral=self._collateral)
 
     def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
         """Return a raw quote of a workload on this machine that measures ``measurements``."""

@@ -5,14 +5,22 @@ platform, and none is ever taken in place of another.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
-from keyhouse.attestation.platform import Platform, SealPolicy
+from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
 from keyhouse.wire.errors import Refused
 
-__all__ = ["PLATFORMS", "PlatformMissing", "open_for_quotes", "open_platform"]
+__all__ = [
+    "PLATFORMS",
+    "OpenSimulation",
+    "PlatformMissing",
+    "open_for_quotes",
+    "open_platform",
+    "simulation",
+]
 
 PLATFORMS = ("gramine", "tdx", "simulation")
 """The names that can be asked for."""
@@ -25,6 +33,27 @@ class PlatformMissing(Refused):
     """No such platform, not on this machine, or its distribution is not installed."""
 
     code = "platform-missing"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class OpenSimulation(Protocol):
+    """Opens the simulated machine in ``folder``, which is made if there is none."""
+
+    def __call__(
+        self,
+        folder: Path,
+        *,
+        now: Callable[[], datetime] = _utc_now,
+        enclave: Measurements | None = None,
+    ) -> Platform:
+        """Return it as seen by the coordinator, or by the workload that ``enclave`` measures.
+
+        ``now``: the machine's clock, UTC; its collateral is renewed by it.
+        """
+        ...
 
 
 def open_platform(
@@ -44,15 +73,26 @@ def open_platform(
 
 
 def open_for_quotes(
-    name: str, state_dir: Path, *, exists: Callable[[Path], bool] = Path.is_dir
+    name: str,
+    state_dir: Path,
+    *,
+    exists: Callable[[Path], bool] = Path.is_dir,
+    simulated: Measurements | None = None,
 ) -> Platform:
     """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
 
-    ``state_dir``, ``exists`` and refusals as for ``open_platform``.
+    ``simulated``: who quotes there; the coordinator if not given. Real platforms measure that
+    themselves and refuse to be told. ``state_dir``, ``exists`` and refusals as for
+    ``open_platform``.
     """
+    if simulated is not None and name != "simulation":
+        raise PlatformMissing(
+            "only the simulated platform can be told whom it measures",
+            hint="leave the identity out, or say --platform simulation",
+        )
     match name:
         case "simulation":
-            return _simulation()(state_dir / "simulation")
+            return simulation()(state_dir / "simulation", enclave=simulated)
         case "gramine":
             from keyhouse.attestation.platform_gramine import DEV_ATTESTATION, open_gramine
 
@@ -78,7 +118,8 @@ def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> No
         )
 
 
-def _simulation() -> Callable[[Path], Platform]:
+def simulation() -> OpenSimulation:
+    """Return what opens simulated machines. Raises ``PlatformMissing`` if it is not installed."""
     found = list(entry_points(group=_GROUP, name="simulation"))
     if not found:
         raise PlatformMissing(
@@ -88,11 +129,11 @@ def _simulation() -> Callable[[Path], Platform]:
     return _load(found)
 
 
-def _load(found: list[EntryPoint]) -> Callable[[Path], Platform]:
+def _load(found: list[EntryPoint]) -> OpenSimulation:
     # An editable and a wheel installation may both be seen; any other provider is an impostor.
     if {entry.value for entry in found} != {_SIMULATION}:
         raise PlatformMissing(
             "another distribution claims to be the simulated platform",
             hint="uninstall all but keyhouse-simulation",
         )
-    return cast(Callable[[Path], Platform], found[0].load())
+    return cast(OpenSimulation, found[0].load())

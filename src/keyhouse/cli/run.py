@@ -136,6 +136,7 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissing
     from keyhouse.attestation.platforms import open_for_quotes
     from keyhouse.cli.platform_choice import platform_name
+    from keyhouse.cli.simulated_identity import simulated_identity
 
     try:
         name = platform_name(settings.platform)
@@ -152,7 +153,8 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
                 f"there is no simulated machine in {settings.simulated_machine}",
                 hint="name the data directory of the coordinator: --simulated-machine",
             )
-    return open_for_quotes(name, settings.simulated_machine.absolute())
+    identity = simulated_identity(settings.simulated_identity)
+    return open_for_quotes(name, settings.simulated_machine.absolute(), simulated=identity)
 
 
 def _exit_code(error: KeyhouseError) -> int:

@@ -66,6 +66,13 @@ RUN_SETTINGS: Final = (
         "data directory of the simulated coordinator, whose machine quotes: --platform simulation",
     ),
     Setting(
+        "--simulated-identity",
+        "measured",
+        "",
+        "who the simulated machine says the workload is: a file as for --attestation; the"
+        " coordinator itself if not given",
+    ),
+    Setting(
         "--root-certificate",
         "measured",
         "",
@@ -128,6 +135,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     timeout: float  # seconds
     platform: str
     simulated_machine: Path
+    simulated_identity: Path | None  # None: the coordinator's
     root_certificate: Path | None
     attestation: Path | None
     client_api: str  # empty: port 4433 of the coordinator's host
@@ -159,6 +167,7 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
         timeout=float(values["--timeout"]),
         platform=values["--platform"],
         simulated_machine=Path(values["--simulated-machine"]),
+        simulated_identity=_path(values["--simulated-identity"]),
         root_certificate=_path(values["--root-certificate"]),
         attestation=_path(values["--attestation"]),
         client_api=values["--client-api"],
@@ -223,6 +232,11 @@ def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
     digits = values["--timeout"]
     if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
         raise SettingRefused("the timeout is no number of seconds", hint="such as --timeout 60")
+    # Real hardware measures, it is never told: there the flag can only be a mistake.
+    if values["--simulated-identity"] and values["--platform"] != "simulation":
+        raise SettingRefused(
+            "--simulated-identity has no effect here", hint="it goes with --platform simulation"
+        )
     for flag in _OF_QUOTES:
         if values[flag] and not values["--attestation"] and flag != "--client-api":
             raise SettingRefused(
