@@ -8,14 +8,21 @@ import threading
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest, user
+from keyhouse_tests_activation import marble_manifest
+from keyhouse_tests_deployment import User, manifest, user
 from keyhouse_tests_server import Client, Server
 from keyhouse_tests_trace import Call, Durability, read_trace, tracer
+from keyhouse_tests_workloads import Http2Wire, framed, request
+
+from keyhouse.wire.marble_pb2 import ActivationResp
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 UPLOADS = 5
 WRITERS = 4
+ACTIVATIONS = 3
+COUNTS = 4
+PARAMETERS = 1000  # bytes that the answer to an activation has at least, and nothing else has
 GOODBYE = 24  # bytes of a TLS 1.3 record with an alert, such as close_notify
 
 
@@ -68,17 +75,57 @@ def test_nothing_is_answered_that_is_not_durable(tmp_path: Path) -> None:
         assert server.process is not None
         calls = read_trace(output, server.process.pid)
     answers = last_answers(calls, setting, 1) + last_answers(calls, uploading, UPLOADS)
-    disk = Durability(server.data)
+    hold_durable(server.data, calls, answers)
+
+
+def hold_durable(data: Path, calls: list[Call], answers: list[tuple[Call, Call]]) -> None:
+    """Hold that before each answer all was durable, and synced since the end of its request."""
+    disk = Durability(data)
     synced = 0
     for call in calls:
-        for request, answer in answers:
+        for asked, answer in answers:
             if call is answer:
                 assert (disk.bytes, disk.names) == (set(), set())
-                assert synced > request.ended  # and it was for this request
+                assert synced > asked.ended  # and it was for this request
         disk.see(call)
-        if call.syncs and call.target.startswith(str(server.data)):
+        if call.syncs and call.target.startswith(str(data)):
             synced = call.began
     assert (disk.bytes, disk.names) == (set(), set())  # as the process ends, too
+
+
+def activate(wire: Http2Wire) -> User:
+    """Let a workload with a limit join; return it as a client of the Client API."""
+    answer = wire.call(framed(request(MarbleType="limited").SerializeToString()))
+    env = ActivationResp.FromString(answer.data[5:]).Parameters.Env
+    chain = env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+    return User(b"", chain, env["MARBLE_PREDEFINED_PRIVATE_KEY"])
+
+
+def test_limited_activations_and_counters_are_durable_before_their_answers(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    raw = marble_manifest(
+        {"limited": {"Package": "app", "MaxActivations": ACTIVATIONS}},
+        Config={"FeatureGates": ["MonotonicCounter"]},
+    )
+    server, output = traced(tmp_path)
+    with server:
+        with server.client() as anyone:
+            assert anyone.set_manifest(raw).status == 200
+        with Http2Wire(server.mesh_port) as wire:
+            joining: int = wire.tls.getsockname()[1]
+            wire.begin()
+            workload = [activate(wire) for _ in range(ACTIVATIONS)][-1]
+        with server.client(workload) as client:
+            for value in range(COUNTS):
+                body = {"name": "boots", "value": value + 1}
+                assert client.post("/api/v2/monotonic-counter", body).data == {"value": value}
+            counting = own_port(client)
+        assert server.stop() == 0
+        assert server.process is not None
+        calls = read_trace(output, server.process.pid)
+    joined = last_answers(calls, joining, ACTIVATIONS)
+    assert all(answer.result > PARAMETERS for _, answer in joined)
+    hold_durable(server.data, calls, joined + last_answers(calls, counting, COUNTS))
 
 
 def test_the_journal_is_synced_between_each_request_and_its_answer_under_load(
@@ -115,11 +162,9 @@ def test_the_journal_is_synced_between_each_request_and_its_answer_under_load(
     syncs = [call for call in calls if call.syncs and call.target == wal]
     writes = [call for call in calls if call.name == "pwrite64" and call.target == wal]
     for port in ports:
-        for request, answer in last_answers(calls, port, UPLOADS):
+        for asked, answer in last_answers(calls, port, UPLOADS):
             assert any(
-                request.ended < write.began
-                and write.ended < sync.began
-                and sync.ended < answer.began
+                asked.ended < write.began and write.ended < sync.began and sync.ended < answer.began
                 for write in writes
                 for sync in syncs
             )
