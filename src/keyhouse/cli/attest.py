@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.pccs_options import maker_root
 from keyhouse.cli.quote_explanation import Appraised, Explanation, explain_quote
 from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
@@ -68,7 +69,7 @@ def explain(
     from keyhouse.manifest import check
 
     moment = _moment(at)
-    raw = None if manifest is None else read_file(str(manifest))
+    raw = None if manifest is None else read_manifest(str(manifest))
     checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
     explanation = explain_quote(
         _quote(read_file(str(quote))),

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
     CollateralFile,
@@ -104,7 +105,7 @@ def verify(
     --simulation-root root.pem
     """
     given = _FINGERPRINT.fullmatch(expected)
-    wanted = expected.lower() if given else fingerprint(read_file(expected))
+    wanted = expected.lower() if given else fingerprint(read_manifest(expected))
     with Coordinator(
         trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
     ) as coordinator:
@@ -150,11 +151,13 @@ def log(
 def signature(
     file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
 ) -> None:
-    """Print the fingerprint of a manifest: the SHA-256 of the file, in hex.
+    """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
+
+    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
 
     Example: keyhouse manifest signature manifest.json
     """
-    typer.echo(fingerprint(read_file(str(file))))
+    typer.echo(fingerprint(read_manifest(str(file))))
 
 
 def _fields(entry: LogEntry) -> dict[str, Any]:

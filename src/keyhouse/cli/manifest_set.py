@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.recovery_place import RecoveryOption, recovery_place
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
     CollateralFile,
@@ -41,7 +42,7 @@ def set_manifest(
     Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem -r recovery.json
     """
-    raw = read_file(str(file))
+    raw = read_manifest(str(file))
     proven = trusted(
         host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
     )

@@ -8,12 +8,13 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.talk import show_json, show_rows, speaks
 from keyhouse.cli.trust_options import (
     AttestationFile,
     CollateralFile,
@@ -201,7 +202,7 @@ def _agree(
     as_json: bool,
 ) -> None:
     """Upload or acknowledge; keep recovery secrets first, then say how far the update is."""
-    raw = read_file(str(typed.file))
+    raw = read_manifest(str(typed.file))
     proven = trusted(
         typed.host,
         typed.attestation,

@@ -1,0 +1,29 @@
+"""`keyhouse manifest convert`: the exact bytes that are uploaded for a manifest file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.manifest_file import read_manifest
+from keyhouse.cli.output import write_output
+from keyhouse.cli.talk import speaks
+
+__all__ = ["convert"]
+
+
+@speaks
+def convert(
+    file: Annotated[Path, typer.Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+    ] = "",
+) -> None:
+    """Print the bytes that are uploaded for a manifest: of YAML its JSON, JSON as it is.
+
+    They are what the coordinator keeps, and what fingerprints and signatures are of. A coordinator
+    that sets its manifest at its start (serve --startup-manifest) is given this file.
+
+    Example: keyhouse manifest convert manifest.yaml -o manifest.json
+    """
+    write_output(read_manifest(str(file)), output)

@@ -1,0 +1,70 @@
+"""Where the parts of a manifest's text stand: by path, in lines and columns."""
+
+import bisect
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from keyhouse.wire.place import at
+
+__all__ = ["Places", "Span", "TextLines", "below"]
+
+_STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$', re.ASCII)
+
+
+class Span(NamedTuple):
+    """A piece of one line: ``line`` and ``column`` count from 1, ``width`` is in characters."""
+
+    line: int
+    column: int
+    width: int = 1
+
+
+def below(path: str, step: str | int) -> str:
+    """Return the path of what is at ``step`` in the object or list at ``path``."""
+    piece = at(step)
+    return f"{path}.{piece}" if path and not piece.startswith("[") else path + piece
+
+
+class Places:
+    """The spans of paths. Of a repeated key the last one counts, as its value does."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, Span] = {}
+        self._folded: dict[str, Span] = {}
+
+    def note(self, path: str, span: Span) -> None:
+        """Say where ``path`` stands: a member by its key, an item by itself."""
+        self._exact[path] = span
+        self._folded[path.lower()] = span
+
+    def find(self, path: str) -> Span | None:
+        """Return where ``path`` stands, or else the nearest that holds it.
+
+        Problems name fields as they are declared; in a manifest they may be spelled in any case.
+        """
+        for each in _outwards(path):
+            found = self._exact.get(each) or self._folded.get(each.lower())
+            if found is not None:
+                return found
+        return None
+
+
+class TextLines:
+    """The lines of a text, for turning offsets into lines and columns."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *(found.end() for found in re.finditer(r"\r\n|\n|\r", text))]
+
+    def span(self, start: int, end: int) -> Span:
+        """Return the span of ``text[start:end]``, which is within one line."""
+        line = bisect.bisect_right(self._starts, start)
+        return Span(line, start - self._starts[line - 1] + 1, max(1, end - start))
+
+
+def _outwards(path: str) -> Iterator[str]:
+    yield path
+    while path:
+        found = _STEP.search(path)
+        path = path[: found.start()] if found else ""
+        yield path

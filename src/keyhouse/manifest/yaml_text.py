@@ -1,0 +1,245 @@
+"""YAML text to plain values: the part of YAML that says the same to everybody.
+
+Only the structure is PyYAML's; what a scalar means is decided here, by the core schema of YAML 1.2
+(section 10.3.2). Refused, because readers differ on it or reviewers miss it: anchors and aliases
+(they multiply), tags, directives, merge keys, further documents, keys that are no strings, keys
+that come twice, numbers with a fraction, an exponent or leading zeros, line ends that only YAML 1.1
+knows. No library's error text goes out.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from keyhouse.manifest.source import Places, Span, below
+from keyhouse.wire.errors import Problem
+from keyhouse.wire.jsontext import MAX_NESTING, MAX_VALUES
+
+__all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]
+
+MAX_YAML_BYTES: Final = 1024 * 1024
+"""Bytes of a YAML text that are read. A larger manifest has to be JSON."""
+
+_QUOTE: Final = "if it is text, put it between quotes"
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
+_FLOAT: Final = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_LONGEST_INTEGER: Final = 25
+_OLD_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_REPORTED: Final = 1_000
+
+
+class YamlRead(msgspec.Struct, frozen=True):
+    """What a text says, what is wrong with it, and where its parts stand."""
+
+    tree: Any  # None, bool, int, str, list or dict; of no use if there are problems
+    problems: tuple[Problem, ...]  # sorted
+    places: Places
+
+
+class _EndedError(Exception):
+    """The text cannot be followed any further; the reason is among the problems."""
+
+
+def read_yaml(data: bytes) -> YamlRead:
+    """Return what the YAML document ``data`` (UTF-8, up to 1 MiB, no BOM) says. Never fails."""
+    reader = _Reader()
+    tree = None
+    try:
+        tree = reader.document(_text(data, reader.refuse_all))
+    except _EndedError:
+        pass
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        if mark is None:
+            reader.refuse_all("holds a character that YAML does not allow")
+        else:
+            reader.refuse_all("is no YAML", _span(mark))
+    return YamlRead(tree, tuple(sorted(set(reader.problems))), reader.places)
+
+
+def _text(data: bytes, refuse: Callable[..., None]) -> str:
+    if len(data) > MAX_YAML_BYTES:
+        refuse(f"has {len(data)} bytes; of YAML at most {MAX_YAML_BYTES} are read")
+        raise _EndedError
+    if data.startswith(b"\xef\xbb\xbf"):
+        refuse("begins with a byte-order mark")
+        raise _EndedError
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as failure:
+        refuse(f"is not UTF-8, byte {failure.start + 1}")
+        raise _EndedError from None
+    if found := _OLD_LINE_ENDS.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        refuse(
+            "holds a line end that only YAML 1.1 knows (U+0085, U+2028, U+2029)", Span(line, column)
+        )
+        raise _EndedError
+    return text
+
+
+class _Reader:
+    """Follows the events of one document."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.places = Places()
+        self._left = MAX_VALUES
+        self._events: Iterator[Any] = iter(())
+
+    def refuse_all(self, problem: str, span: Span | None = None) -> None:
+        """Note what is wrong with the text as a whole, and where."""
+        where = f", line {span.line}, column {span.column}" if span else ""
+        if span is not None:
+            self.places.note("", span)
+        self.problems.append(Problem("", problem + where))
+
+    def document(self, text: str) -> Any:
+        """Return the value of the only document."""
+        self._events = yaml.parse(text, Loader=yaml.SafeLoader)
+        self._expect(StreamStartEvent)
+        first = next(self._events)
+        if isinstance(first, StreamEndEvent):
+            self.refuse_all("is empty")
+            raise _EndedError
+        if isinstance(first, DocumentStartEvent) and (first.version or first.tags):
+            self.refuse_all("has a directive (%)", _span(first.start_mark))
+        value = self._value(next(self._events), (), "")
+        next(self._events)  # the end of the document
+        rest = next(self._events)
+        if not isinstance(rest, StreamEndEvent):
+            self.refuse_all("holds a further document", _span(rest.start_mark))
+        return value
+
+    def _expect(self, kind: type) -> None:
+        if not isinstance(next(self._events), kind):
+            raise _EndedError
+
+    def _refuse(self, path: str, problem: str, hint: str = "") -> None:
+        self.problems.append(Problem(path, problem, hint))
+        if len(self.problems) >= _REPORTED:
+            raise _EndedError
+
+    def _value(self, event: Any, steps: tuple[str | int, ...], path: str) -> Any:
+        self._left -= 1
+        if self._left < 0 or len(steps) > MAX_NESTING:
+            limit = (
+                f"more than {MAX_VALUES} values" if self._left < 0 else f"over {MAX_NESTING} levels"
+            )
+            self.refuse_all(f"has {limit}", _span(event.start_mark))
+            raise _EndedError
+        if isinstance(event, AliasEvent):
+            self._refuse(path, "is an alias (*)", "write it out: each part stands for itself")
+            return None
+        self._refuse_decoration(event, path)
+        if isinstance(event, MappingStartEvent):
+            return self._mapping(steps, path)
+        if isinstance(event, SequenceStartEvent):
+            return self._sequence(steps, path)
+        return self._scalar(event, path)
+
+    def _refuse_decoration(self, event: NodeEvent, path: str) -> None:
+        if event.anchor:
+            self._refuse(path, "has an anchor (&)", "write it out where it is needed")
+        if getattr(event, "tag", None):
+            self._refuse(path, "has a tag (!)", "leave it out; text stands between quotes")
+
+    def _sequence(self, steps: tuple[str | int, ...], path: str) -> list[Any]:
+        made: list[Any] = []
+        for event in self._events:
+            if isinstance(event, SequenceEndEvent):
+                break
+            inner = below(path, len(made))
+            self.places.note(inner, _span(event.start_mark, event.end_mark))
+            made.append(self._value(event, (*steps, len(made)), inner))
+        return made
+
+    def _mapping(self, steps: tuple[str | int, ...], path: str) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for event in self._events:
+            if isinstance(event, MappingEndEvent):
+                break
+            name = self._key(event, path)
+            inner = below(path, name)
+            self.places.note(inner, _span(event.start_mark, event.end_mark))
+            if name in made:
+                self._refuse(inner, "is given more than once", "keep one of them")
+            made[name] = self._value(next(self._events), (*steps, name), inner)
+        return made
+
+    def _key(self, event: Any, path: str) -> str:
+        if not isinstance(event, ScalarEvent):
+            span = _span(event.start_mark)
+            self.refuse_all("has a key that is no string", span)
+            raise _EndedError
+        name = event.value
+        inner = below(path, name)
+        self._refuse_decoration(event, inner)
+        self._refuse_surrogates(name, inner)
+        if event.style is None and (name == "<<" or _meaning(name) is not name):
+            hint = "merge keys are not read: write the parts out" if name == "<<" else _QUOTE
+            self._refuse(inner, "is a key that is no string", hint)
+        return str(name)
+
+    def _scalar(self, event: Any, path: str) -> Any:
+        text: str = event.value
+        self._refuse_surrogates(text, path)
+        if event.style is not None:
+            return text
+        if _LEADING_ZERO.fullmatch(text):
+            self._refuse(path, "is a number with leading zeros", _QUOTE)
+        elif _INTEGER.fullmatch(text):
+            if len(text) > _LONGEST_INTEGER:
+                self._refuse(path, "is a number out of range", _QUOTE)
+        elif _FLOAT.fullmatch(text):
+            self._refuse(path, "is a number with a fraction or an exponent", _QUOTE)
+        return _meaning(text)
+
+    def _refuse_surrogates(self, text: str, path: str) -> None:
+        if _SURROGATE.search(text):
+            self._refuse(path, "holds half of a surrogate pair")
+
+
+def _meaning(text: str) -> Any:
+    """Return what a plain scalar stands for; ``text`` itself if that is a string.
+
+    Numbers that are refused come out as 0.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _FLOAT.fullmatch(text) or _INTEGER.fullmatch(text):
+        if not _INTEGER.fullmatch(text) or len(text) > _LONGEST_INTEGER:
+            return 0
+        return int(text, 0) if text.startswith(("0o", "0x")) else int(text)
+    return text
+
+
+def _span(start: Any, end: Any = None) -> Span:
+    """Return the span from ``start`` to ``end``, or to the end of its line."""
+    width = end.column - start.column if end is not None and end.line == start.line else 1
+    return Span(start.line + 1, start.column + 1, max(1, width))
