@@ -42,7 +42,8 @@ from keyhouse.client.recovery import (
     require_signed,
 )
 from keyhouse.client.retries import NO_RETRIES, Retries, Timeouts
-from keyhouse.client.session import AsyncCoordinator, Coordinator
+from keyhouse.client.session import AsyncCoordinator, Coordinator, User
+from keyhouse.client.token_identity import TokenIdentity, read_token
 from keyhouse.client.token_key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
 from keyhouse.client.uploads import SecretUpload
@@ -82,12 +83,14 @@ __all__ = [
     "StateMemory",
     "Status",
     "Timeouts",
+    "TokenIdentity",
     "TokenKey",
     "Trust",
     "TrustFailed",
     "TrustedCoordinator",
     "Unreachable",
     "UpdateAnswer",
+    "User",
     "UserIdentity",
     "encrypt_share",
     "forgotten",
@@ -95,6 +98,7 @@ __all__ = [
     "parse_address",
     "read_pem",
     "read_pkcs12",
+    "read_token",
     "require_listed",
     "require_remembered",
     "require_root",

@@ -9,9 +9,11 @@ import httpx
 
 from keyhouse.client.address import Address
 from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
+from keyhouse.client.openssl_program import TokenTls
 from keyhouse.client.pinned_tls import PeerContext
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
+from keyhouse.client.token_transport import TokenTransport
 
 __all__ = ["Connection"]
 
@@ -21,11 +23,18 @@ T = TypeVar("T")
 class Connection:
     """Keeps TLS connections to ``address``. For one thread at a time."""
 
-    def __init__(self, address: Address, context: PeerContext, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        address: Address,
+        context: PeerContext,
+        timeouts: Timeouts,
+        on_token: TokenTls | None = None,
+    ) -> None:
         self._address = address
         self._context = context
         self._timeouts = timeouts
-        self._client = httpx.Client(**client_options(address, context))
+        transport = TokenTransport(on_token, context) if on_token else None
+        self._client = httpx.Client(**client_options(address, context), transport=transport)
         self._random = SystemRandom()
 
     def __enter__(self) -> Self:

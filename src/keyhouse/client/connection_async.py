@@ -1,7 +1,6 @@
 """Carries operations out on an event loop of asyncio, over one TLS context."""
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable
 from random import SystemRandom
@@ -12,8 +11,11 @@ import httpx
 
 from keyhouse.client.address import Address
 from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
+from keyhouse.client.openssl_program import TokenTls
+from keyhouse.client.pinned_tls import PeerContext
 from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
+from keyhouse.client.token_transport import AsyncTokenTransport
 
 __all__ = ["AsyncConnection"]
 
@@ -23,10 +25,17 @@ T = TypeVar("T")
 class AsyncConnection:
     """Keeps TLS connections to ``address``. Many tasks of one event loop may use it at a time."""
 
-    def __init__(self, address: Address, context: ssl.SSLContext, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        address: Address,
+        context: PeerContext,
+        timeouts: Timeouts,
+        on_token: TokenTls | None = None,
+    ) -> None:
         self._address = address
         self._timeouts = timeouts
-        self._client = httpx.AsyncClient(**client_options(address, context))
+        transport = AsyncTokenTransport(on_token, context) if on_token else None
+        self._client = httpx.AsyncClient(**client_options(address, context), transport=transport)
         self._random = SystemRandom()
 
     async def __aenter__(self) -> Self:

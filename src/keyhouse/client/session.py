@@ -19,13 +19,18 @@ from keyhouse.client.connection_async import AsyncConnection
 from keyhouse.client.exchange import Rules
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory import StateMemory
+from keyhouse.client.openssl_program import TokenTls
 from keyhouse.client.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.retries import Retries, Timeouts
 from keyhouse.client.steps import Steps
+from keyhouse.client.token_identity import TokenIdentity
 from keyhouse.client.trust import Trust, TrustedCoordinator
 from keyhouse.client.verification import verify, verify_async
 
-__all__ = ["AsyncCoordinator", "Coordinator"]
+__all__ = ["AsyncCoordinator", "Coordinator", "User"]
+
+User = UserIdentity | TokenIdentity
+"""Who calls: with a key that CPython's TLS can use, or with one that stays on a token."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -114,21 +119,22 @@ class Coordinator(_Operations):
     def __init__(
         self,
         trusted: TrustedCoordinator,
-        identity: UserIdentity | None = None,
+        identity: User | None = None,
         *,
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
         super().__init__(trusted, timeouts, retries)
-        self._connection = Connection(trusted.address, _context(trusted, identity), timeouts)
+        context, on_token = _tls(trusted, identity)
+        self._connection = Connection(trusted.address, context, timeouts, on_token)
 
     @classmethod
     def connect(
         cls,
         address: Address | str,
         trust: Trust,
-        user: UserIdentity | None = None,
+        user: User | None = None,
         *,
         memory: StateMemory | None = None,
         timeout: float | Timeouts = 60.0,
@@ -171,14 +177,15 @@ class AsyncCoordinator(_Operations):
     def __init__(
         self,
         trusted: TrustedCoordinator,
-        identity: UserIdentity | None = None,
+        identity: User | None = None,
         *,
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
         super().__init__(trusted, timeouts, retries)
-        self._connection = AsyncConnection(trusted.address, _context(trusted, identity), timeouts)
+        context, on_token = _tls(trusted, identity)
+        self._connection = AsyncConnection(trusted.address, context, timeouts, on_token)
 
     @classmethod
     @asynccontextmanager
@@ -186,7 +193,7 @@ class AsyncCoordinator(_Operations):
         cls,
         address: Address | str,
         trust: Trust,
-        user: UserIdentity | None = None,
+        user: User | None = None,
         *,
         memory: StateMemory | None = None,
         timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
@@ -217,8 +224,11 @@ class AsyncCoordinator(_Operations):
         return await self._connection.run(steps)
 
 
-def _context(trusted: TrustedCoordinator, identity: UserIdentity | None) -> PeerContext:
+def _tls(trusted: TrustedCoordinator, user: User | None) -> tuple[PeerContext, TokenTls | None]:
+    """Return the TLS to pin the root with and, for a key on a token, what carries it."""
     context = pinned_context(trusted.root_der)
-    if identity is not None:
-        identity.present(context)
-    return context
+    if isinstance(user, TokenIdentity):
+        return context, TokenTls(user, trusted.root_der)
+    if user is not None:
+        user.present(context)
+    return context, None

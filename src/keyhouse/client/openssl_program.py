@@ -1,0 +1,190 @@
+"""The ``openssl`` program as one TLS connection, for keys that only OpenSSL's engine can reach.
+
+Its standard input and output, one socket, carry the plain bytes; on another it tells how the
+handshake went. What holds, and why it does:
+
+1. The peer owns the pinned certificate. OpenSSL compares the leaf with it byte by byte, as a TLSA
+   record "3 0 0" (RFC 6698: end entity, full certificate, exact match), and no store of trusted
+   certificates is loaded. Trust in the root with a verify depth of 0 would not do: what the root
+   signed passes that. With such a record OpenSSL heeds no dates, so they are checked here.
+2. The program reads nothing to send before the handshake is done, and its command letters are off.
+3. What it tells decides only which error is raised. Whoever could forge it would gain nothing.
+4. The PIN is in a file without a name (``memfd``), which the program inherits: not among arguments
+   or in the environment. The program has no terminal to ask at, and leaves no core file.
+5. It ends with its connection: it is killed when that is closed, and ends by itself, at the end of
+   its input, if this process dies.
+"""
+
+import ipaddress
+import os
+import resource
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+from keyhouse.client.address import Address
+from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.token_identity import TokenIdentity
+
+__all__ = ["ESTABLISHED", "LONGEST_TALK", "OpensslProgram", "TokenTls", "failure", "start"]
+
+ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
+LONGEST_TALK: Final = 1 << 16  # bytes
+_NO_NAME: Final = "coordinator.invalid"  # in the place of one: nobody is asked for its records
+_OPTIONS: Final = (
+    *("-brief", "-nocommands", "-alpn", "http/1.1"),
+    *("-no-CAfile", "-no-CApath", "-no-CAstore"),
+    *("-min_protocol", "TLSv1.2", "-no_renegotiation", "-no_ticket"),
+    *("-verify", "1", "-verify_return_error", "-dane_ee_no_namechecks"),
+    *("-engine", "pkcs11", "-keyform", "engine"),
+)
+_NO_CORE: Final = (1, 1)  # bytes; 0 would still hand it to a program, see core(5)
+_STRANGER: Final = "the peer showed another certificate than the verified root"
+_UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
+_TALK: Final = (
+    ("verify error:num=", _STRANGER),
+    ("certificate verify failed", _STRANGER),
+    ("Login failed", "the token does not take the PIN; it may lock after a few tries"),
+    ("No matching initialized token", "there is no token with this label; is it plugged in?"),
+    ("key was not found", "the token has no such private key; pkcs11-tool lists those it has"),
+    ("does not match the certificate", "the user's certificate is not for the key on the token"),
+    ("Unable to load module", "the token's PKCS #11 library cannot be loaded"),
+    ("nvalid engine", "OpenSSL has no engine for tokens; Debian: libengine-pkcs11-openssl"),
+    ("-help for summary", "keys on tokens need OpenSSL 3 as the program openssl"),
+    ("client certificate", "the user's certificate, or its key, cannot be used"),
+    (":pkcs11 engine:", _UNSIGNED),
+    (":PKCS#11 module:", _UNSIGNED),
+    (":libp11:", _UNSIGNED),
+)
+"""What the program says, to what it means: the first that fits. A problem, and what to do."""
+
+
+class TokenTls(msgspec.Struct, frozen=True):
+    """Who calls, and the one certificate (DER) that the peer may show."""
+
+    identity: TokenIdentity
+    root_der: bytes
+
+
+class OpensslProgram:
+    """A running program. ``plain`` carries the bytes of the connection, ``talk`` what it says."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], plain: socket.socket, talk: socket.socket
+    ) -> None:
+        self._process = process
+        self.plain: Final = plain
+        self.talk: Final = talk
+
+    def end(self) -> None:
+        """End the program and release all that it had. It may have ended before."""
+        self.plain.close()
+        self.talk.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def start(tls: TokenTls, where: Address) -> OpensslProgram:
+    """Start connecting to ``where``. Raises ``ClientSetup``, and ``TrustFailed`` by the date."""
+    path = shutil.which("openssl")
+    if path is None:
+        raise ClientSetup(
+            "keys on tokens need the program openssl", hint="Debian: apt install openssl"
+        )
+    _require_current(tls.root_der)
+    with ExitStack() as kept, ExitStack() as given:
+        plain, its_plain = socket.socketpair()
+        talk, its_talk = socket.socketpair()
+        for ours, its in ((plain, its_plain), (talk, its_talk)):
+            kept.enter_context(ours)
+            given.enter_context(its)
+        certificate = given.enter_context(_unnamed(tls.identity.certificate))
+        pin = given.enter_context(_unnamed(tls.identity.pin.reveal()))
+        process = subprocess.Popen(  # noqa: S603 the values are options' values, never options
+            [path, "s_client", *_arguments(tls, where, _path(certificate), _path(pin))],
+            stdin=its_plain.fileno(),
+            stdout=its_plain.fileno(),
+            stderr=its_talk.fileno(),
+            pass_fds=(certificate, pin),
+            env=_environment(tls.identity),
+            start_new_session=True,  # no terminal, and no Ctrl-C of ours
+        )
+        kept.pop_all()
+    _leave_no_core(process)
+    return OpensslProgram(process, plain, talk)
+
+
+def failure(talk: bytes) -> TrustFailed | ClientSetup | None:
+    """Return what the program meant, having failed. None: there is no connection.
+
+    Nothing that it says is shown: of all that it knows, something may be secret.
+    """
+    text = talk.decode(errors="replace")
+    meant = next((meaning for words, meaning in _TALK if words in text), None)
+    if meant is None:
+        return None
+    if meant is _STRANGER:
+        return TrustFailed(
+            meant, hint="it is not the coordinator that was verified; send it nothing"
+        )
+    problem, _, hint = meant.partition("; ")
+    return ClientSetup(problem, hint=hint)
+
+
+def _arguments(tls: TokenTls, where: Address, certificate: str, pin: str) -> list[str]:
+    return [
+        *_OPTIONS,
+        *("-connect", str(where)),
+        *("-dane_tlsa_domain", _name(where.host)),
+        *("-dane_tlsa_rrdata", f"3 0 0 {tls.root_der.hex()}"),
+        *("-cert", certificate),
+        *("-key", tls.identity.uri(pin)),
+    ]
+
+
+def _name(host: str) -> str:
+    """Return what goes into the handshake as the server's name, which for addresses is none."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return _NO_NAME
+
+
+def _environment(identity: TokenIdentity) -> dict[str, str]:
+    """Return ours, which the token's library may need, but for what would write down keys."""
+    kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
+    return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
+
+
+def _require_current(root_der: bytes) -> None:
+    root = x509.load_der_x509_certificate(root_der)
+    if not root.not_valid_before_utc <= datetime.now(UTC) <= root.not_valid_after_utc:
+        raise TrustFailed("the verified root certificate is not valid at this time")
+
+
+def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
+    """Forbid a core file, which would hold the PIN: libraries of tokens do crash at their end."""
+    with suppress(ProcessLookupError):  # it has ended
+        resource.prlimit(process.pid, resource.RLIMIT_CORE, _NO_CORE)
+
+
+@contextmanager
+def _unnamed(content: bytes) -> Iterator[int]:
+    """Give a file in memory that a started program can be given."""
+    handle = os.memfd_create("keyhouse-token", os.MFD_CLOEXEC)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield handle
+
+
+def _path(handle: int) -> str:
+    return f"/proc/self/fd/{handle}"

@@ -1,0 +1,116 @@
+"""A user whose private key is on a PKCS #11 token, which signs in TLS and never gives it away.
+
+The ``openssl`` program carries the connection (``openssl_program``): it and OpenSSL's engine for
+tokens have to be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
+"""
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.client.errors import ClientSetup
+from keyhouse.wire.secret import Secret
+
+__all__ = ["TokenIdentity", "read_token"]
+
+_LOOK: Final = "look with pkcs11-tool --list-objects which there are"
+
+
+class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """A user: the certificate, and where its private key is.
+
+    The key is the one with this ``label`` and ``key_id``, or with the one that is given.
+    """
+
+    module: Path  # the PKCS #11 library that comes with the token
+    token: str  # its label
+    pin: Secret
+    certificate: bytes  # PEM
+    label: str = ""
+    key_id: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Require what a key can be found with. Raises ``ClientSetup``."""
+        if not (self.token and (self.label or self.key_id)):
+            raise ClientSetup("a key on a token is named by the token's label and its own, or id")
+        if not self.module.is_absolute():  # the loader would search elsewhere
+            raise ClientSetup("the token's PKCS #11 library is given by its absolute path")
+        if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
+            raise ClientSetup("the PIN is empty or more than one line")
+
+    def uri(self, pin_file: str) -> str:
+        """Return the key's URI (RFC 7512); the PIN is in ``pin_file``."""
+        path = [f"token={quote(self.token, safe='')}"]
+        if self.label:
+            path.append(f"object={quote(self.label, safe='')}")
+        if self.key_id:
+            path.append("id=" + "".join(f"%{byte:02x}" for byte in self.key_id))
+        return f"pkcs11:{';'.join(path)};type=private?pin-source=file:{pin_file}"
+
+
+def read_token(
+    module: Path,
+    *,
+    token: str,
+    pin: Secret,
+    label: str = "",
+    key_id: bytes = b"",
+    certificate_label: str = "",
+    certificate_id: bytes = b"",
+) -> TokenIdentity:
+    """Return the user whose key and certificate are both on the token with the label ``token``.
+
+    The certificate has the label and id of the key unless others are given. Needs the extra
+    ``keyhouse[pkcs11]``. Raises ``ClientSetup``; no message holds the PIN.
+    """
+    named = bool(certificate_label or certificate_id)
+    certificate = _certificate(
+        module,
+        token,
+        pin,
+        certificate_label if named else label,
+        certificate_id if named else key_id,
+    )
+    return TokenIdentity(
+        module=module, token=token, pin=pin, certificate=certificate, label=label, key_id=key_id
+    )
+
+
+def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: bytes) -> bytes:
+    """Return the one certificate on the token with this label and id, PEM."""
+    try:
+        import pkcs11
+    except ImportError:
+        raise ClientSetup(
+            "certificates on tokens need python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
+        ) from None
+    wanted: dict[pkcs11.Attribute, object] = {
+        pkcs11.Attribute.CLASS: pkcs11.ObjectClass.CERTIFICATE
+    }
+    if label:
+        wanted[pkcs11.Attribute.LABEL] = label
+    if found_by:
+        wanted[pkcs11.Attribute.ID] = found_by
+    try:
+        opened = (
+            pkcs11.lib(str(module))
+            .get_token(token_label=token)
+            .open(user_pin=pin.reveal().decode())
+        )
+        with opened:
+            found = [bytes(one[pkcs11.Attribute.VALUE]) for one in opened.get_objects(wanted)]
+    except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
+        raise ClientSetup(
+            f"the token {token!r} cannot be read ({type(error).__name__})",
+            hint="are the library, the label of the token and the PIN right?",
+        ) from None
+    if len(found) != 1:
+        raise ClientSetup(f"the token has {len(found)} such certificates, not one", hint=_LOOK)
+    try:
+        return x509.load_der_x509_certificate(found[0]).public_bytes(Encoding.PEM)
+    except ValueError:
+        raise ClientSetup("the certificate on the token cannot be read") from None

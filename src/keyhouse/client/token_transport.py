@@ -1,0 +1,214 @@
+"""HTTP over the ``openssl`` program: what httpx needs of a network, blocking and on event loops.
+
+Name look-up, TCP and TLS are all the program's, so a stream connects when TLS is asked of it. There
+is none without: who would send plain HTTP over it has no connection.
+"""
+
+import asyncio
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpcore
+import httpx
+
+from keyhouse.client.address import Address
+from keyhouse.client.openssl_program import (
+    ESTABLISHED,
+    LONGEST_TALK,
+    OpensslProgram,
+    TokenTls,
+    failure,
+    start,
+)
+from keyhouse.client.pinned_tls import PeerContext
+
+__all__ = ["AsyncTokenTransport", "TokenTransport"]
+
+_PIECE: Final = 4096
+_SOONEST: Final = 0.001  # seconds; 0 would mean not to block at all
+
+
+class TokenTransport(httpx.HTTPTransport):
+    """The transport of a blocking client. ``context`` has the deadline of each request."""
+
+    def __init__(self, tls: TokenTls, context: PeerContext) -> None:
+        super().__init__(verify=context, trust_env=False)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=context, network_backend=_Backend(tls, context), keepalive_expiry=5.0
+        )
+
+
+class AsyncTokenTransport(httpx.AsyncHTTPTransport):
+    """The transport of a client on an event loop of asyncio."""
+
+    def __init__(self, tls: TokenTls, context: PeerContext) -> None:
+        super().__init__(verify=context, trust_env=False)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context, network_backend=_AsyncBackend(tls), keepalive_expiry=5.0
+        )
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, tls: TokenTls, context: PeerContext) -> None:
+        self._tls = tls
+        self._context = context
+
+    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
+        return _Stream(self._tls, Address(host, port), self._context)
+
+
+class _AsyncBackend(httpcore.AsyncNetworkBackend):
+    def __init__(self, tls: TokenTls) -> None:
+        self._tls = tls
+
+    async def connect_tcp(
+        self, host: str, port: int, *_: Any, **__: Any
+    ) -> httpcore.AsyncNetworkStream:
+        return _AsyncStream(self._tls, Address(host, port))
+
+
+class _Started:
+    """A program, once it is started."""
+
+    def __init__(self, tls: TokenTls, where: Address) -> None:
+        self._tls = tls
+        self._where = where
+        self._program: OpensslProgram | None = None
+
+    def _start(self) -> OpensslProgram:
+        self._program = start(self._tls, self._where)
+        return self._program
+
+    def _end(self) -> None:
+        if self._program is not None:
+            self._program.end()
+
+    @property
+    def _plain(self) -> socket.socket:
+        if self._program is None:
+            raise httpcore.LocalProtocolError("nothing goes over it without TLS")
+        return self._program.plain
+
+    def get_extra_info(self, info: str) -> Any:
+        """Tell whether there is something to read, or the end, while nothing was asked."""
+        return _is_readable(self._plain) if info == "is_readable" else None
+
+
+class _Stream(_Started, httpcore.NetworkStream):
+    def __init__(self, tls: TokenTls, where: Address, context: PeerContext) -> None:
+        super().__init__(tls, where)
+        self._context = context
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        del ssl_context, server_hostname
+        last = time.monotonic() + self._seconds(timeout)
+        try:
+            with _meaning(httpcore.ConnectTimeout, httpcore.ConnectError):
+                program, said = self._start(), b""
+                while not _is_connected(said):
+                    program.talk.settimeout(max(last - time.monotonic(), _SOONEST))
+                    piece = program.talk.recv(_PIECE)
+                    said = _further(said, piece)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        plain = self._plain
+        with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
+            plain.settimeout(self._seconds(timeout))
+            return plain.recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        plain, left = self._plain, memoryview(buffer)
+        with _meaning(httpcore.WriteTimeout, httpcore.WriteError):
+            while left:
+                plain.settimeout(self._seconds(timeout))
+                left = left[plain.send(left) :]
+
+    def close(self) -> None:
+        self._end()
+
+    def _seconds(self, timeout: float | None) -> float:
+        """Return how long one wait may be: never beyond the deadline of the request."""
+        left = max(self._context.deadline - time.monotonic(), _SOONEST)
+        return left if timeout is None else min(timeout, left)
+
+
+class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 as overridden
+    ) -> httpcore.AsyncNetworkStream:
+        del ssl_context, server_hostname
+        loop = asyncio.get_running_loop()
+        try:
+            with _meaning(httpcore.ConnectTimeout, httpcore.ConnectError):
+                program, said = self._start(), b""
+                program.talk.setblocking(False)  # noqa: FBT003 the library has no other name for it
+                program.plain.setblocking(False)  # noqa: FBT003
+                async with asyncio.timeout(timeout):
+                    while not _is_connected(said):
+                        said = _further(said, await loop.sock_recv(program.talk, _PIECE))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        loop = asyncio.get_running_loop()
+        with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
+            async with asyncio.timeout(timeout):
+                return await loop.sock_recv(self._plain, max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        loop = asyncio.get_running_loop()
+        with _meaning(httpcore.WriteTimeout, httpcore.WriteError):
+            async with asyncio.timeout(timeout):
+                await loop.sock_sendall(self._plain, buffer)
+
+    async def aclose(self) -> None:
+        self._end()
+
+
+def _is_connected(said: bytes) -> bool:
+    return ESTABLISHED in said
+
+
+def _further(said: bytes, piece: bytes) -> bytes:
+    """Return all that the program said. At its end raise what it meant."""
+    if piece and len(said) < LONGEST_TALK:
+        return said + piece
+    raise failure(said) or httpcore.ConnectError("the program has no connection")
+
+
+def _is_readable(plain: socket.socket) -> bool:
+    if plain.fileno() < 0:
+        return True  # as at the end
+    waiting = select.poll()
+    waiting.register(plain, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+@contextmanager
+def _meaning(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
+    """Raise httpcore's errors for those of sockets."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise late(str(error)) from error
+    except OSError as error:
+        raise failed(str(error)) from error
