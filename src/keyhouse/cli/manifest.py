@@ -5,6 +5,7 @@ import typer
 from keyhouse.cli import manifest_read
 from keyhouse.cli.manifest_check import check
 from keyhouse.cli.manifest_convert import convert
+from keyhouse.cli.manifest_diff import compare
 from keyhouse.cli.manifest_set import set_manifest
 from keyhouse.cli.manifest_update import app as update_app
 from keyhouse.cli.talk import speaks
@@ -35,6 +36,7 @@ def schema() -> None:
 
 app.command(name="check")(check)
 app.command(name="convert")(convert)
+app.command(name="diff")(compare)
 app.command(name="set")(set_manifest)
 app.command(name="get")(manifest_read.get)
 app.command(name="verify")(manifest_read.verify)

@@ -1,0 +1,159 @@
+"""What differs between two manifests, by meaning: entries and fields, not text.
+
+Two spellings of the same thing are equal: field names in another case, a default that is written
+out, hex in capitals, another order where order means nothing. No value of a secret is shown.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from keyhouse.manifest.model import Entry, Manifest, Marble, Package, RecoveryKey, Role, User
+from keyhouse.wire.definitions import manifest_name
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Change", "diff"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference. ``old`` and ``new`` are values for JSON; None where there is nothing.
+
+    ``name`` is that of the entry in ``section``, empty in ``Config``. ``field`` holds the steps to
+    what differs inside of it; without any, the whole entry came or went. Bytes are shown by size
+    and SHA-256, secrets by their size.
+    """
+
+    kind: Literal["added", "removed", "changed"]
+    section: str
+    name: str
+    field: tuple[str, ...]
+    old: Any
+    new: Any
+
+
+def diff(old: Manifest, new: Manifest) -> tuple[Change, ...]:
+    """Return what changes from ``old`` to ``new``: by section, as declared, then by name."""
+    found: list[Change] = []
+    for section, (before, after) in _sections(old, new).items():
+        if section == "Config":
+            found += _changes(section, "", _inside(before, after))
+            continue
+        for name in sorted(before.keys() | after.keys()):
+            pair = (before.get(name), after.get(name))
+            found += _changes(section, name, _between(*pair))
+    return tuple(found)
+
+
+_Step = tuple[tuple[str, ...], Any, Any]
+"""Steps to a difference, and the values there; None for what is not there."""
+
+_UNORDERED: Final[Mapping[type, frozenset[str]]] = {
+    Package: frozenset({"accepted_tcb_statuses", "accepted_advisories"}),
+    Marble: frozenset({"tls"}),
+    User: frozenset({"roles"}),
+    Role: frozenset({"resource_names", "actions"}),
+}
+"""Lists whose order, and what stands in them twice, mean nothing."""
+
+
+def _sections(old: Manifest, new: Manifest) -> dict[str, tuple[Any, Any]]:
+    names = [name for name in Manifest.__struct_fields__ if name != "raw"]
+    return {manifest_name(name): (getattr(old, name), getattr(new, name)) for name in names}
+
+
+def _changes(section: str, name: str, steps: Iterable[_Step]) -> Iterator[Change]:
+    for field, before, after in steps:
+        kind: Literal["added", "removed", "changed"] = (
+            "added" if before is None else "removed" if after is None else "changed"
+        )
+        shown = (_shown(before), _shown(after))
+        if shown[0] == shown[1] and isinstance(shown[1], str):  # only digests or sizes are shown
+            shown = (shown[0], f"another {shown[1]}")
+        yield Change(kind, section, name, field, *shown)
+
+
+def _between(old: Any, new: Any) -> Iterator[_Step]:
+    """Yield the differences of two values; what comes or goes as a whole is one."""
+    old, new = _meant(old), _meant(new)
+    if old == new:
+        return
+    if type(old) is type(new) and isinstance(new, msgspec.Struct) and not _is_leaf(new):
+        yield from _inside(old, new)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            for field, before, after in _between(old.get(key), new.get(key)):
+                yield (key, *field), before, after
+    else:
+        yield (), old, new
+
+
+def _inside(old: Any, new: Any) -> Iterator[_Step]:
+    unordered = _UNORDERED.get(type(new), frozenset())
+    for field in msgspec.structs.fields(new):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if field.name in unordered:
+            before, after = tuple(sorted(set(before))), tuple(sorted(set(after)))
+        for inner, one, other in _between(before, after):
+            yield (_spelled(field), *inner), one, other
+
+
+def _is_leaf(value: msgspec.Struct) -> bool:
+    return isinstance(value, RecoveryKey)
+
+
+def _meant(value: Any) -> Any:
+    """Return a package with its lists as they are applied; anything else as it is."""
+    if not isinstance(value, Package):
+        return value
+    statuses = {"UpToDate", *(value.accepted_tcb_statuses or ("SWHardeningNeeded",))}
+    return msgspec.structs.replace(
+        value,
+        accepted_tcb_statuses=tuple(sorted(statuses)),
+        accepted_advisories=tuple(sorted(map(str.upper, value.accepted_advisories))),
+    )
+
+
+def _spelled(field: msgspec.structs.FieldInfo) -> str:
+    if field.name == "cert_der":
+        return "Cert"  # the other form of the same field
+    return manifest_name(field.name) if field.encode_name == field.name else field.encode_name
+
+
+def _shown(value: Any) -> Any:
+    """Return ``value`` for JSON: structs as objects of what is not the default."""
+    if isinstance(value, Entry) and not value.no_templates:
+        return _shown_content(value.data)
+    if isinstance(value, Secret | bytes | RecoveryKey):
+        return _digest(value)
+    if isinstance(value, msgspec.Struct):
+        return {
+            _spelled(field): _shown(getattr(value, field.name))
+            for field in msgspec.structs.fields(value)
+            if field.required or getattr(value, field.name) != _default(field)
+        }
+    if isinstance(value, dict):
+        return {name: _shown(item) for name, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _digest(value: Secret | bytes | RecoveryKey) -> str:
+    if isinstance(value, Secret):
+        return f"secret of {len(value.reveal())} bytes"
+    if isinstance(value, RecoveryKey):
+        return f"key, SHA-256 {hashlib.sha256(value.public_key).hexdigest()}"
+    return f"{len(value)} bytes, SHA-256 {hashlib.sha256(value).hexdigest()}"
+
+
+def _shown_content(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return _digest(content)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    return {} if field.default_factory is msgspec.NODEFAULT else field.default_factory()
