@@ -27,6 +27,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v2/secrets"): (401, 401, 401, 400),
     ("POST", "/api/v2/secrets"): (401, 401, 401, 400),
     ("GET", "/api/v2/update"): (409, 409, 200, 200),
+    ("POST", "/api/v2/plan"): (401, 401, 401, 400),
     ("POST", "/api/v2/update"): (401, 401, 401, 400),
     ("GET", "/api/v2/update-manifest"): (404, 404, 404, 404),
     ("POST", "/api/v2/update-manifest"): (401, 401, 401, 400),
@@ -162,6 +163,7 @@ def test_callers_of_a_route_are_those_of_the_interface() -> None:
     assert users == {
         "/api/v2/activations",
         "/api/v2/secrets",
+        "/api/v2/plan",
         "/api/v2/recovery-secrets",
         "/api/v2/update",
         "/api/v2/update-manifest",

@@ -131,6 +131,10 @@ def while_running(server: Server) -> Answers:
         ask("POST", "/update", packages, by="reader", note="no permission")
         ask("POST", "/update", wrapped(b'{"Packages":{}}'), by="writer", note="no package")
         ask("POST", "/update", {"manifest": "?"}, by="writer", note="no base64")
+        ask("POST", "/plan", packages, by="reader", note="no permission")
+        ask("POST", "/plan", wrapped(b'{"Packages":{}}'), by="writer", note="no package")
+        ask("POST", "/plan", packages, by="writer", note="a higher version")
+        ask("POST", "/update", {**packages, "plan": ""}, by="writer", note="no digest")
         ask("POST", "/update", packages, by="writer", note="a higher version")
         ask("GET", "/update", note="after uploads and an update")
     return answers

@@ -44,15 +44,15 @@ async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_pat
     async with running_engine(tmp_path / "data", clock) as engine:
         await set_manifest(engine, together())
         service = _service(engine)
-        first = await changes.update_manifest(service, _head("alice"), new, bytes)
+        first = await changes.update_manifest(service, _head("alice"), new, changes.Proposal)
         assert first.missing == 1
         clock.time = NOW + 60 * DAY
         with pytest.raises(CannotBeApplied) as refusal:
-            await changes.acknowledge_update(service, _head("bob"), new, bytes)
+            await changes.acknowledge_update(service, _head("bob"), new, changes.Proposal)
         assert [problem.at for problem in refusal.value.problems] == ["Secrets.cert.Cert.NotAfter"]
         assert engine.view.running.pending is None
         assert engine.view.running.manifest == together()
         last = json.loads(engine.view.log.lines()[-1])
         assert set(last) == {"time", "update", "manifestFingerprint"}
-        again = await changes.update_manifest(service, _head("bob"), together(word="b"), bytes)
+        again = await changes.update_manifest(service, _head("bob"), together(word="b"), changes.Proposal)
         assert again.missing_users == ("alice", "carol")

@@ -29,20 +29,25 @@ from keyhouse.coordinator import (
     policy_of,
     prepare_acknowledgement,
     prepare_manifest,
+    prepare_plan,
     prepare_update,
     prepare_upload,
     require,
 )
 from keyhouse.wire.errors import Invalid, Problem, Refused, Unavailable
+from keyhouse.wire.plan import PlanData
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "Agreement",
+    "Proposal",
     "ReadManifest",
+    "ReadProposal",
     "ReadUploads",
     "acknowledge_update",
     "cancel_update",
     "ciphertexts",
+    "plan_update",
     "set_manifest",
     "update_manifest",
     "warnings_of",
@@ -55,6 +60,17 @@ Prepared = TypeVar("Prepared", bound=Command)
 
 ReadManifest = Callable[[bytes], bytes]
 """Takes the manifest out of a request's body; raises ``BadRequest``."""
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What is proposed or agreed to, and the digest of the plan that it is bound to, if any."""
+
+    manifest: bytes
+    plan: str = ""  # 64 lower-case hex digits, or nothing
+
+
+ReadProposal = Callable[[bytes], Proposal]
+"""Takes a proposal out of a request's body; raises ``BadRequest``."""
 
 ReadUploads = Callable[[bytes], Mapping[str, UserSecret]]
 """Takes the uploads out of a request's body; raises ``BadRequest``."""
@@ -130,16 +146,32 @@ async def write_secrets(service: Service, head: Head, body: bytes, read: ReadUpl
     return view
 
 
-async def update_manifest(
+async def plan_update(
     service: Service, head: Head, body: bytes, read: ReadManifest
+) -> tuple[PlanData, View]:
+    """Return what an update would do, and the view that it would be made from."""
+
+    def work() -> tuple[PlanData, View]:
+        raw = _sized(read(body))
+        view = service.engine.view
+        require(Operation.UPDATE, view.phase)
+        now = service.engine.now()
+        return prepare_plan(view.running, head.identity, raw, now=now), view
+
+    return await service.off_loop(work)
+
+
+async def update_manifest(
+    service: Service, head: Head, body: bytes, read: ReadProposal
 ) -> Agreement:
     """Raise security versions, or initiate a full update; return how far it has come."""
-    raw = await service.off_loop(lambda: _sized(read(body)))
+    sent = await service.off_loop(lambda: _sized_proposal(read(body)))
 
     def prepare() -> UpdatePackages | InitiateUpdate:
         view = service.engine.view
         require(Operation.UPDATE, view.phase)
-        return prepare_update(view.running, head.identity, raw, now=service.engine.now())
+        now = service.engine.now()
+        return prepare_update(view.running, head.identity, sent.manifest, now=now, plan=sent.plan)
 
     command, view = await _submitted(service, prepare, off_loop=True)
     if isinstance(command, UpdatePackages):
@@ -148,20 +180,21 @@ async def update_manifest(
 
 
 async def acknowledge_update(
-    service: Service, head: Head, body: bytes, read: ReadManifest
+    service: Service, head: Head, body: bytes, read: ReadProposal
 ) -> Agreement:
     """Agree to the pending manifest; the last agreement that is needed applies it."""
-    raw = await service.off_loop(lambda: _sized(read(body)))
+    sent = await service.off_loop(lambda: _sized_proposal(read(body)))
 
     def prepare() -> AcknowledgeUpdate:
         view = service.engine.view
         require(Operation.ACKNOWLEDGE, view.phase)
-        return prepare_acknowledgement(view.running, head.identity, raw, now=service.engine.now())
+        now, raw = service.engine.now(), sent.manifest
+        return prepare_acknowledgement(view.running, head.identity, raw, now=now, plan=sent.plan)
 
     try:
         command, view = await _submitted(service, prepare, off_loop=True)
     except CannotBeApplied:
-        await _give_up(service, raw)
+        await _give_up(service, sent.manifest)
         raise
     return _agreement(view, command, command.application.notes if command.application else ())
 
@@ -197,6 +230,11 @@ def ciphertexts(recovery: RecoveryMaterial) -> dict[str, bytes]:
 def _sized(raw: bytes) -> bytes:
     require_size(len(raw))
     return raw
+
+
+def _sized_proposal(proposal: Proposal) -> Proposal:
+    require_size(len(proposal.manifest))
+    return proposal
 
 
 async def _submitted(

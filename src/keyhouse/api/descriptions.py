@@ -19,6 +19,7 @@ from keyhouse.wire.errors import (
     KeyhouseError,
     NotFound,
 )
+from keyhouse.wire.plan import PlanData
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["DESCRIPTIONS", "Described", "RawManifest", "RawObject"]
@@ -101,9 +102,16 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         refused=(*_CHANGE, Forbidden),
     ),
     ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
+    ("POST", "/api/v2/plan"): Described(
+        summary="Tell what an update would do, with a digest that it can be bound to. Nothing "
+        "changes.",
+        body=wire.ManifestBody,
+        data=PlanData,
+        refused=(*_CHANGE, Forbidden, Conflicting),
+    ),
     ("POST", "/api/v2/update"): Described(
         summary="Raise security versions of packages, or initiate an update of the manifest.",
-        body=wire.ManifestBody,
+        body=wire.UpdateBody,
         data=wire.UpdateData,
         refused=(*_CHANGE, Forbidden, Conflicting),
     ),
@@ -114,7 +122,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("POST", "/api/v2/update-manifest"): Described(
         summary="Acknowledge the pending update with the same manifest, byte by byte.",
-        body=wire.ManifestBody,
+        body=wire.UpdateBody,
         data=wire.AcknowledgedData,
         refused=_ACKNOWLEDGE,
     ),

@@ -48,7 +48,7 @@ def _generic(kind: Any, components: dict[str, Schema]) -> Schema:
         return {"type": "integer", "minimum": arguments[1].ge, "maximum": arguments[1].le}
     if origin is Literal:
         return {"enum": [*arguments]}
-    if origin is list:
+    if origin in {list, tuple}:
         return {"type": "array", "items": schema_of(arguments[0], components)}
     if origin is dict:
         return {"type": "object", "additionalProperties": schema_of(arguments[1], components)}

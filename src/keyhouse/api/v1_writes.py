@@ -39,12 +39,12 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    return updated(service, await changes.update_manifest(service, head, body, _manifest))
+    return updated(service, await changes.update_manifest(service, head, body, _proposal))
 
 
 async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
     """Agree to the pending manifest."""
-    return acknowledged(service, await changes.acknowledge_update(service, head, body, _manifest))
+    return acknowledged(service, await changes.acknowledge_update(service, head, body, _proposal))
 
 
 async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
@@ -59,6 +59,10 @@ def _manifest(body: bytes) -> bytes:
         hint = "send its JSON text as the body"
         raise Invalid("the manifest", [Problem("", "is missing or empty", hint)])
     return body
+
+
+def _proposal(body: bytes) -> changes.Proposal:
+    return changes.Proposal(_manifest(body))  # version 1 knows no plans
 
 
 def _uploads(body: bytes) -> Mapping[str, UserSecret]:

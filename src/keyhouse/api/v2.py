@@ -30,6 +30,7 @@ ROUTES: Final = (
     post(
         "/api/v2/secrets", Operation.WRITE_SECRETS, writes.write_secrets, _USER, limit=ENCODED_BYTES
     ),
+    post("/api/v2/plan", Operation.UPDATE, writes.plan_update, _USER, limit=ENCODED_BYTES),
     get("/api/v2/update", Operation.READ_LOG, reads.read_update_log),
     post("/api/v2/update", Operation.UPDATE, writes.update_manifest, _USER, limit=ENCODED_BYTES),
     get("/api/v2/update-manifest", Operation.READ_PENDING, reads.read_pending),

@@ -1,5 +1,6 @@
 """The shapes of what version 2 of the Client API changes."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,18 +11,20 @@ from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
-from keyhouse.wire.client_api import ManifestBody, SecretsBody
-from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.client_api import ManifestBody, SecretsBody, UpdateBody
+from keyhouse.wire.errors import BadRequest, Invalid, Problem
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "acknowledge_update",
     "cancel_update",
+    "plan_update",
     "set_manifest",
     "update_manifest",
     "write_secrets",
 ]
 
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
 
@@ -41,14 +44,20 @@ async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
     return service.success(b"null", view)
 
 
+async def plan_update(service: Service, head: Head, body: bytes) -> Answer:
+    """Tell what an update would do, with a digest that it can be bound to. Changes nothing."""
+    plan, view = await changes.plan_update(service, head, body, _manifest)
+    return service.success(await service.off_loop(lambda: msgspec.json.encode(plan)), view)
+
+
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    return updated(service, await changes.update_manifest(service, head, body, _manifest))
+    return updated(service, await changes.update_manifest(service, head, body, _proposal))
 
 
 async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
     """Agree to the pending manifest."""
-    return acknowledged(service, await changes.acknowledge_update(service, head, body, _manifest))
+    return acknowledged(service, await changes.acknowledge_update(service, head, body, _proposal))
 
 
 async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
@@ -59,7 +68,21 @@ async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
 
 
 def _manifest(body: bytes) -> bytes:
-    raw = read_body(body, ManifestBody).manifest
+    return _given(read_body(body, ManifestBody).manifest)
+
+
+def _proposal(body: bytes) -> changes.Proposal:
+    read = read_body(body, UpdateBody)
+    if read.plan is not None and not _DIGEST.fullmatch(read.plan):
+        raise BadRequest(
+            "the digest of the plan is none",
+            fields={"plan": "must be 64 hex digits, in lower case"},
+            hint="send the digest that POST /api/v2/plan has answered",
+        )
+    return changes.Proposal(_given(read.manifest), read.plan or "")
+
+
+def _given(raw: bytes) -> bytes:
     if not raw:
         raise Invalid("the manifest", [Problem("", "is missing or empty", _MANIFEST_HINT)])
     return raw

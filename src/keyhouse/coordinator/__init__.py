@@ -28,6 +28,7 @@ from keyhouse.coordinator.parameters import Joining, parameters
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
+from keyhouse.coordinator.prepare_plan import PlanChanged, prepare_plan
 from keyhouse.coordinator.prepare_update import (
     CannotBeApplied,
     prepare_acknowledgement,
@@ -77,6 +78,7 @@ __all__ = [
     "Parameters",
     "Pending",
     "Phase",
+    "PlanChanged",
     "Policy",
     "Process",
     "Recipe",
@@ -102,6 +104,7 @@ __all__ = [
     "policy_of",
     "prepare_acknowledgement",
     "prepare_manifest",
+    "prepare_plan",
     "prepare_update",
     "prepare_upload",
     "rebuild",

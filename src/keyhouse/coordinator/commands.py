@@ -11,6 +11,7 @@ from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.coordinator.events import Activated, Uploaded
 from keyhouse.coordinator.first_manifest import FirstManifestRule
+from keyhouse.coordinator.plan_basis import PlanBasis
 from keyhouse.coordinator.state import MarbleInstance
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.secret import Secret
@@ -69,6 +70,7 @@ class UpdatePackages(msgspec.Struct, frozen=True):
     versions: dict[str, int]
     keys: CoordinatorKeys
     secrets: dict[str, StoredSecret]
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -99,6 +101,7 @@ class InitiateUpdate(msgspec.Struct, frozen=True):
     application: Application | None  # if this acknowledgement is enough
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
 
 
 class AcknowledgeUpdate(msgspec.Struct, frozen=True):
@@ -107,6 +110,7 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
     identity: bytes
     manifest: bytes
     application: Application | None  # if this acknowledgement completes it
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
 
 
 class CancelUpdate(msgspec.Struct, frozen=True):

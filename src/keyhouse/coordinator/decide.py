@@ -37,6 +37,7 @@ from keyhouse.coordinator.events import (
     Started,
 )
 from keyhouse.coordinator.phases import Operation, phase_of, require
+from keyhouse.coordinator.plan_basis import still_holds
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running, State
 from keyhouse.manifest import Action
@@ -120,6 +121,8 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
     user = policy.authorize(command.identity, Action.UPDATE_SECURITY_VERSION, command.versions)
     require_nothing_pending(state)
     if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
+        raise Stale
+    if not still_holds(state, command.basis):
         raise Stale
     updated = PackagesUpdated(
         time=context.now,

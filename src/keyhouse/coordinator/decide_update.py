@@ -20,6 +20,7 @@ from keyhouse.coordinator.events import (
     UpdateCancelled,
     UpdateInitiated,
 )
+from keyhouse.coordinator.plan_basis import still_holds
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Pending, Running
 from keyhouse.manifest import Action, fingerprint
@@ -41,7 +42,7 @@ def initiate_update(state: Running, command: InitiateUpdate, context: Context) -
     """Return that the update waits for others, or that it is applied at once."""
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
-    if command.based_on != state.manifest:
+    if command.based_on != state.manifest or not still_holds(state, command.basis):
         raise Stale
     pending = proposed(state, user, command.manifest)
     initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
@@ -54,6 +55,8 @@ def acknowledge_update(
     """Return the acknowledgement and, if it is the last that was needed, the application."""
     user = policy_of(state.manifest).identify(command.identity)
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
+    if not still_holds(state, command.basis):
+        raise Stale
     acknowledged = UpdateAcknowledged(time=context.now, user=user, pending=pending)
     return (acknowledged, *_applied(state, pending, command.application, context))
 

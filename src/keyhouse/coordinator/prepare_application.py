@@ -36,7 +36,7 @@ from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.secret import Secret
 
-__all__ = ["prepare_application"]
+__all__ = ["prepare_application", "require_kept_values_fit"]
 
 ROOT_SECRET: Final = 32  # bytes
 
@@ -49,7 +49,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     """
     checked = check_fully(raw, keys=state.keys, now=moment(now))
     old, new = policy_of(state.manifest).manifest, checked.manifest
-    _require_kept_values_fit(state, raw)
+    require_kept_values_fit(state, raw)
     keys = renew_intermediate(state.keys, moment(now))
     if new.config.rotate_root_secret:
         keys = replace(keys, root_secret=Secret(os.urandom(ROOT_SECRET)))
@@ -131,8 +131,11 @@ def _recovery(
     return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
 
 
-def _require_kept_values_fit(state: Running, raw: bytes) -> None:
-    """Run the dry run of the new templates with what users uploaded so far."""
+def require_kept_values_fit(state: Running, raw: bytes) -> None:
+    """Run the dry run of the new templates with what users uploaded so far.
+
+    Raises ``Invalid`` with every problem.
+    """
     policy = policy_of(raw)
     old = policy_of(state.manifest).manifest.secrets
     problems: list[Problem] = []

@@ -5,6 +5,8 @@ Called off the event loop, like ``prepare``.
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from keyhouse.authority import (
     CoordinatorKeys,
     StoredSecret,
@@ -19,8 +21,11 @@ from keyhouse.coordinator.decide_update import (
     require_acknowledger,
     require_nothing_pending,
 )
+from keyhouse.coordinator.plan import Planned, plan_manifest, plan_packages
+from keyhouse.coordinator.plan_basis import PlanBasis
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.prepare_application import prepare_application
+from keyhouse.coordinator.prepare_plan import require_plan
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.manifest import (
@@ -42,33 +47,43 @@ class CannotBeApplied(Invalid):
 
 
 def prepare_update(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int
+    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str = ""
 ) -> UpdatePackages | InitiateUpdate:
     """Check an uploaded update and make what it needs. The permission is judged first.
 
+    ``plan``: the digest of the plan that the caller is bound to, if any.
+
     Raises:
         Unauthenticated, Forbidden: the caller may not make this update.
-        Conflicting: another update is pending.
+        Conflicting: another update is pending. PlanChanged: the plan is another one by now.
         Invalid: every problem of the update.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
     if update is None:
-        return _prepare_full(state, identity, raw, now=now)
-    return _prepare_packages(state, identity, update, now=now)
+        return _prepare_full(state, identity, raw, now=now, plan=plan)
+    command = _prepare_packages(state, identity, update, now=now)
+    if not plan:
+        return command
+    planned = plan_packages(state, raw, command.versions, moment(now))
+    return replace(command, basis=_bound(planned, plan))
 
 
 def prepare_acknowledgement(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int
+    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str = ""
 ) -> AcknowledgeUpdate:
     """Check an acknowledgement; if it is the last that is needed, make what the update needs.
 
+    ``plan``: the digest of the plan that the caller is bound to, if any.
+
     Raises:
         Unauthenticated, Forbidden, NotFound, Conflicting: it cannot be acknowledged so.
+        PlanChanged: the plan is another one by now.
         CannotBeApplied: it is complete, and its manifest cannot take effect any more.
     """
     user = policy_of(state.manifest).identify(identity)
     pending = require_acknowledger(state, user, raw).acknowledged_by(user)
+    basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
     application = None
     if not pending.missing:
         try:
@@ -76,16 +91,23 @@ def prepare_acknowledgement(
         except Invalid as invalid:
             raise CannotBeApplied("the update cannot be applied", invalid.problems) from None
     assert identity is not None  # noqa: S101 it was identified
-    return AcknowledgeUpdate(identity=identity, manifest=raw, application=application)
+    return AcknowledgeUpdate(identity=identity, manifest=raw, application=application, basis=basis)
+
+
+def _bound(planned: Planned, expected: str) -> PlanBasis:
+    """Return what the plan rests on, if it is still the one that was reviewed."""
+    require_plan(planned, expected)
+    return planned.basis
 
 
 def _prepare_full(
-    state: Running, identity: bytes | None, raw: bytes, *, now: int
+    state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str
 ) -> InitiateUpdate:
     user = policy_of(state.manifest).authorize_update(identity)
     require_nothing_pending(state)
     # Made also if others have to agree first: then only to find every problem now.
     application = prepare_application(state, raw, now=now)
+    basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
     waits = proposed(state, user, raw).missing
     assert identity is not None  # noqa: S101 it was authorized
     return InitiateUpdate(
@@ -95,6 +117,7 @@ def _prepare_full(
         application=None if waits else application,
         notes=application.notes,
         warnings=application.warnings,
+        basis=basis,
     )
 
 

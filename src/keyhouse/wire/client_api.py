@@ -41,6 +41,7 @@ __all__ = [
     "SignQuoteBody",
     "SignQuoteData",
     "StatusData",
+    "UpdateBody",
     "UpdateData",
     "UpdateLogData",
 ]
@@ -50,9 +51,19 @@ __all__ = [
 
 
 class ManifestBody(msgspec.Struct, frozen=True):
-    """Body of ``POST /api/v2/manifest`` and of the update endpoints: base64 on the wire."""
+    """Body of ``POST /api/v2/manifest`` and ``POST /api/v2/plan``: base64 on the wire."""
 
     manifest: bytes = b""
+
+
+class UpdateBody(msgspec.Struct, frozen=True):
+    """Body of the update endpoints. ``plan``: the digest that ``POST /api/v2/plan`` has answered.
+
+    With it the call is refused if what would happen is no longer what that plan said.
+    """
+
+    manifest: bytes = b""
+    plan: str | None = None
 
 
 class SecretsBody(msgspec.Struct, frozen=True):

@@ -1,0 +1,94 @@
+"""Comparing two manifests piece by piece, and what a change is called in words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from keyhouse.wire.definitions import manifest_name
+from keyhouse.wire.place import quoted
+from keyhouse.wire.plan import Effect, PlanChange
+
+__all__ = ["Difference", "change", "differing", "fields_that_differ", "in_words", "listed", "shown"]
+
+T = TypeVar("T")
+
+_NAMED = 20
+"""Names that a sentence lists; the change itself holds all of them."""
+
+
+class Difference(NamedTuple):
+    """A field that is not the same, as the manifest spells it."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+def differing(
+    old: Mapping[str, T], new: Mapping[str, T]
+) -> Iterator[tuple[str, T | None, T | None]]:
+    """Yield each name whose value is not the same, sorted; None stands for a name without one."""
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name), new.get(name)
+        if before != after:
+            yield name, before, after
+
+
+def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[Difference]:
+    """Yield the fields of two values of one type that are not the same, in their order."""
+    for field in msgspec.structs.fields(before):
+        was, becomes = getattr(before, field.name), getattr(after, field.name)
+        if was != becomes:
+            renamed = field.encode_name != field.name
+            spelled = field.encode_name if renamed else manifest_name(field.name)
+            yield Difference(spelled, was, becomes)
+
+
+def change(
+    section: str,
+    what: Effect,
+    name: str,
+    text: str,
+    *,
+    field: str = "",
+    before: Any = "",
+    after: Any = "",
+    names: tuple[str, ...] = (),
+) -> PlanChange:
+    """Return a change; its sentence follows what it is about."""
+    return PlanChange(
+        section=section,
+        what=what.value,
+        name=name,
+        field=field,
+        before=shown(before),
+        after=shown(after),
+        names=names,
+        text=text,
+    )
+
+
+def shown(value: Any) -> str:
+    """Return a plain value as text: nothing for None, ``true``, digits, or a list with commas."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def in_words(value: Any) -> str:
+    """Return a plain value for a sentence: text and lists are quoted, numbers are not."""
+    if isinstance(value, tuple):
+        return listed(tuple(map(str, value))) or "none"
+    return quoted(value) if isinstance(value, str) else shown(value)
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Return names for a sentence: quoted, and only the first of very many."""
+    text = ", ".join(quoted(name) for name in names[:_NAMED])
+    more = len(names) - _NAMED
+    return f"{text} and {more} more" if more > 0 else text

@@ -1,0 +1,153 @@
+"""What becomes of secrets and their values: kept, made anew, lost, or still to be uploaded."""
+
+from collections.abc import Iterator
+
+from keyhouse.authority import is_generated_with_manifest
+from keyhouse.coordinator.plan_compare import change, differing, fields_that_differ, shown
+from keyhouse.coordinator.state import Running
+from keyhouse.coordinator.what_stays import equal_definitions, stays
+from keyhouse.manifest import Manifest
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.place import quoted
+from keyhouse.wire.plan import Effect, PlanChange
+
+__all__ = [
+    "certificate_renewals",
+    "certificates_of_packages",
+    "kept_secrets",
+    "secret_changes",
+    "upload_may_be_lost",
+]
+
+_SECRETS = "Secrets"
+_OF_VALUES = frozenset({"Private", "Public"})
+_OF_TEMPLATES = frozenset({"Cert", "CertDer"})
+
+
+def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
+    """Return the names of secrets whose values, or ways of derivation, stay; sorted."""
+    rotates = new.config.rotate_root_secret
+    return tuple(
+        name
+        for name, definition in sorted(new.secrets.items())
+        if stays(old.secrets.get(name), definition, rotates=rotates)
+    )
+
+
+def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the user-defined secrets whose values, if there are any, the update drops."""
+    for name, definition in sorted(old.secrets.items()):
+        becomes = new.secrets.get(name)
+        if definition.user_defined and not (becomes and equal_definitions(definition, becomes)):
+            yield name
+
+
+def secret_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield which definitions differ, then what that does to values."""
+    for name, before, after in differing(old.secrets, new.secrets):
+        if before is None and after is not None:
+            yield from _added(name, after)
+        elif before is not None and after is None:
+            text = f"secret {quoted(name)} is removed"
+            yield change(_SECRETS, Effect.SECRET_REMOVED, name, text)
+            yield from _lost(state, name)
+        elif before is not None and after is not None:
+            yield from _redefined(state, name, before, after)
+    if new.config.rotate_root_secret:
+        yield from _rotated(old, new)
+
+
+def _added(name: str, definition: SecretDefinition) -> Iterator[PlanChange]:
+    origin, text = _origin(definition)
+    text = f"secret {quoted(name)} is added: {text}"
+    yield change(_SECRETS, Effect.SECRET_ADDED, name, text, after=origin)
+
+
+def _origin(definition: SecretDefinition) -> tuple[str, str]:
+    """Return where the value of a new secret comes from, as a word and in words."""
+    if definition.user_defined:
+        if definition.private is not None:
+            return "given", "its value is in the manifest, for everybody to read"
+        return "uploaded", "it is empty until a user uploads it"
+    if definition.shared:
+        return "generated", "it is generated now"
+    if definition.type is SecretType.SYMMETRIC_KEY:
+        return "derived", "it is derived for each workload"
+    return "issued", "each workload gets its own, new at each activation"
+
+
+def _redefined(
+    state: Running, name: str, before: SecretDefinition, after: SecretDefinition
+) -> Iterator[PlanChange]:
+    for field, was, becomes in fields_that_differ(before, after):
+        yield _field(name, field, was, becomes)
+    if equal_definitions(before, after):
+        return
+    yield from _lost(state, name)
+    if not after.user_defined:
+        if after.shared or after.type is SecretType.SYMMETRIC_KEY:
+            text = f"secret {quoted(name)} gets a new value, which is its previous one, too"
+            yield change(_SECRETS, Effect.VALUE_GENERATED, name, text)
+    elif after.private is not None:
+        text = f"secret {quoted(name)} gets the value in the manifest, for everybody to read"
+        yield change(_SECRETS, Effect.VALUE_GIVEN, name, text)
+    else:
+        text = f"secret {quoted(name)} is empty until a user uploads it"
+        yield change(_SECRETS, Effect.VALUE_NEEDED, name, text)
+
+
+def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
+    """Return that a field differs; of values and templates no more than that is told."""
+    if field in _OF_VALUES:
+        text = (
+            f"secret {quoted(name)}: {field} in the manifest differs; a secret that stays keeps"
+            " what it has, and does not take it"
+        )
+        return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field=field)
+    if field in _OF_TEMPLATES:
+        text = f"secret {quoted(name)}: its certificate is made from another template"
+        return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")
+    text = f"secret {quoted(name)}: {field} from {shown(was)} to {shown(becomes)}"
+    return change(
+        _SECRETS, Effect.SECRET_CHANGED, name, text, field=field, before=was, after=becomes
+    )
+
+
+def _lost(state: Running, name: str) -> Iterator[PlanChange]:
+    if name in state.secrets:
+        text = f"the value of secret {quoted(name)} is lost, its previous one as well"
+        yield change(_SECRETS, Effect.VALUE_LOST, name, text)
+
+
+def _rotated(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    for name, definition in sorted(new.secrets.items()):
+        if definition.user_defined or definition.type is not SecretType.SYMMETRIC_KEY:
+            continue
+        if equal_definitions(old.secrets.get(name), definition):
+            text = f"secret {quoted(name)} gets a new value; the old one becomes its previous one"
+            yield change(_SECRETS, Effect.VALUE_REPLACED, name, text)
+
+
+def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield the shared certificates that were generated before and are issued anew."""
+    for name, definition in sorted(new.secrets.items()):
+        if not (is_generated_with_manifest(definition) and definition.type.is_certificate):
+            continue
+        if equal_definitions(old.secrets.get(name), definition):
+            text = (
+                f"certificate {quoted(name)} is issued anew with a new key;"
+                " the old one becomes its previous one"
+            )
+            yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
+
+
+def certificates_of_packages(
+    renewed: tuple[str, ...], ended: tuple[str, ...]
+) -> Iterator[PlanChange]:
+    """Yield what a package update does to shared certificates: previous values it leaves alone."""
+    for name in renewed:
+        text = f"certificate {quoted(name)} is issued anew with a new key; the old one is gone"
+        yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
+    for name in ended:
+        text = f"certificate {quoted(name)} stays as it is: it has ended, so none like it is issued"
+        yield change(_SECRETS, Effect.CERTIFICATE_STAYS, name, text)

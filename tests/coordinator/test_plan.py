@@ -1,0 +1,376 @@
+"""What a plan says: each change of a manifest alone gives exactly its lines."""
+
+import json
+from typing import Any
+
+import pytest
+from keyhouse_tests_deployment import user
+from keyhouse_tests_plans import (
+    Deployment,
+    Document,
+    brief,
+    document,
+    encoded,
+    holder_pem,
+    raised,
+)
+
+RENEWED = [
+    "intermediate-renewed",
+    "marble-root-renewed",
+    "epoch-begun",
+    "certificate-renewed | cert",
+    "restart | job | certificates",
+    "restart | web | certificates, secrets",
+]
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Deployment:
+    """A deployment that nobody changes; ``note`` was uploaded, ``job`` was activated twice."""
+    made = Deployment(encoded())
+    made.upload(note=b"hello")
+    made.activate("job", 2)
+    return made
+
+
+def _merged(content: Document, change: Document) -> None:
+    for name, value in change.items():
+        if value is None:
+            del content[name]
+        elif isinstance(value, dict) and isinstance(content.get(name), dict):
+            _merged(content[name], value)
+        else:
+            content[name] = value
+
+
+def _of_secret(**definition: Any) -> Document:
+    return {"Secrets": {"added": definition}}
+
+
+CASES: dict[str, tuple[Document, list[str]]] = {
+    "nothing": ({}, []),
+    # Packages
+    "a package": (
+        {"Packages": {"new": {"UniqueID": "ef" * 32}}},
+        ["package-added | new"],
+    ),
+    "a raised version": (
+        {"Packages": {"app": {"SecurityVersion": 4}}},
+        ["package-changed | app | SecurityVersion | 3 > 4"],
+    ),
+    "TCB lists": (
+        {
+            "Packages": {
+                "app": {
+                    "AcceptedTCBStatuses": ["UpToDate", "OutOfDate"],
+                    "AcceptedAdvisories": ["INTEL-SA-00615"],
+                }
+            }
+        },
+        [
+            "package-changed | app | AcceptedTCBStatuses |  > UpToDate, OutOfDate",
+            "package-changed | app | AcceptedAdvisories |  > INTEL-SA-00615",
+        ],
+    ),
+    "a debug package by another identity": (
+        {"Packages": {"tool": {"Debug": True, "UniqueID": "ef" * 32}}},
+        [
+            "package-changed | tool | Debug | false > true",
+            f"package-changed | tool | UniqueID | {'cd' * 32} > {'ef' * 32}",
+        ],
+    ),
+    "an infrastructure": (
+        {"Infrastructures": {"cloud": {"QESVN": 2}}},
+        ["infrastructure-added | cloud"],
+    ),
+    # Marbles
+    "a marble": ({"Marbles": {"new": {"Package": "app"}}}, ["marble-added | new"]),
+    "no marble": ({"Marbles": {"job": None}}, ["marble-removed | job"]),
+    "another package": (
+        {"Marbles": {"job": {"Package": "app"}}},
+        ["marble-changed | job | Package | tool > app"],
+    ),
+    "parameters": (
+        {
+            "Marbles": {
+                "web": {
+                    "Parameters": {
+                        "Env": {"KEY": "x", "OWN": None, "B": "y"},
+                        "Files": {"/cert": None},
+                        "Argv": ["./web", "-v"],
+                    }
+                }
+            }
+        },
+        [
+            "marble-changed | web | Parameters.Files | /cert",
+            "marble-changed | web | Parameters.Env | B, KEY, OWN",
+            "marble-changed | web | Parameters.Argv",
+        ],
+    ),
+    "a higher limit": (
+        {"Marbles": {"job": {"MaxActivations": 9}}},
+        ["marble-changed | job | MaxActivations | 5 > 9"],
+    ),
+    "a limit that is reached": (
+        {"Marbles": {"job": {"MaxActivations": 2}}},
+        ["marble-changed | job | MaxActivations | 5 > 2", "limit-reached | job |  > 2"],
+    ),
+    "no binding": (
+        {"Marbles": {"web": {"DisableSecretBinding": True}}},
+        [
+            "marble-changed | web | DisableSecretBinding | false > true",
+            "derived-keys-changed | web | own",
+        ],
+    ),
+    "no tag": ({"Marbles": {"web": {"TLS": []}}}, ["marble-changed | web | TLS | inside > "]),
+    # TLS
+    "a tag": ({"TLS": {"new": {}}}, ["tls-added | new"]),
+    "a port": (
+        {"TLS": {"inside": {"Incoming": [{"Port": "7001"}]}}},
+        ["tls-changed | inside | Incoming"],
+    ),
+    # Secrets
+    "a generated secret": (
+        _of_secret(Type="symmetric-key", Size=128, Shared=True),
+        ["secret-added | added |  > generated"],
+    ),
+    "a derived secret": (
+        _of_secret(Type="symmetric-key", Size=128),
+        ["secret-added | added |  > derived"],
+    ),
+    "a certificate of each workload": (
+        _of_secret(Type="cert-ed25519"),
+        ["secret-added | added |  > issued"],
+    ),
+    "a secret to upload": (
+        _of_secret(Type="plain", UserDefined=True),
+        ["secret-added | added |  > uploaded"],
+    ),
+    "a secret that the manifest gives": (
+        _of_secret(Type="plain", UserDefined=True, Private="Q0FOQVJZ"),
+        ["secret-added | added |  > given"],
+    ),
+    "another size": (
+        {"Secrets": {"shared": {"Size": 256}}},
+        [
+            "secret-changed | shared | Size | 128 > 256",
+            "value-lost | shared",
+            "value-generated | shared",
+        ],
+    ),
+    "another size of keys of each workload": (
+        {"Secrets": {"own": {"Size": 128}}},
+        ["secret-changed | own | Size | 256 > 128", "value-generated | own"],
+    ),
+    "another template": (
+        {"Secrets": {"cert": {"Cert": {"DNSNames": ["a.example"]}}}},
+        ["secret-changed | cert | Cert"],
+    ),
+    "another validity": (
+        {"Secrets": {"cert": {"ValidFor": 30}}},
+        [
+            "secret-changed | cert | ValidFor | 0 > 30",
+            "value-lost | cert",
+            "value-generated | cert",
+        ],
+    ),
+    "another type of what was uploaded": (
+        {"Secrets": {"note": {"Type": "symmetric-key", "Size": 128}}},
+        [
+            "secret-changed | note | Type | plain > symmetric-key",
+            "secret-changed | note | Size | 0 > 128",
+            "value-lost | note",
+            "value-needed | note",
+        ],
+    ),
+    "another type of what was not uploaded": (
+        {"Secrets": {"other": {"Type": "symmetric-key", "Size": 128}}},
+        [
+            "secret-changed | other | Type | plain > symmetric-key",
+            "secret-changed | other | Size | 0 > 128",
+            "value-needed | other",
+        ],
+    ),
+    "a value for a secret that stays": (
+        {"Secrets": {"note": {"Private": "Q0FOQVJZ"}}},
+        ["secret-changed | note | Private"],
+    ),
+    "no own secret": (
+        {
+            "Secrets": {"note": None},
+            "Roles": {"write": {"ResourceNames": ["other"]}},
+        },
+        [
+            "secret-removed | note",
+            "value-lost | note",
+            "right-lost | writer | ReadSecret |  > Secrets | note",
+            "right-lost | writer | WriteSecret |  > Secrets | note",
+            "role-changed | write | ResourceNames",
+        ],
+    ),
+    # Users and roles
+    "a user without a role": (
+        {"Users": {"new": {"Certificate": user("new").pem.decode()}}},
+        ["user-added | new"],
+    ),
+    "a user who may update": (
+        {"Users": {"new": {"Certificate": user("new").pem.decode(), "Roles": ["admin"]}}},
+        ["user-added | new", "right-gained | new | UpdateManifest |  > Manifest"],
+    ),
+    "no user": (
+        {"Users": {"releaser": None}},
+        [
+            "user-removed | releaser",
+            "right-lost | releaser | UpdateSecurityVersion |  > Packages | app",
+        ],
+    ),
+    "another certificate": (
+        {"Users": {"alice": {"Certificate": user("next").pem.decode()}}},
+        ["user-changed | alice | Certificate"],
+    ),
+    "another role": (
+        {"Users": {"writer": {"Roles": ["release", "write"]}}},
+        [
+            "user-changed | writer | Roles | write > release, write",
+            "right-gained | writer | UpdateSecurityVersion |  > Packages | app",
+        ],
+    ),
+    "another action": (
+        {"Roles": {"write": {"Actions": ["WriteSecret"]}}},
+        [
+            "right-lost | writer | ReadSecret |  > Secrets | note, other",
+            "role-changed | write | Actions",
+        ],
+    ),
+    "a role of nobody": (
+        {"Roles": {"idle": {"ResourceType": "Manifest", "Actions": []}}},
+        ["role-added | idle"],
+    ),
+    # Recovery
+    "a recovery key": (
+        {"RecoveryKeys": {"rk1": holder_pem("rk1")}},
+        ["recovery-key-added | rk1", "shares-renewed | 1 > 2"],
+    ),
+    "another recovery key": (
+        {"RecoveryKeys": {"rk0": holder_pem("other")}},
+        ["recovery-key-changed | rk0", "shares-renewed | 1 > 1"],
+    ),
+    "no recovery keys": (
+        {"RecoveryKeys": None},
+        ["recovery-key-removed | rk0", "shares-renewed | 1 > 0"],
+    ),
+    # Config
+    "a threshold": (
+        {"Config": {"UpdateThreshold": 0}},
+        ["config-changed | UpdateThreshold | 1 > 0"],
+    ),
+    "a seal mode": (
+        {"Config": {"SealMode": "Disabled"}},
+        ["config-changed | SealMode | ProductKey > Disabled"],
+    ),
+    "feature gates": (
+        {"Config": {"FeatureGates": ["MonotonicCounter"]}},
+        ["gate-opened | MonotonicCounter"],
+    ),
+    "a new root secret": (
+        {"Config": {"RotateRootSecret": True}},
+        [
+            "value-replaced | own",
+            "value-replaced | shared",
+            "config-changed | RotateRootSecret | false > true",
+            "root-secret-rotated",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_change_alone_gives_exactly_its_lines(deployed: Deployment, case: str) -> None:
+    change, expected = CASES[case]
+    found = deployed.plan(encoded(lambda content: _merged(content, change)))
+    assert [brief(each) for each in found.plan.changes] == expected
+    for each in (*found.plan.changes, *found.plan.renewals):
+        assert each.text
+        assert "CANARY" not in each.text
+        assert "Q0FOQVJZ" not in each.text
+        if each.name:
+            assert each.name in each.text
+
+
+def test_what_every_full_update_makes_anew_is_told_apart(deployed: Deployment) -> None:
+    plan = deployed.plan(encoded()).plan
+    assert [brief(each) for each in plan.renewals] == RENEWED
+    assert plan.kept == ("note", "other", "own", "shared")
+    assert (plan.users, plan.needed) == (("alice",), 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "news"),
+    [
+        ("a raised version", "certificates, package, secrets"),
+        ("parameters", "certificates, parameters"),
+        ("a port", "certificates, secrets, TLS"),
+        ("no binding", "certificates, secrets"),
+        ("another size of keys of each workload", "certificates, secrets"),
+    ],
+)
+def test_workloads_have_to_start_again_for_what_is_new_for_them(
+    deployed: Deployment, case: str, news: str
+) -> None:
+    plan = deployed.plan(encoded(lambda content: _merged(content, CASES[case][0]))).plan
+    restarts = [brief(each) for each in plan.renewals if each.what == "restart"]
+    assert restarts == ["restart | job | certificates", f"restart | web | {news}"]
+
+
+def test_what_the_digest_does_not_cover_stands_beside_the_plan(deployed: Deployment) -> None:
+    def change(content: Document) -> None:
+        content["Users"]["alice"]["Roles"] = []
+        content["Infrastructures"] = {"cloud": {}}
+        content["Config"] = {}
+
+    found = deployed.plan(encoded(change))
+    assert found.notes[:1] == ("it leaves no user who may update the manifest: it is final",)
+    assert "nothing enforces Infrastructures" in found.notes
+    assert found.not_uploaded == ("other",)
+    assert (found.missing_acknowledgments, found.missing_users) == (1, ("alice",))
+
+
+def test_security_versions_alone_change_them_and_renew_what_the_ca_issued(
+    deployed: Deployment,
+) -> None:
+    plan = deployed.plan(raised(app=5), by="releaser").plan
+    assert plan.kind == "packages"
+    assert [brief(each) for each in plan.changes] == [
+        "package-changed | app | SecurityVersion | 3 > 5"
+    ]
+    assert [brief(each) for each in plan.renewals] == [
+        "intermediate-renewed",
+        "marble-root-renewed",
+        "certificate-renewed | cert",
+        "restart | job | certificates",
+        "restart | web | certificates, package, secrets",
+    ]
+    assert plan.kept == ("note", "other", "own", "shared")
+    assert (plan.users, plan.needed) == ((), 0)
+    assert deployed.plan(raised(app=3), by="releaser").plan.changes == ()
+
+
+def test_a_raised_version_that_a_manifest_does_not_have_is_lowered_by_it() -> None:
+    deployed = Deployment(encoded())
+    deployed.do(deployed.prepare(raised(app=9), by="releaser"))
+    found = deployed.plan(encoded())
+    assert found.plan.versions == {"app": 9}
+    assert [brief(each) for each in found.plan.changes] == [
+        "package-changed | app | SecurityVersion | 9 > 3"
+    ]
+    assert "lower" in found.plan.changes[0].text
+    assert found.notes[0] == "it lowers SecurityVersion of app from 9 to 3"
+
+
+def test_another_spelling_of_the_same_manifest_changes_nothing(deployed: Deployment) -> None:
+    spelled = json.dumps({name.lower(): part for name, part in document().items()}, indent=3)
+    plan = deployed.plan(spelled.encode()).plan
+    assert plan.changes == ()
+    assert plan.manifest != plan.base
