@@ -1,6 +1,7 @@
 """A small HTTPS server with simulated quotes that stands where a coordinator would."""
 
 import base64
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from keyhouse.attestation import add_header, quote_binding, report_data
 from keyhouse.client import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
-__all__ = ["Certified", "Drip", "Fault", "Peer", "Reply", "certify", "serving"]
+__all__ = ["Certified", "Drip", "Fault", "Peer", "Reply", "certify", "listening", "serving"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,30 @@ def serving(peer: Peer, folder: Path) -> Iterator[Address]:
     finally:
         server.shutdown()
         server.server_close()
+        thread.join()
+
+
+@contextmanager
+def listening(served: tuple[Certified, ...], folder: Path) -> Iterator[tuple[Address, list[bytes]]]:
+    """Serve TLS with ``served`` and collect every byte that arrives after the handshake."""
+    chain, key = folder / "other.pem", folder / "other.key"
+    chain.write_bytes(b"".join(one.pem for one in served))
+    key.write_bytes(served[0].key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    heard: list[bytes] = []
+
+    def listen(server: socket.socket) -> None:
+        try:
+            with server.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as peer:
+                heard.append(peer.recv(1024))
+        except OSError:
+            pass  # the client hung up
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=listen, args=(server,))
+        thread.start()
+        yield Address("127.0.0.1", server.getsockname()[1]), heard
         thread.join()
 
 

@@ -10,9 +10,9 @@ from keyhouse_tests_peer import Peer
 from keyhouse_tests_server import Server
 
 from keyhouse.attestation import read_collateral, read_expected_identity
-from keyhouse.client import Address, AsyncCoordinator, Coordinator, Trust, UserIdentity
+from keyhouse.client import Address, AsyncCoordinator, Coordinator, Trust, TrustedCoordinator, User
 
-__all__ = ["MODES", "Mode", "connected", "trust_in_peer", "trust_in_server"]
+__all__ = ["MODES", "Mode", "connected", "session_with", "trust_in_peer", "trust_in_server"]
 
 Mode = Literal["blocking", "asyncio"]
 MODES: Final[tuple[Mode, ...]] = ("blocking", "asyncio")
@@ -35,7 +35,7 @@ def connected(
     mode: Mode,
     address: Address | str,
     trust: Trust,
-    user: UserIdentity | None = None,
+    user: User | None = None,
     **options: Any,
 ) -> Iterator[Any]:
     """Give a session: a ``Coordinator``, or an ``AsyncCoordinator`` awaited at each call."""
@@ -53,6 +53,27 @@ def connected(
             yield awaited
         finally:
             runner.run(stack.aclose())
+
+
+@contextmanager
+def session_with(
+    mode: Mode, trusted: TrustedCoordinator, user: User | None = None, **options: Any
+) -> Iterator[Any]:
+    """Give a session with a coordinator that was verified before, as ``connected`` does."""
+    if mode == "blocking":
+        with Coordinator(trusted, user, **options) as session:
+            yield session
+        return
+    with asyncio.Runner() as runner:
+
+        async def opened() -> AsyncCoordinator:
+            return AsyncCoordinator(trusted, user, **options)
+
+        awaited = runner.run(opened())
+        try:
+            yield _Awaited(runner, awaited)
+        finally:
+            runner.run(awaited.close())
 
 
 def trust_in_server(server: Server) -> Trust:

@@ -3,9 +3,6 @@
 import base64
 import hashlib
 import json
-import socket
-import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
-from keyhouse_tests_peer import Certified, Peer, certify, serving, success
+from keyhouse_tests_peer import Certified, Peer, certify, listening, serving, success
 
 from keyhouse.client import (
     Address,
@@ -86,30 +83,6 @@ def test_the_status_is_read_over_a_kept_connection(tmp_path: Path) -> None:
     with session(peer, tmp_path) as coordinator:
         assert coordinator.status().code == 3
         assert coordinator.status().message == "running"
-
-
-@contextmanager
-def listening(served: tuple[Certified, ...], folder: Path) -> Iterator[tuple[Address, list[bytes]]]:
-    """Serve TLS with ``served`` and collect every byte that arrives after the handshake."""
-    chain, key = folder / "other.pem", folder / "other.key"
-    chain.write_bytes(b"".join(one.pem for one in served))
-    key.write_bytes(served[0].key_pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain, key)
-    heard: list[bytes] = []
-
-    def listen(server: socket.socket) -> None:
-        try:
-            with server.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as peer:
-                heard.append(peer.recv(1024))
-        except OSError:
-            pass  # the client hung up
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=listen, args=(server,))
-        thread.start()
-        yield Address("127.0.0.1", server.getsockname()[1]), heard
-        thread.join()
 
 
 @pytest.mark.parametrize("who", ["workload with chain", "workload alone", "twin", "intermediate"])

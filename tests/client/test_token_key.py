@@ -1,9 +1,5 @@
 """A recovery key on a token signs there; what the token cannot do is said, not worked around."""
 
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -12,52 +8,28 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
 )
+from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_token, put_key
 
 from keyhouse.client import ClientSetup, TokenKey, open_token_key
 from keyhouse.wire.secret import Secret
 
 SHARE = Secret(b"a share of thirty-two bytes long")
-HOLDERS = "holders"
-PIN = Secret(b"12345678")
-LIBRARY = next(Path("/usr/lib").glob("**/libsofthsm2.so"), Path("no SoftHSM"))
-
-pytestmark = pytest.mark.skipif(
-    "CI" not in os.environ and (shutil.which("softhsm2-util") is None or not LIBRARY.exists()),
-    reason="SoftHSM (Debian: softhsm2) is not installed",
-)
+pytestmark = needs_token
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rsa.RSAPrivateKey]:
-    """A token "holders" with one RSA key "alice"; gives the key that was put there."""
-    folder = tmp_path_factory.mktemp("softhsm")
-    (folder / "tokens").mkdir()
-    configuration = folder / "softhsm2.conf"
-    configuration.write_text(f"directories.tokendir = {folder}/tokens\nlog.level = ERROR\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOFTHSM2_CONF", str(configuration))
-        pin = PIN.reveal().decode()
-        util("--init-token", "--free", "--label", "holders", "--so-pin", pin, "--pin", pin)
-        key = rsa.generate_private_key(65537, 2048)
-        pem = folder / "key.pem"
-        pem.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        imported = ("--label", "alice", "--id", "a1")
-        util("--import", str(pem), "--token", "holders", "--pin", pin, *imported)
-        yield key
-
-
-def util(*arguments: str) -> None:
-    """Run the tool that comes with SoftHSM."""
-    subprocess.run(["softhsm2-util", *arguments], check=True, capture_output=True, env=os.environ)
+def held() -> rsa.RSAPrivateKey:
+    """Put one RSA key, "alice", on the token, and return it."""
+    key = rsa.generate_private_key(65537, 2048)
+    put_key(key, "alice", "a1")
+    return key
 
 
 def opened(label: str, key_id: bytes = b"") -> AbstractContextManager[TokenKey]:
     """Open the key on the token."""
-    return open_token_key(LIBRARY, token=HOLDERS, pin=PIN, label=label, key_id=key_id)
+    return open_token_key(LIBRARY, token=TOKEN, pin=PIN, label=label, key_id=key_id)
 
 
 @pytest.mark.parametrize(("label", "key_id"), [("alice", b""), ("", b"\xa1")], ids=["label", "id"])
@@ -84,10 +56,10 @@ def test_a_token_without_sha256_in_oaep_is_a_refusal_and_nothing_weaker(
 @pytest.mark.parametrize(
     ("token", "pin", "label", "problem"),
     [
-        ("nobody", b"12345678", "alice", "cannot be opened"),
-        ("holders", b"87654321", "alice", "cannot be opened"),
-        ("holders", b"\xff\xff\xff\xff", "alice", "cannot be opened"),
-        ("holders", b"12345678", "bob", "not exactly one"),
+        ("nobody", PIN.reveal(), "alice", "cannot be opened"),
+        (TOKEN, b"87654321", "alice", "cannot be opened"),
+        (TOKEN, b"\xff\xff\xff\xff", "alice", "cannot be opened"),
+        (TOKEN, PIN.reveal(), "bob", "not exactly one"),
     ],
     ids=["no such token", "wrong PIN", "PIN of other bytes", "no such key"],
 )
@@ -105,6 +77,6 @@ def test_what_cannot_be_opened_is_named_without_the_pin(
 def test_a_library_that_is_none_is_a_refusal() -> None:
     with (
         pytest.raises(ClientSetup, match="cannot be opened"),
-        open_token_key(Path(__file__), token=HOLDERS, pin=PIN, label="alice"),
+        open_token_key(Path(__file__), token=TOKEN, pin=PIN, label="alice"),
     ):
         pass
