@@ -14,7 +14,8 @@ from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent.parent
-_PAGES = sorted((*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), _ROOT / "changelog.d/README.md"))
+_PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "changelog.d/README.md")
+_PAGES = sorted(page for place in _PLACES for page in _ROOT.glob(place))
 _FENCED = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -71,7 +72,7 @@ _WITH_SETTINGS = {"serve": SETTINGS, "run": RUN_SETTINGS}
 def test_command_that_is_shown_exists(page: str, words: list[str]) -> None:
     del page
     program = words[0]
-    if program.startswith("scripts/"):
+    if program.startswith(("scripts/", "examples/")):
         assert (_ROOT / program).stat().st_mode & 0o100
     elif Path(program).name == "keyhouse":
         _require_flags(words[1:])

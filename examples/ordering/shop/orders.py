@@ -1,0 +1,52 @@
+"""The front end: takes orders of customers, and gives receipts that only it can have given.
+
+Usage: python orders.py PORT STOCK-PORT
+"""
+
+import hmac
+import os
+import sys
+from http import HTTPStatus
+
+from mutual_tls import Handler, connect, serve
+
+_PORT, _STOCK_PORT = map(int, sys.argv[1:])
+_KEY = bytes.fromhex(os.environ["RECEIPT_KEY"])  # this instance's own, not that of its siblings
+
+
+class Orders(Handler):
+    """``POST /GOODS``: order one. ``GET /GOODS/RECEIPT``: whether this instance gave it."""
+
+    def do_POST(self) -> None:
+        """Take one out of stock and answer with a receipt."""
+        try:
+            status, said = _taken(self.path)
+        except OSError as error:  # TLS errors are such, too
+            self.answer(502, f"the stock cannot be asked: {error}")
+            return
+        goods = self.path.removeprefix("/")
+        receipt = f"receipt {_receipt(goods)}" if status == HTTPStatus.OK else "no receipt"
+        self.answer(status, f"{goods}: {said}, {receipt}")
+
+    def do_GET(self) -> None:
+        """Check a receipt."""
+        goods, _, receipt = self.path.removeprefix("/").partition("/")
+        mine = hmac.compare_digest(receipt.encode(), _receipt(goods).encode())
+        self.answer(200 if mine else 404, "a receipt of mine" if mine else "not a receipt of mine")
+
+
+def _taken(path: str) -> tuple[int, str]:
+    connection = connect(_STOCK_PORT, name="stock.example.com", kind="stock")
+    try:
+        connection.request("POST", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode().strip()
+    finally:
+        connection.close()
+
+
+def _receipt(goods: str) -> str:
+    return hmac.digest(_KEY, goods.encode(), "sha256").hex()[:32]
+
+
+serve(_PORT, Orders, marbles_only=False)

@@ -1,0 +1,75 @@
+"""Steps: start Redis as it comes from Debian, use it as a workload, and be refused otherwise."""
+
+from pathlib import Path
+from typing import Final
+
+from demo.process import free_port
+from demo.screen import Screen
+from demo.shell import typed
+
+from examples.cluster import Cluster, cluster
+
+__all__ = ["show"]
+
+_HERE: Final = Path(__file__).parent
+_SERVING: Final = "Ready to accept connections"
+_FILES: Final = ("redis.conf", "tls.key", "tls.pem")
+
+
+def show(screen: Screen, folder: Path) -> None:
+    """Play the example in the new ``folder``. Raises ``Unexpected`` if something does not hold."""
+    port = str(free_port())
+    with cluster(screen, _HERE, folder) as found:
+        _start(found, port)
+        _use(found, port)
+        _refuse(found, port)
+
+
+def _start(found: Cluster, port: str) -> None:
+    found.screen.step(
+        "Start Redis as it is",
+        "Its configuration, with the password, its key and its certificate are files of the"
+        " manifest. keyhouse run writes them and becomes redis-server, which knows nothing of it.",
+    )
+    found.start_coordinator()
+    words = found.joining("redis", "redis.enclave.json", "redis.example.com")
+    server = ("redis-server", "redis.conf", "--tls-port", port)
+    redis = found.launch("redis", *words, *server, until=_SERVING)
+    done = found.stage.command(
+        typed(["stat", "-c", "%a %n", *(f"redis/{file}" for file in _FILES)])
+    )
+    listed = done.output.decode()
+    found.screen.holds(
+        all(line.startswith("600 ") for line in listed.splitlines()),
+        "the files are where the manifest says, for Redis alone",
+    )
+    program = Path(f"/proc/{redis.pid}/comm").read_text(encoding="utf-8").strip()
+    found.screen.holds(
+        program == "redis-server", f"process {redis.pid} was the launcher and is {program} now"
+    )
+
+
+def _use(found: Cluster, port: str) -> None:
+    found.screen.step(
+        "Use it",
+        "Another workload gets the same password and the coordinator's root certificate in"
+        " variables. It accepts only a certificate for redis.example.com below that root.",
+    )
+    words = found.joining("app", "app.enclave.json")
+    done = found.run("app", *words, "python", "../client.py", port)
+    found.screen.holds(
+        b"hello from a workload" in done.output, "written and read over verified TLS"
+    )
+
+
+def _refuse(found: Cluster, port: str) -> None:
+    found.screen.step(
+        "Try it as anybody else",
+        "redis-cli reaches it, and has no password. Another program asks the coordinator for it.",
+    )
+    ask = typed(["redis-cli", "--tls", "--cacert", "root.pem", "-p", port, "GET", "greeting"])
+    said = found.stage.command(ask).output
+    found.screen.holds(b"NOAUTH" in said, "refused: no password, no value")
+    words = found.joining("app", "redis.enclave.json")
+    refusal = found.refused("other", *words, "env")
+    found.screen.holds("UniqueID" in refusal, "no password for another program: UniqueID differs")
