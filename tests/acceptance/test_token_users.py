@@ -1,0 +1,119 @@
+"""Users whose keys are on a token act in a real coordinator: they read, write and agree."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from keyhouse_tests_deployment import user
+from keyhouse_tests_peer import Certified, listening
+from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_server
+from keyhouse_tests_server import Server
+from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_engine, on_token
+from keyhouse_tests_updates import together
+from keyhouse_tests_workloads import grpcio, request
+
+from keyhouse.client import (
+    CallRefused,
+    Coordinator,
+    PemIdentity,
+    SecretUpload,
+    TokenIdentity,
+    TrustFailed,
+    User,
+    read_token,
+)
+from keyhouse.wire.secret import Secret
+
+pytestmark = [pytest.mark.acceptance, needs_engine]
+
+KINDS = {"EC": "writer", "RSA": "bob"}  # of key, to the user who has it
+
+
+def manifest(word: str = "") -> bytes:
+    """Return a manifest whose users on the token may write ``note`` and agree to updates."""
+
+    def put_on_token(document: dict[str, Any]) -> None:
+        for kind, name in KINDS.items():
+            certificate = on_token(kind).pem.decode()
+            document["Users"][name] = {"Certificate": certificate, "Roles": ["admin", "write"]}
+
+    return together(put_on_token, word=word)
+
+
+class Deployment(NamedTuple):
+    """A coordinator with that manifest, and the kind of session to have with it."""
+
+    server: Server
+    mode: Mode
+
+    def session(self, who: User | None) -> AbstractContextManager[Any]:
+        where = f"127.0.0.1:{self.server.port}"
+        return connected(self.mode, where, trust_in_server(self.server), who)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def deployment(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Deployment]:
+    with Server(tmp_path_factory.mktemp("token") / "data") as server:
+        found = Deployment(server, request.param)
+        with found.session(None) as nobody:
+            nobody.set_manifest(manifest())
+        yield found
+
+
+def holder(kind: str) -> TokenIdentity:
+    """Return the user with the key of this kind; the token has the certificate, too."""
+    on_token(kind)
+    return read_token(LIBRARY, token=TOKEN, pin=PIN, label=kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_user_with_a_token_reads_and_uploads_secrets(deployment: Deployment, kind: str) -> None:
+    value = Secret(f"written with {kind}".encode())
+    with deployment.session(holder(kind)) as session:
+        assert session.status().code == 3
+        session.write_secrets({"note": SecretUpload(key=value)})
+        assert session.secrets(["note"])["note"].private == value
+        assert session.update_log()[-1].user == KINDS[kind]
+        with pytest.raises(CallRefused) as refused:
+            session.secrets(["shared"])
+    assert refused.value.reason == "forbidden"
+
+
+def test_users_with_tokens_agree_to_an_update(deployment: Deployment) -> None:
+    alice = PemIdentity(user("alice").pem, Secret(user("alice").key_pem))
+    for kind, goal in (("EC", manifest("new")), ("RSA", manifest())):
+        with deployment.session(alice) as first, deployment.session(holder(kind)) as second:
+            assert not first.update(goal).applied
+            assert second.acknowledge(goal).applied
+            assert second.manifest().manifest == goal
+
+
+def test_a_workloads_certificate_at_the_address_hears_nothing(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    with grpcio(deployment.server.mesh_port) as channel:
+        ended = channel.call(request())
+    assert ended.answer is not None, ended
+    env = ended.answer.Parameters.Env
+    key: Any = load_pem_private_key(env["MARBLE_PREDEFINED_PRIVATE_KEY"], None)
+    chain = x509.load_pem_x509_certificates(env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"])
+    trust = trust_in_server(deployment.server)
+    with Coordinator.connect(f"127.0.0.1:{deployment.server.port}", trust) as session:
+        verified = session.trusted
+    root = x509.load_der_x509_certificate(verified.root_der)
+    served = tuple(Certified(key, each) for each in (*chain, root))
+    with listening(served, tmp_path) as (elsewhere, heard):
+        moved = msgspec.structs.replace(verified, address=elsewhere)
+        with (
+            session_with(deployment.mode, moved, holder("EC")) as session,
+            pytest.raises(TrustFailed, match="another certificate"),
+        ):
+            session.secrets(["note"])
+    assert b"".join(heard) == b""
