@@ -9,6 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
+from examples.ordering.steps import show as show_a_cluster
+
 from demo.access import read_as_carol, read_as_others, see_the_log, upload_as_bob
 from demo.calls import Caller
 from demo.crash import crash_it
@@ -38,7 +40,8 @@ and in another terminal:
       --simulation-root keyhouse-data/simulation/root.pem
   .venv/bin/keyhouse manifest check YOUR-MANIFEST.json
 
-The manifest of this demo: demo/manifest.json. Read next: README.md, then SECURITY.md.
+The manifest of this demo: demo/manifest.json. The cluster of the last steps: examples/ordering.
+Read next: README.md, then SECURITY.md.
 """
 
 
@@ -112,6 +115,7 @@ def _walk(stage: Stage) -> None:
     crash_it(stage, trusted)
     recover_it(stage, trusted)
     carry_it_away(stage, trusted)
+    show_a_cluster(stage.screen, stage.shell.folder / "shop")
 
 
 def _options() -> argparse.Namespace:

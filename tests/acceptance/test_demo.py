@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND = (sys.executable, "-m", "demo")
-TOOLS = ("bash", "base64", "cp", "diff", "rm", "sed")
+TOOLS = ("bash", "base64", "cp", "diff", "env", "mkdir", "rm", "sed", "tail")
 STEPS = (
     "Start a coordinator",
     "Ask how it is",
@@ -29,6 +30,11 @@ STEPS = (
     "Kill it in the middle of its work",
     "Lose its key, and recover",
     "Carry its disk to another machine",
+    "Start a cluster",
+    "Buy something",
+    "Try it without being a marble",
+    "Join with another program",
+    "Give each instance a key of its own",
 )
 
 pytestmark = pytest.mark.acceptance
@@ -98,9 +104,23 @@ def test_demo_shows_and_checks_every_step_and_leaves_nothing(tmp_path: Path) -> 
     assert max(map(len, narrow)) <= 100
     assert "\x1b" not in done.stdout
     for part in re.split(r"^--- \d+\. ", done.stdout, flags=re.MULTILINE)[1:]:
-        assert re.search(r"^  \$ (keyhouse|curl|python|kill) ", part, re.MULTILINE), part
+        assert re.search(r"^  \$ (keyhouse|curl|python|kill|env -C) ", part, re.MULTILINE), part
         assert re.search(r"^  OK ", part, re.MULTILINE), part
     assert_nothing_is_left(tmp_path, done.stdout)
+    assert_readme_shows_its_end(done.stdout)
+
+
+def assert_readme_shows_its_end(output: str) -> None:
+    """It quotes lines of the end: with shorter rules of dashes, and ``...`` where a line is cut."""
+    [excerpt] = re.findall(r"ends like this:\n\n```\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    at = 0
+    for line in excerpt.splitlines():
+        wanted = line.removesuffix("...").removesuffix("---").rstrip()
+        found = output.find(wanted, at)
+        assert found >= 0, f"not shown, or not in this order: {line}"
+        at = found + len(wanted)
+    last = re.findall(r"^--- \d+\.", output, re.MULTILINE)[-1]
+    assert excerpt.startswith(last)
 
 
 def test_demo_without_curl_makes_the_same_requests_and_says_so(tmp_path: Path) -> None:
