@@ -165,6 +165,19 @@ def test_workload_context_insists_on_certificate_and_protocol(
         assert not serves(ALICE)
 
 
+@each_version
+def test_workloads_resume_nothing(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    context = client_context(ALICE, tmp_path, version=version)
+    context.set_alpn_protocols(["h2"])
+    with running(alpn=b"h2", required=True) as server:
+        with Client(server.port, context) as client:
+            client.get("/status")
+            session = client.tls.session
+        with Client(server.port, context, session) as client:
+            assert client.get("/status")[1]["identity"] == fingerprint(ALICE)
+            assert not client.tls.session_reused
+
+
 def test_missing_certificate_is_told_to_a_workload(tmp_path: Path) -> None:
     context = client_context(None, tmp_path, version=ssl.TLSVersion.TLSv1_3)
     context.set_alpn_protocols(["h2"])

@@ -25,7 +25,6 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import H2Error
-from hpack import HeaderTuple, NeverIndexedHeaderTuple
 
 from keyhouse.api.envelope import wording
 from keyhouse.api.frame_meter import FrameMeter
@@ -44,7 +43,7 @@ _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
 _ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
 
 
-_Header = HeaderTuple | tuple[str, str]
+_Header = tuple[str, str]
 
 
 class GrpcCalls:
@@ -264,9 +263,8 @@ class GrpcCalls:
             ("content-type", "application/grpc"),
             *self._service.headers,
             ("grpc-status", str(int(status))),
+            ("grpc-message", as_message(message).decode()),
         ]
-        # Texts differ: they do not belong in the table of headers that is kept for the client.
-        headers.append(NeverIndexedHeaderTuple("grpc-message", as_message(message).decode()))
         if code:
             headers.append(("keyhouse-code", code))
         if self._sent_headers(call, headers, end=True):

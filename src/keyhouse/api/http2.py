@@ -8,10 +8,18 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
+from keyhouse.api.header_encoder import HeaderEncoder
+
 __all__ = ["Http2"]
 
-# h2's own message is a log of each frame; headers stay bytes, which need not be text.
-_CONFIGURATION: Final = H2Configuration(client_side=False, header_encoding=None)
+# Headers of clients stay bytes, which need not be text. Those of answers are our own: names are
+# lower-case, texts percent-encoded.
+_CONFIGURATION: Final = H2Configuration(
+    client_side=False,
+    header_encoding=None,
+    normalize_outbound_headers=False,
+    validate_outbound_headers=False,
+)
 
 
 class Http2(H2Connection):
@@ -30,6 +38,7 @@ class Http2(H2Connection):
             },
         )
         self.decoder.max_header_list_size = metadata
+        self.encoder = HeaderEncoder()
 
     def going_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> bytes:
         """Return the frame that says that no new streams are taken.

@@ -99,7 +99,8 @@ class TlsContext(ssl.SSLContext):
         chain: DER certificates, the served leaf first.
         alpn: ``http/1.1`` or ``h2``. A client that offers other protocols only is refused; one
             that offers none is served unless ``required``.
-        required: also insist on a client certificate, and on ``alpn`` having been negotiated.
+        required: also insist on a client certificate, and on ``alpn`` having been negotiated. Such
+            a client connects once: nothing is resumed.
 
     All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
     sockets are read into, ``buffer`` where OpenSSL writes to.
@@ -192,6 +193,8 @@ def _openssl_context(
     # checked. OpenSSL refuses a client's chain of more than 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
     context.set_verify_depth(0)
     native = context._context  # noqa: SLF001 - pyOpenSSL has no accessor
+    if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
+        context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
     lib.SSL_CTX_set_verify(native, mode, _accept_any)
     lib.SSL_CTX_set_alpn_select_cb(native, _ALPN_CHOOSERS[alpn], _NULL)
