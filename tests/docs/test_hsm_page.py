@@ -1,0 +1,23 @@
+"""The commands of the page on tokens do what it says, with a token in software."""
+
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_page import walk
+from keyhouse_tests_server import Server
+from keyhouse_tests_token import needs_engine
+
+_PAGE = Path(__file__).parent.parent.parent / "docs/how-to/hsm-identities.md"
+
+pytestmark = [pytest.mark.acceptance, needs_engine]
+
+
+def test_every_command_of_the_page_on_tokens_works(tmp_path: Path) -> None:
+    server = Server(tmp_path / "keyhouse-data")
+    page = _PAGE.read_text(encoding="utf-8").replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
+
+    with server:
+        printed = walk(page, tmp_path)
+
+    assert "uploaded by alice\n" in printed
+    assert "73910284" not in printed
