@@ -4,17 +4,14 @@ The root of the repository is the source, not `docs`, so that one link serves a 
 where the repository is browsed, also to SECURITY.md and its like.
 """
 
-from typing import Any
-
-from pygments.lexers.special import TextLexer
-
 project = "Keyhouse"
 author = "The Keyhouse developers"
 project_copyright = author
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**", "deploy/**/*.md", "benchmarks/*.md", "changelog.d/README.md"]
+include_patterns = ["*.md", "docs/**", "deploy/**.md", "examples/**.md"]
+include_patterns += ["benchmarks/*.md", "changelog.d/README.md"]
 exclude_patterns = [".*", "build", "docs/_*", "docs/conf.py"]
 
 myst_heading_anchors = 3
@@ -26,8 +23,3 @@ html_copy_source = False
 html_show_sourcelink = False
 templates_path = ["_templates"]
 html_additional_pages = {"index": "to_the_first_page.html"}
-
-
-def setup(app: Any) -> None:
-    """Show diagrams as the text they are: drawing them would take a program from another site."""
-    app.add_lexer("mermaid", TextLexer)
