@@ -90,13 +90,17 @@ class Api:
         self.version = version
         self._prefix = "/api/v2" if version > 1 else ""
 
-    def update(self, client: Client, raw: bytes) -> Reply:
-        """POST an update."""
-        return client.call("POST", f"{self._prefix}/update", self._body(raw))
+    def plan(self, client: Client, raw: bytes) -> Reply:
+        """POST the question what an update would do; version 2 only."""
+        return client.call("POST", f"{self._prefix}/plan", self._body(raw))
 
-    def acknowledge(self, client: Client, raw: bytes) -> Reply:
+    def update(self, client: Client, raw: bytes, plan: str = "") -> Reply:
+        """POST an update."""
+        return client.call("POST", f"{self._prefix}/update", self._body(raw, plan))
+
+    def acknowledge(self, client: Client, raw: bytes, plan: str = "") -> Reply:
         """POST an acknowledgement."""
-        return client.call("POST", f"{self._prefix}/update-manifest", self._body(raw))
+        return client.call("POST", f"{self._prefix}/update-manifest", self._body(raw, plan))
 
     def pending(self, client: Client) -> Reply:
         """GET the pending update."""
@@ -106,7 +110,8 @@ class Api:
         """POST that the update is given up."""
         return client.call("POST", f"{self._prefix}/update-cancel", b"")
 
-    def _body(self, raw: bytes) -> bytes:
+    def _body(self, raw: bytes, plan: str = "") -> bytes:
         if self.version == 1:
             return raw
-        return json.dumps({"manifest": base64.b64encode(raw).decode()}).encode()
+        body = {"manifest": base64.b64encode(raw).decode(), **({"plan": plan} if plan else {})}
+        return json.dumps(body).encode()

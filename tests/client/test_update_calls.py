@@ -1,6 +1,7 @@
 """Updates through the SDK: what is sent, what is believed, and that no share is lost."""
 
 import base64
+import hashlib
 import json
 import ssl
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from keyhouse.client import (
     ClientIdentity,
     Coordinator,
     TrustedCoordinator,
+    TrustFailed,
     Unreachable,
     verify_coordinator,
 )
@@ -142,6 +144,95 @@ def test_the_shares_of_a_first_manifest_are_kept_before_it_is_read_back(tmp_path
     with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
         coordinator.set_manifest(MANIFEST, kept.append)
     assert kept == [{"rk": b"\x00\x01\x02"}]
+
+
+# --- bound to a plan ---
+
+
+DIGEST = "ab" * 32
+
+
+def planned(path: str, digest: str = DIGEST, manifest: bytes = MANIFEST) -> Peer:
+    """Return a peer that tells a plan of ``manifest``, and takes what is sent to ``path``."""
+    peer = answered(path, {"missingAcknowledgments": 0, "missingUsers": []})
+    plan = {
+        "kind": "manifest",
+        "base": "00" * 32,
+        "manifest": hashlib.sha256(manifest).hexdigest(),
+        "versions": {"app": 2**64 - 1},
+        "users": ["bob"],
+        "needed": 1,
+        "changes": [{"section": "Users", "what": "a new word", "text": "something"}],
+        "renewals": [],
+        "kept": [],
+        "further": 1,
+    }
+    body = {
+        "digest": digest,
+        "plan": plan,
+        "acknowledged": [],
+        "missingAcknowledgments": 1,
+        "missingUsers": ["bob"],
+        "notUploaded": [],
+        "notes": [],
+        "warnings": [],
+    }
+    peer.replies["POST", "/api/v2/plan"] = success(body)
+    return peer
+
+
+def bodies(peer: Peer) -> list[tuple[str, str]]:
+    """Return paths and digests of what was posted."""
+    return [
+        (path, json.loads(body).get("plan", ""))
+        for method, path, body in peer.requests
+        if method == "POST"
+    ]
+
+
+@pytest.mark.parametrize("path", ["/api/v2/update", "/api/v2/update-manifest"])
+def test_an_update_is_bound_to_the_plan_that_was_told_or_to_its_digest(
+    tmp_path: Path, path: str
+) -> None:
+    peer = planned(path)
+    with session(peer, tmp_path) as coordinator:
+        call = coordinator.update if path.endswith("update") else coordinator.acknowledge
+        found = coordinator.plan(MANIFEST)
+        assert (found.digest, found.plan.changes[0].text) == (DIGEST, "something")
+        assert call(MANIFEST, plan=found).applied
+        assert bodies(peer) == [("/api/v2/plan", ""), (path, DIGEST)]
+        assert call(MANIFEST, plan=DIGEST.upper()).applied
+        assert bodies(peer)[2:] == [("/api/v2/plan", ""), (path, DIGEST)]
+
+
+def test_nothing_is_sent_if_the_plan_is_another_one_by_now(tmp_path: Path) -> None:
+    peer = planned("/api/v2/update", digest="cd" * 32)
+    with session(peer, tmp_path) as coordinator:
+        with pytest.raises(CallRefused, match=f"the plan is now {'cd' * 32}") as refused:
+            coordinator.update(MANIFEST, plan=DIGEST)
+        assert refused.value.reason == "conflict"
+    assert bodies(peer) == [("/api/v2/plan", "")]
+
+
+def test_nothing_is_sent_to_a_coordinator_that_would_not_look_at_the_digest(
+    tmp_path: Path,
+) -> None:
+    peer = planned("/api/v2/update")
+    del peer.replies["POST", "/api/v2/plan"]
+    with session(peer, tmp_path) as coordinator, pytest.raises((AnswerUnreadable, CallRefused)):
+        coordinator.update(MANIFEST, plan=DIGEST)
+    assert bodies(peer) == [("/api/v2/plan", "")]
+
+
+def test_a_plan_of_another_manifest_is_not_believed(tmp_path: Path) -> None:
+    peer = planned("/api/v2/update", manifest=b"{}")
+    with session(peer, tmp_path) as coordinator:
+        with pytest.raises(TrustFailed, match="another manifest"):
+            coordinator.plan(MANIFEST)
+        other = coordinator.plan(b"{}")
+        with pytest.raises(TrustFailed, match="another manifest"):
+            coordinator.update(MANIFEST, plan=other)
+    assert {path for path, _ in bodies(peer)} == {"/api/v2/plan"}
 
 
 # --- with a real coordinator ---

@@ -48,6 +48,7 @@ from keyhouse.client.token_key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
 from keyhouse.client.uploads import SecretUpload
 from keyhouse.client.verification import verify_async, verify_coordinator
+from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
 __all__ = [
     "DEFAULT_PORT",
@@ -74,6 +75,9 @@ __all__ = [
     "PemIdentity",
     "Pending",
     "Place",
+    "Plan",
+    "PlanChange",
+    "PlanData",
     "Progress",
     "RecoveryKey",
     "Retries",

@@ -3,6 +3,7 @@
 import msgspec
 
 from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret import Secret
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "NoAnswer",
     "Pending",
     "PendingAnswer",
+    "PlanAnswer",
     "QuoteAnswer",
     "QuoteData",
     "SecretObject",
@@ -163,6 +165,12 @@ class PendingAnswer(msgspec.Struct, frozen=True):
     """Envelope."""
 
     data: Pending
+
+
+class PlanAnswer(msgspec.Struct, frozen=True):
+    """Envelope."""
+
+    data: PlanData
 
 
 class NoAnswer(msgspec.Struct, frozen=True):

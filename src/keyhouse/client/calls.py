@@ -20,6 +20,7 @@ from keyhouse.client.recovery import (
     SharesAnswer,
 )
 from keyhouse.client.steps import Answer, Request
+from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret import Secret
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "agreeing",
     "counting",
     "handing_in",
+    "planning",
     "quoting",
     "reading_activations",
     "reading_secrets",
@@ -161,10 +163,22 @@ def setting(manifest: bytes) -> Call[answers.SetData]:
     )
 
 
-def agreeing(path: str, manifest: bytes) -> Call[answers.UpdateEnvelope]:
-    """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update."""
+def planning(manifest: bytes) -> Call[PlanData]:
+    """Return the call that asks what an update would do."""
     return Call(
-        _post(path, _json({"manifest": manifest}), _LARGE),
+        _post("/api/v2/plan", _json({"manifest": manifest}), _LARGE),
+        lambda answer: data_of(answer, answers.PlanAnswer).data,
+    )
+
+
+def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateEnvelope]:
+    """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
+
+    ``plan``: the digest that it is bound to. Coordinators that know no plans do not look at it.
+    """
+    body = {"manifest": manifest, **({"plan": plan} if plan else {})}
+    return Call(
+        _post(path, _json(body), _LARGE),
         lambda answer: data_of(answer, answers.UpdateEnvelope),
     )
 

@@ -40,12 +40,14 @@ from keyhouse.client.recovery import (
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
+from keyhouse.wire.plan import PlanData
 
 __all__ = ["CurrentManifest"]
 
 T = TypeVar("T")
 
 _NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
 _NONCE: Final = 32
 
 
@@ -141,22 +143,38 @@ def set_manifest(
     return data.recovery_secrets
 
 
-def update(session: Session, manifest: bytes, keep: Keep | None = None) -> Steps[UpdateAnswer]:
+def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
+    """Return what the update ``manifest`` would do; for users who may make or acknowledge it.
+
+    Its ``digest`` stays the same until something else would happen, and binds the update to it.
+    """
+    found = yield from carry(session, calls.planning(manifest))
+    _require_plan_of(manifest, found)
+    return found
+
+
+def update(
+    session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+) -> Steps[UpdateAnswer]:
     """Upload an update, of security versions or of the whole manifest; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` can have them again.
+    only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+    is refused if by now something else would happen.
     """
-    return (yield from _agree(session, calls.UPDATE, manifest, keep))
+    return (yield from _agree(session, calls.UPDATE, manifest, keep, plan))
 
 
-def acknowledge(session: Session, manifest: bytes, keep: Keep | None = None) -> Steps[UpdateAnswer]:
+def acknowledge(
+    session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+) -> Steps[UpdateAnswer]:
     """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
-    only a user with ``UpdateManifest`` can have them again.
+    only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+    is refused if by now something else would happen.
     """
-    return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep))
+    return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
 
 def pending(session: Session) -> Steps[Pending | None]:
@@ -255,8 +273,36 @@ def _in_force(session: Session) -> Steps[bytes]:
     return (yield from manifest(session)).manifest
 
 
-def _agree(session: Session, path: str, manifest: bytes, keep: Keep | None) -> Steps[UpdateAnswer]:
-    call: Call[UpdateEnvelope] = calls.agreeing(path, manifest)
+def _require_plan_of(manifest: bytes, found: PlanData) -> None:
+    if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
+        raise TrustFailed("the plan is one of another manifest")
+
+
+def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:
+    """Return the digest to send. The coordinator is known to look at it: it has told a plan."""
+    if isinstance(expected, PlanData):
+        _require_plan_of(manifest, expected)
+        return expected.digest
+    if not expected:
+        return ""
+    found = yield from plan(session, manifest)
+    if not hmac.compare_digest(found.digest.encode(), expected.lower().encode()):
+        raise CallRefused(
+            _CONFLICT,
+            f"this is no longer the plan that was reviewed: the plan is now {shown(found.digest)}",
+        )
+    return found.digest
+
+
+def _agree(
+    session: Session,
+    path: str,
+    manifest: bytes,
+    keep: Keep | None,
+    expected: PlanData | str,
+) -> Steps[UpdateAnswer]:
+    digest = yield from _bound(session, manifest, expected)
+    call: Call[UpdateEnvelope] = calls.agreeing(path, manifest, digest)
     envelope = yield from carry_and_keep(
         session, call, keep, lambda found: found.data.recovery_secrets
     )

@@ -85,6 +85,7 @@ class _Operations:
     manifest = _Operation(operations.manifest)
     verify_manifest = _Operation(operations.verify_manifest)
     set_manifest = _Operation(operations.set_manifest)
+    plan = _Operation(operations.plan)
     update = _Operation(operations.update)
     acknowledge = _Operation(operations.acknowledge)
     pending = _Operation(operations.pending)
