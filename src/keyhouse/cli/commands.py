@@ -7,6 +7,7 @@ import typer
 
 from keyhouse.cli.attest import app as attest_app
 from keyhouse.cli.collateral import app as collateral_app
+from keyhouse.cli.dev import dev
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.manifest import app as manifest_app
 from keyhouse.cli.recover import app as recover_app
@@ -24,9 +25,10 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     help="The trusted coordinator of a confidential-computing cluster.",
-    epilog="Begin with: keyhouse serve --platform simulation",
+    epilog="Begin with: keyhouse dev",
 )
 
+app.command(name="dev")(dev)
 app.command(name="status")(status)
 app.add_typer(manifest_app, name="manifest")
 app.add_typer(secret_app, name="secret")

@@ -1,0 +1,119 @@
+"""A coordinator as a process below this one: started, waited for, ended."""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from keyhouse.wire.errors import Broken, Refused, Unavailable
+
+__all__ = ["Serving", "coordinator_below"]
+
+_PATIENCE: Final = 60.0  # seconds until a start is given up
+_ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
+_APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
+
+
+class StartRefused(Refused):
+    """The coordinator said why it does not start."""
+
+    code = "start-refused"
+
+
+class Serving(NamedTuple):
+    """A coordinator that answers. Addresses are ``127.0.0.1:PORT``."""
+
+    process: subprocess.Popen[bytes]
+    client: str
+    workload: str
+
+
+@contextmanager
+def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Iterator[Serving]:
+    """Serve from ``folder / "keyhouse-data"`` on the simulated platform while the context lasts.
+
+    A port of 0 is any that is free. What the coordinator logs is in ``coordinator.log``.
+
+    Raises:
+        StartRefused, Unavailable: it refuses to start, or does not serve in time.
+    """
+    words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
+    words += ["--data-dir", str(folder / "keyhouse-data"), "--log-format", "json"]
+    words += ["--client-addr", f"127.0.0.1:{client_port}"]
+    words += ["--mesh-addr", f"127.0.0.1:{workload_port}"]
+    # In a session of its own: Ctrl-C on the terminal is for this process, which ends that one.
+    process = subprocess.Popen(  # noqa: S603 our own interpreter and words
+        [sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    reader = threading.Thread(target=_listen, args=(process, folder / "coordinator.log", heard))
+    try:
+        reader.start()
+        yield _served(process, heard)
+    finally:
+        _end(process)
+        reader.join()
+
+
+def _listen(
+    process: "subprocess.Popen[bytes]", path: Path, heard: "queue.Queue[dict[str, Any] | None]"
+) -> None:
+    """Copy what ``process`` logs to the file ``path``, and tell the lines that say what happens."""
+    source = process.stderr
+    assert source is not None  # noqa: S101 it was asked for
+    with source, path.open("wb", buffering=0) as log:
+        for line in source:
+            log.write(line)
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = {"text": line.decode("utf-8", errors="replace").rstrip()}
+            if "text" in entry or entry.get("event") in _APIS:
+                heard.put(entry)
+    heard.put(None)
+
+
+def _served(
+    process: "subprocess.Popen[bytes]", heard: "queue.Queue[dict[str, Any] | None]"
+) -> Serving:
+    addresses: dict[str, str] = {}
+    told: list[str] = []
+    while len(addresses) < len(_APIS):
+        try:
+            entry = heard.get(timeout=_PATIENCE)
+        except queue.Empty:
+            raise Unavailable("the coordinator does not serve in time") from None
+        if entry is None:
+            raise _not_started(told)
+        if "text" in entry:
+            told.append(entry["text"])
+        else:
+            addresses[_APIS[entry["event"]]] = entry["address"]
+    return Serving(process, addresses["client"], addresses["workload"])
+
+
+def _not_started(told: list[str]) -> StartRefused | Broken:
+    """Return what the coordinator said last: an ``error:`` line, and a ``hint:`` line or none."""
+    error = next((each for each in told if each.startswith("error: ")), "")
+    hint = next((each for each in told if each.startswith("hint: ")), "")
+    if not error:
+        return Broken("the coordinator ended before it served, and did not say why")
+    return StartRefused(error.removeprefix("error: "), hint=hint.removeprefix("hint: "))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

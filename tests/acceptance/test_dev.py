@@ -1,0 +1,147 @@
+"""A throw-away coordinator: ready with commands that can be pasted, and gone without a trace."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyhouse_tests_command import run
+from keyhouse_tests_deployment import manifest
+from keyhouse_tests_process import Started, start
+from keyhouse_tests_server import free_port
+
+from keyhouse.cli.dev_manifest import with_user
+from keyhouse.cli.made_user import make_user
+from keyhouse.manifest import check, decode
+from keyhouse.wire.errors import Conflicting
+
+pytestmark = pytest.mark.acceptance
+
+
+@contextmanager
+def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
+    """Run `keyhouse dev` with its temporary files in ``folder``; yield what it says when ready."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as said, (folder.parent / "errors").open("wb") as errors:
+        with os.fdopen(writing, "wb") as output:
+            process = start(
+                ("dev", "--json", *words),
+                output=output,
+                errors=errors,
+                environment={"TMPDIR": str(folder)},
+                cold=True,
+            )
+        try:
+            yield process, json.loads(said.readline() or b"{}")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def paste(command: str, folder: Path) -> str:
+    """Return what ``command`` prints in a shell."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(folder)}
+    done = subprocess.run(
+        ["bash", "-ec", command],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """A directory for temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+def test_every_next_step_works_as_printed_and_ctrl_c_leaves_nothing(
+    tmp_path: Path, temporary: Path
+) -> None:
+    with dev(temporary) as (process, ready):
+        printed = {step["what"]: paste(step["command"], tmp_path) for step in ready["next"]}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+    assert "ready to accept a manifest" in printed["see its state"]
+    assert "aGVsbG8=" in printed["read it back"]
+    assert printed["become a workload"] == "a token of 32 digits\n"
+    assert list(temporary.iterdir()) == []
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["errors", "temporary"]
+    assert (tmp_path / "errors").read_text() == "ended; nothing is left\n"
+    host, _, port = ready["clientApi"].partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+
+
+def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
+    tmp_path: Path, temporary: Path
+) -> None:
+    file, port = tmp_path / "manifest.json", str(free_port())
+    file.write_bytes(manifest())
+    with dev(temporary, "--manifest", str(file), "--client-port", port) as (_, ready):
+        assert ready["clientApi"] == f"127.0.0.1:{port}"
+        trust = ("--attestation", ready["attestation"], "--simulation-root")
+        told = (ready["clientApi"], *trust, ready["simulationRoot"], "--memory", ready["memory"])
+        who = ("--cert", ready["certificate"], "--key", ready["key"])
+        assert run("manifest", "verify", ready["fingerprint"], *told).code == 0
+        assert "shared" in run("secret", "get", "shared", *told, *who).out
+
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--manifest", "none.json"), "error: cannot read none.json"),
+        (("--client-port", "taken"), "error: "),
+        (("--manifest", "wrong.json"), "error: 1 problem"),
+    ],
+    ids=["no file", "port in use", "no manifest"],
+)
+def test_what_cannot_be_started_leaves_nothing_either(
+    tmp_path: Path, temporary: Path, words: tuple[str, str], problem: str
+) -> None:
+    (tmp_path / "wrong.json").write_text("{")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = [str(taken.getsockname()[1]) if word == "taken" else word for word in words]
+        ended = run("dev", *given, env={"TMPDIR": str(temporary)}, folder=tmp_path)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(problem)
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:
+    content = json.loads(manifest())
+    content["ROLES"], content["users"] = content.pop("Roles"), content.pop("Users")
+
+    made = with_user(json.dumps(content).encode(), make_user("dev").certificate)
+
+    assert set(decode(made).users) == {"dev", "nobody", "reader", "writer"}
+    assert check(made, now=datetime.now(UTC)).manifest.users["dev"].roles == (
+        "dev-reads",
+        "dev-writes",
+    )
+
+
+def test_a_user_of_that_name_is_not_replaced() -> None:
+    certificate = make_user("dev").certificate
+
+    with pytest.raises(Conflicting, match="--no-user"):
+        with_user(with_user(manifest(), certificate), certificate)
