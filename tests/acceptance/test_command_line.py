@@ -33,6 +33,15 @@ def trust(server: Server) -> tuple[str, ...]:
     )
 
 
+def refused_in_json(ended: Ended, code: int) -> dict[str, str]:
+    """Return the error of a command that failed with ``code``, told as one JSON object."""
+    assert (ended.code, ended.out) == (code, ""), ended
+    (line,) = ended.err.splitlines()
+    (error,) = json.loads(line).values()
+    assert isinstance(error, dict)
+    return error
+
+
 def status(server: Server, *words: str) -> Ended:
     return run("status", f"127.0.0.1:{server.port}", *trust(server), *words)
 
@@ -79,7 +88,9 @@ def test_status_of_a_trusted_coordinator(
 def test_nobody_at_the_address_is_unreachable(running: Server) -> None:
     ended = run("status", f"127.0.0.1:{free_port()}", *trust(running), "--json")
 
-    assert "no TLS connection" in refused(ended, 3)
+    error = refused_in_json(ended, 3)
+    assert error["code"] == "unreachable"
+    assert "no TLS connection" in error["message"]
 
 
 def test_another_identity_than_the_expected_is_a_failure_of_trust(
@@ -92,7 +103,9 @@ def test_another_identity_than_the_expected_is_a_failure_of_trust(
 
     ended = status(running, "--attestation", str(other), "--json")
 
-    assert "not trusted" in refused(ended, 4)
+    error = refused_in_json(ended, 4)
+    assert error["code"] == "trust-failed"
+    assert "not trusted" in error["message"]
 
 
 def test_the_root_of_another_simulated_machine_is_a_failure_of_trust(

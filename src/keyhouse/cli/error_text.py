@@ -1,9 +1,11 @@
 """How an error looks to the person who typed the command: ``error:`` lines, then hints."""
 
+from typing import Any
+
 from keyhouse.cli.printable import printable
 from keyhouse.wire.errors import Invalid, KeyhouseError
 
-__all__ = ["error_text"]
+__all__ = ["error_object", "error_text"]
 
 
 def error_text(error: KeyhouseError) -> str:
@@ -12,6 +14,16 @@ def error_text(error: KeyhouseError) -> str:
         return _problems(error)
     hint = f"hint: {printable(error.hint)}\n" if error.hint else ""
     return f"error: {printable(error.message)}\n{hint}"
+
+
+def error_object(error: KeyhouseError) -> dict[str, Any]:
+    """Return what ``--json`` tells of ``error``: ``code`` is stable, texts are for people."""
+    found: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.hint:
+        found["hint"] = error.hint
+    if isinstance(error, Invalid):
+        found["problems"] = error.problems
+    return {"error": found}
 
 
 def _problems(error: Invalid) -> str:

@@ -10,13 +10,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.memory_option import MemoryOption
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
-from keyhouse.cli.talk import REFUSED, show_json, speaks
-from keyhouse.cli.trust_options import CollateralFile, SimulationRoot, trusted
-from keyhouse.client import Coordinator
+from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
+from keyhouse.cli.target import Target, Trusting
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest import check as check_manifest
 from keyhouse.manifest.diff import Change, diff
@@ -43,20 +41,12 @@ _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.D
 def compare(
     old: _Side,
     new: _OtherSide,
-    attestation: Annotated[
-        Path | None,
-        typer.Option("--attestation", help="who the coordinator at HOST must be"),
-    ] = None,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    trusting: Trusting,
     *,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="end with 1 if they differ, as git diff does")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what differs between two manifests: entries and fields, not text.
 
@@ -69,15 +59,13 @@ def compare(
     def manifest_of(side: str) -> Manifest:
         if _FILE_NAME.fullmatch(side) or Path(side).exists():
             return check_manifest(read_manifest(side), now=datetime.now(UTC)).manifest
-        if attestation is None:
+        target = Target.at(side, trusting)
+        if target.settled(required=False).attestation is None:
             raise Refused(
                 f"{side} is no file, and without --attestation no coordinator is asked",
                 hint="correct the name, or say who the coordinator must be",
             )
-        proven = trusted(
-            side, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-        )
-        with Coordinator(proven) as coordinator:
+        with coordinator_of(target) as coordinator:
             return decode(coordinator.manifest().manifest)
 
     before, after = manifest_of(old), manifest_of(new)

@@ -3,31 +3,26 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from keyhouse.cli.connect import coordinator_of
+from keyhouse.cli.kept_certificates import keep, unpinned
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
-from keyhouse.cli.talk import show_json, show_rows, speaks
-from keyhouse.cli.trust_options import (
-    AttestationFile,
-    CollateralFile,
-    HostArgument,
-    SimulationRoot,
-    trusted,
-)
-from keyhouse.client import Coordinator, LogEntry
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.target import Target
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.jsontext import read_json
 
+if TYPE_CHECKING:
+    from keyhouse.client import LogEntry
+
 __all__ = ["get", "log", "signature", "verify"]
 
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]
@@ -38,15 +33,17 @@ _APPLIED = "Manifest updated"
 
 @speaks
 def get(
-    host: HostArgument,
-    attestation: AttestationFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
     output: Output = "",
     *,
+    keep_cert: Annotated[
+        bool,
+        typer.Option(
+            "--keep-cert",
+            help="keep the coordinator's certificates: in --coordinator-cert, or else in"
+            " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
+        ),
+    ] = False,
     display_update: Annotated[
         bool,
         typer.Option(
@@ -67,11 +64,11 @@ def get(
     Example: keyhouse manifest get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o manifest.json
     """
-    with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
-    ) as coordinator:
+    with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
+        if keep_cert:
+            keep(coordinator.trusted, target.coordinator_cert)
     content = _raised(current.manifest, entries) if display_update else current.manifest
     if as_json:
         content = msgspec.json.encode(
@@ -89,13 +86,7 @@ def verify(
     expected: Annotated[
         str, typer.Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
     ],
-    host: HostArgument,
-    attestation: AttestationFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -106,10 +97,10 @@ def verify(
     """
     given = _FINGERPRINT.fullmatch(expected)
     wanted = expected.lower() if given else fingerprint(read_manifest(expected))
-    with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
-    ) as coordinator:
+    with coordinator_of(unpinned(target)) as coordinator:
         found = coordinator.verify_manifest(wanted).fingerprint
+        if target.coordinator_cert:
+            keep(coordinator.trusted, target.coordinator_cert)
     if as_json:
         show_json({"verified": True, "fingerprint": found})
     else:
@@ -117,26 +108,13 @@ def verify(
 
 
 @speaks
-def log(
-    host: HostArgument,
-    attestation: AttestationFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
-    output: Output = "",
-    *,
-    as_json: AsJson = False,
-) -> None:
+def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the update log, oldest entry first: what has changed, when, by whom.
 
     Example: keyhouse manifest log localhost:4433 --attestation attestation.json
     --simulation-root root.pem
     """
-    with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
-    ) as coordinator:
+    with coordinator_of(target) as coordinator:
         entries = coordinator.update_log()
     if output:
         write_output("".join(f"{entry.text}\n" for entry in entries).encode(), output)
@@ -150,22 +128,28 @@ def log(
 @speaks
 def signature(
     file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
 
-    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
-
     Example: keyhouse manifest signature manifest.json
+
+    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
     """
-    typer.echo(fingerprint(read_manifest(str(file))))
+    found = fingerprint(read_manifest(str(file)))
+    if as_json:
+        show_json({"fingerprint": found})
+    else:
+        typer.echo(found)
 
 
-def _fields(entry: LogEntry) -> dict[str, Any]:
+def _fields(entry: "LogEntry") -> dict[str, Any]:
     tree = read_json(entry.text.encode())
     return dict(tree) if isinstance(tree, dict) else {}
 
 
-def _line(entry: LogEntry) -> str:
+def _line(entry: "LogEntry") -> str:
     """Return time and text, then what else the entry says."""
     further = {
         name: value for name, value in _fields(entry).items() if name not in {"time", "update"}
@@ -177,7 +161,7 @@ def _line(entry: LogEntry) -> str:
     return printable(f"{entry.time}  {entry.update}{shown}")
 
 
-def _raised(manifest: bytes, entries: Iterable[LogEntry]) -> bytes:
+def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
     """Return ``manifest`` with the security versions that package updates raised since it came."""
     versions: dict[str, Any] = {}
     for entry in entries:

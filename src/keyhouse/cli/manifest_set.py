@@ -5,19 +5,12 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.connect import trusted
+from keyhouse.cli.kept_certificates import keep, unpinned
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.memory_option import MemoryOption
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.recovery_place import RecoveryOption, recovery_place
-from keyhouse.cli.talk import show_json, show_rows, speaks
-from keyhouse.cli.trust_options import (
-    AttestationFile,
-    CollateralFile,
-    HostArgument,
-    SimulationRoot,
-    trusted,
-)
-from keyhouse.client import Coordinator
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.target import Target
 from keyhouse.manifest import fingerprint
 
 __all__ = ["set_manifest"]
@@ -26,29 +19,25 @@ __all__ = ["set_manifest"]
 @speaks
 def set_manifest(
     file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
-    host: HostArgument,
-    attestation: AttestationFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
     recoverydata: RecoveryOption = "",
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Verify the coordinator, set its first manifest, and read it back.
 
     Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem -r recovery.json
     """
+    from keyhouse.client import Coordinator
+
     raw = read_manifest(str(file))
-    proven = trusted(
-        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-    )
+    proven = trusted(unpinned(target))
     with recovery_place(recoverydata, raw) as place, Coordinator(proven) as coordinator:
         shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
+    if target.coordinator_cert:
+        keep(proven, target.coordinator_cert)
     if recoverydata == "-" and shares:
         return  # standard output holds the secrets alone
     if as_json:

@@ -3,110 +3,74 @@
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
+from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.output import write_output
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
-from keyhouse.cli.talk import show_json, show_rows, speaks
-from keyhouse.cli.trust_options import (
-    AttestationFile,
-    CollateralFile,
-    HostArgument,
-    SimulationRoot,
-    trusted,
-)
-from keyhouse.cli.user_options import CertificateFile, KeyFile
-from keyhouse.client import ClientIdentity, Coordinator, Keep, Pending, UpdateAnswer
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.target import Target
+from keyhouse.cli.user_options import User
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import NotFound
+
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator, Keep, Pending, UpdateAnswer
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Change the manifest, together with others.")
 
 FileArgument = Annotated[Path, typer.Argument(help="manifest file, or - for standard input")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
-"""Options of more than one command."""
 
 
-class _Typed(msgspec.Struct, frozen=True):
-    """What was typed, for the command that others have to type."""
-
-    file: Path
-    host: str
-    attestation: Path
-    collateral: Path | None
-    simulation_root: Path | None
-    pccs: str
-    pccs_ca: Path | None
-    memory: str
-
-    @property
-    def acknowledging(self) -> str:
-        """The command on several lines, as a shell takes it."""
-        options = [
-            ("--attestation", self.attestation),
-            ("--collateral", self.collateral),
-            ("--simulation-root", self.simulation_root),
-            ("--pccs", self.pccs or None),
-            ("--pccs-ca", self.pccs_ca),
-        ]
-        lines = [
-            ["keyhouse", "manifest", "update", "acknowledge", str(self.file), self.host],
-            ["--cert", "YOUR.crt", "--key", "YOUR.key"],
-            *([option, str(path)] for option, path in options if path is not None),
-        ]
-        return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
+def _acknowledging(file: Path, typed: Target) -> str:
+    """Return the command that others have to type, on several lines, as a shell takes it."""
+    options = [
+        ("--attestation", typed.attestation),
+        ("--collateral", typed.collateral),
+        ("--simulation-root", typed.simulation_root),
+        ("--pccs", typed.pccs or None),
+        ("--pccs-ca", typed.pccs_ca),
+    ]
+    lines = [
+        ["keyhouse", "manifest", "update", "acknowledge", str(file), typed.host],
+        ["--cert", "YOUR.crt", "--key", "YOUR.key"],
+        *([option, str(path)] for option, path in options if path is not None),
+    ]
+    return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
 
 
 @app.command(name="apply")
 @speaks
 def apply(
     file: FileArgument,
-    host: HostArgument,
-    attestation: AttestationFile,
-    cert: CertificateFile,
-    key: KeyFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
+    user: User,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
 ) -> None:
     """Upload an update: raised security versions, or a complete new manifest.
 
-    It is in force at once if nobody else has to agree; otherwise it waits for them.
-
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
     --key alice.key --attestation attestation.json --simulation-root root.pem
+
+    It is in force at once if nobody else has to agree; otherwise it waits for them.
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
-    _agree(typed, ClientIdentity(cert, key), recoverydata, lambda one: one.update, as_json=as_json)
+    _agree(file, target, user, recoverydata, lambda one: one.update, as_json=as_json)
 
 
 @app.command(name="acknowledge")
 @speaks
 def acknowledge(
     file: FileArgument,
-    host: HostArgument,
-    attestation: AttestationFile,
-    cert: CertificateFile,
-    key: KeyFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
+    user: User,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -116,22 +80,13 @@ def acknowledge(
     Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
     --key bob.key --attestation attestation.json --simulation-root root.pem
     """
-    typed = _Typed(file, host, attestation, collateral, simulation_root, pccs, pccs_ca, memory)
-    _agree(
-        typed, ClientIdentity(cert, key), recoverydata, lambda one: one.acknowledge, as_json=as_json
-    )
+    _agree(file, target, user, recoverydata, lambda one: one.acknowledge, as_json=as_json)
 
 
 @app.command(name="get")
 @speaks
 def get(
-    host: HostArgument,
-    attestation: AttestationFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="new file for the manifest")
     ] = "",
@@ -146,9 +101,7 @@ def get(
     Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o pending.json
     """
-    with Coordinator(
-        trusted(host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca)
-    ) as coordinator:
+    with coordinator_of(target) as coordinator:
         pending = coordinator.pending()
     if pending is None:
         raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
@@ -165,15 +118,8 @@ def get(
 @app.command(name="cancel")
 @speaks
 def cancel(
-    host: HostArgument,
-    attestation: AttestationFile,
-    cert: CertificateFile,
-    key: KeyFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
+    user: User,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -182,10 +128,7 @@ def cancel(
     Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    proven = trusted(
-        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-    )
-    with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
+    with coordinator_of(target, user) as coordinator:
         coordinator.cancel()
     if as_json:
         show_json({"cancelled": True})
@@ -194,32 +137,24 @@ def cancel(
 
 
 def _agree(
-    typed: _Typed,
-    user: ClientIdentity,
+    file: Path,
+    target: Target,
+    user: User,
     recoverydata: str,
-    call: Callable[[Coordinator], Callable[[bytes, Keep], UpdateAnswer]],
+    call: "Callable[[Coordinator], Callable[[bytes, Keep], UpdateAnswer]]",
     *,
     as_json: bool,
 ) -> None:
     """Upload or acknowledge; keep recovery secrets first, then say how far the update is."""
-    raw = read_manifest(str(typed.file))
-    proven = trusted(
-        typed.host,
-        typed.attestation,
-        typed.collateral,
-        typed.simulation_root,
-        typed.memory,
-        pccs=typed.pccs,
-        pccs_ca=typed.pccs_ca,
-    )
-    with recovery_place(recoverydata, raw) as place, Coordinator(proven, user) as coordinator:
+    raw, opened = read_manifest(str(file)), coordinator_of(target, user)
+    with opened as coordinator, recovery_place(recoverydata, raw) as place:
         answer = call(coordinator)(raw, place.keep)
         _show(answer, raw, place, as_json=as_json)
     if not answer.applied:
-        typer.echo(_next_step(answer, typed), err=True)
+        typer.echo(_next_step(answer, _acknowledging(file, target.settled())), err=True)
 
 
-def _show(answer: UpdateAnswer, raw: bytes, place: RecoveryPlace, *, as_json: bool) -> None:
+def _show(answer: "UpdateAnswer", raw: bytes, place: RecoveryPlace, *, as_json: bool) -> None:
     if answer.recovery_secrets and place.path is None:
         return  # standard output holds the secrets alone
     if as_json:
@@ -245,18 +180,18 @@ def _show(answer: UpdateAnswer, raw: bytes, place: RecoveryPlace, *, as_json: bo
     show_rows(rows)
 
 
-def _next_step(answer: UpdateAnswer, typed: _Typed) -> str:
+def _next_step(answer: "UpdateAnswer", command: str) -> str:
     many = answer.missing_acknowledgments != 1
     who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    return f"next: {printable(who)} {verb}:\n  {typed.acknowledging}"
+    return f"next: {printable(who)} {verb}:\n  {command}"
 
 
-def _listed(answer: UpdateAnswer | Pending) -> str:
+def _listed(answer: "UpdateAnswer | Pending") -> str:
     return ", ".join(answer.missing_users)
 
 
-def _rows_of(pending: Pending) -> dict[str, str]:
+def _rows_of(pending: "Pending") -> dict[str, str]:
     return {
         "fingerprint": fingerprint(pending.manifest),
         "missing": _listed(pending),
@@ -264,7 +199,7 @@ def _rows_of(pending: Pending) -> dict[str, str]:
     }
 
 
-def _object_of(pending: Pending, *, with_manifest: bool) -> dict[str, object]:
+def _object_of(pending: "Pending", *, with_manifest: bool) -> dict[str, object]:
     found: dict[str, object] = {
         "fingerprint": fingerprint(pending.manifest),
         "missingUsers": pending.missing_users,

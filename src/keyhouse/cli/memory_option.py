@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from keyhouse.client import FileMemory, StateMemory
+if TYPE_CHECKING:
+    from keyhouse.client import StateMemory
 
-__all__ = ["NONE", "MemoryOption", "memory_of"]
+__all__ = ["NONE", "MemoryOption", "has_place", "memory_of"]
 
 MemoryOption = Annotated[
     str,
@@ -27,7 +28,7 @@ _WARNING: Final = (
 )
 
 
-def memory_of(option: str) -> StateMemory | None:
+def memory_of(option: str) -> "StateMemory | None":
     """Return the memory that was chosen. None: chosen not to have one, or there is no place."""
     if option == NONE:
         return None
@@ -35,7 +36,14 @@ def memory_of(option: str) -> StateMemory | None:
     if path is None:
         typer.echo(_WARNING, err=True)
         return None
+    from keyhouse.client import FileMemory
+
     return FileMemory(path)
+
+
+def has_place(option: str) -> bool:
+    """Return whether ``memory_of`` gives a memory."""
+    return option != NONE and bool(option or _default())
 
 
 def _default() -> Path | None:

@@ -2,10 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-import typer
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -15,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.cli.talk import read_file
-from keyhouse.client import HolderKey
+from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.errors import BadRequest, Refused
 from keyhouse.wire.jsonreader import Unreadable, decode
@@ -24,14 +23,9 @@ from keyhouse.wire.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",
-    "HolderKeyFile",
-    "OutputFile",
-    "ShareFile",
-    "ShareName",
     "ShareUnreadable",
     "certificate",
     "chosen",
-    "holder_key",
     "plain_share",
     "public_key",
     "shares_in",
@@ -42,26 +36,6 @@ PLAIN_SIZES: Final = frozenset({32, 33})
 """Bytes of a decrypted share."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
-
-ShareFile = Annotated[
-    Path,
-    typer.Argument(
-        help="the recovery secret: the JSON file of manifest set, or one secret, encrypted or"
-        " decrypted, as it is or in base64; - for standard input",
-        metavar="FILE",
-    ),
-]
-HolderKeyFile = Annotated[
-    Path | None,
-    typer.Option("--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM)"),
-]
-ShareName = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="name of the recovery key, in a JSON file")
-]
-OutputFile = Annotated[
-    str,
-    typer.Option("--output", "-o", metavar="FILE", help="new file (default: standard output)"),
-]
 
 
 class ShareUnreadable(Refused):
@@ -113,18 +87,16 @@ def chosen(shares: dict[str, bytes], name: str) -> bytes:
     )
 
 
-def plain_share(secret: bytes, key: HolderKey | None) -> Secret:
+def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
     """Return the decrypted share of what a file held. Raises ``ShareUnreadable``."""
     if len(secret) in PLAIN_SIZES:
         return Secret(secret)
     if key is None:
-        raise ShareUnreadable("the recovery secret is encrypted", hint="name the holder's --key")
+        raise ShareUnreadable(
+            "the recovery secret is encrypted",
+            hint="name the holder's --key, or its token: --pkcs11-config",
+        )
     return key.decrypt(secret)
-
-
-def holder_key(file: Path) -> HolderKey:
-    """Return the private key in ``file``. Raises ``ClientSetup`` or ``FileUnreadable``."""
-    return HolderKey(Secret(read_file(str(file))))
 
 
 def signature_in(file: Path) -> bytes:

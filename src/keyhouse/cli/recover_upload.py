@@ -1,111 +1,89 @@
 """`keyhouse recover upload`: hand in one share, to a coordinator that proved what it is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from keyhouse.cli.memory_option import NONE, MemoryOption, memory_of
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
+from keyhouse.cli.connect import trusted
+from keyhouse.cli.holder_options import Holder
+from keyhouse.cli.memory_option import NONE
 from keyhouse.cli.printable import printable
-from keyhouse.cli.recover_files import (
-    PLAIN_SIZES,
-    HolderKeyFile,
-    ShareFile,
-    ShareName,
-    ShareUnreadable,
-    certificate,
-    chosen,
-    holder_key,
-    plain_share,
-    shares_in,
-    signature_in,
-)
-from keyhouse.cli.talk import show_json, show_rows, speaks
-from keyhouse.cli.trust_options import (
-    AttestationFile,
-    CollateralFile,
-    HostArgument,
-    SimulationRoot,
-    trusted,
-)
-from keyhouse.client import (
-    Coordinator,
-    HolderKey,
-    Offer,
-    TrustFailed,
-    encrypt_share,
-    require_listed,
-    require_remembered,
-    require_root,
-    require_signed,
-)
+from keyhouse.cli.recover_options import ShareFile, ShareName
+from keyhouse.cli.recovery_offer import RootFile, offering
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.target import Target
+
+if TYPE_CHECKING:
+    from keyhouse.client import Offer, Progress, RecoveryKey
 
 __all__ = ["upload"]
 
 _RECOVERED = "recovered: the state is back, under its old root certificate"
 
+SignatureFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--signature",
+        "-s",
+        metavar="FILE",
+        help="signature over the decrypted secret, if the key is not here",
+    ),
+]
+
 
 @speaks
 def upload(
     file: ShareFile,
-    host: HostArgument,
-    attestation: AttestationFile,
-    key: HolderKeyFile = None,
-    signature: Annotated[
-        Path | None,
-        typer.Option(
-            "--signature",
-            "-s",
-            metavar="FILE",
-            help="signature over the decrypted secret, if the key is not here",
-        ),
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", metavar="FILE", help="root certificate of the deployment (PEM)"),
-    ] = None,
+    target: Target,
+    holder: Holder,
+    signature: SignatureFile = None,
+    root: RootFile = None,
     name: ShareName = "",
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Verify the coordinator and what it would recover, then hand in one recovery secret.
 
-    It is decrypted and signed with --key, or comes with a --signature made elsewhere. Without
-    --root nobody compares the deployment with the one that you kept.
-
     Example: keyhouse recover upload recovery.json localhost:4433 --key holder.key --root root.pem
     --attestation attestation.json --simulation-root simulation/root.pem
+
+    It is decrypted and signed with --key, or by a token, or comes with a --signature made
+    elsewhere. Without --root nobody compares the deployment with the one that you kept.
     """
-    own, secrets = (holder_key(key) if key is not None else None), shares_in(file)
+    from keyhouse.cli.recover_files import ShareUnreadable, shares_in, signature_in
+
+    shares = shares_in(file)
     signed = signature_in(signature) if signature is not None else None
-    if own is None and signed is None:
-        raise ShareUnreadable("nothing signs the recovery secret", hint="--key or --signature")
-    kept = certificate(root) if root is not None else None
-    remembering = memory_of(memory)
-    proven = trusted(host, attestation, collateral, simulation_root, NONE)  # a temporary root
-    with Coordinator(proven) as coordinator:
-        offer = coordinator.recovery_offer()
-        if remembering is not None:
-            require_remembered(offer, remembering.read().root_at(proven.address))
-        if kept is None:
-            typer.echo("warning: without --root the deployment is not compared", err=True)
-        else:
-            require_root(offer, kept)
-        encrypted, made = _prepared(offer, secrets, name, own, signed)
-        progress = coordinator.recover(encrypted, made)
+    with holder.opened(target.context, target.host) as own:
+        if own is None and signed is None:
+            raise ShareUnreadable("nothing signs the recovery secret", hint="--key or --signature")
+        with offering(target, root, warn=True) as (coordinator, offer):
+            progress = coordinator.recover(*_prepared(offer, shares, name, own, signed))
     if not progress.remaining:
-        memory = memory if remembering is not None else NONE  # that there is none has been told
-        again = trusted(
-            host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-        )
-        if again.root_der != offer.index.root:
-            raise TrustFailed("the coordinator recovered under another root than it had said")
+        _require_recovered(target, offer)
+    _show(progress, as_json=as_json)
+
+
+def _require_recovered(target: Target, offer: "Offer") -> None:
+    """Return if the coordinator proves now that it has the root that it had said."""
+    from keyhouse.client import TrustFailed
+
+    memory = target.settled().memory
+    again = trusted(msgspec.structs.replace(target, memory=_told_once(memory), save_sgx_quote=""))
+    if again.root_der != offer.index.root:
+        raise TrustFailed("the coordinator recovered under another root than it had said")
+
+
+def _told_once(memory: str) -> str:
+    """Return the option that says where to remember; that there is no place has been told."""
+    from keyhouse.cli.memory_option import has_place
+
+    return memory if has_place(memory) else NONE
+
+
+def _show(progress: "Progress", *, as_json: bool) -> None:
     if as_json:
         show_json({"remaining": progress.remaining, "message": progress.message})
         return
@@ -119,18 +97,21 @@ def upload(
 
 
 def _prepared(
-    offer: Offer,
-    secrets: dict[str, bytes],
+    offer: "Offer",
+    shares: dict[str, bytes],
     name: str,
-    own: HolderKey | None,
+    own: "RecoveryKey | None",
     signed: bytes | None,
 ) -> tuple[bytes, bytes]:
     """Return the share under the ephemeral key, and its signature; nothing unproven is touched."""
+    from keyhouse.cli.recover_files import PLAIN_SIZES, chosen, plain_share
+    from keyhouse.client import encrypt_share, require_listed, require_signed
+
     if own is not None:
         listed = require_listed(offer, own.public_key)
-        name = name or (listed if listed in secrets else "")
+        name = name or (listed if listed in shares else "")
         typer.echo(f"your recovery key: {printable(listed)}", err=True)
-    secret = chosen(secrets, name)
+    secret = chosen(shares, name)
     if own is None and len(secret) not in PLAIN_SIZES and signed is not None:
         return secret, signed  # encrypted to the ephemeral key elsewhere
     share = plain_share(secret, own)

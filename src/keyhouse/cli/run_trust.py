@@ -44,19 +44,21 @@ def _pinned(path: Path | None) -> Anchor | None:
 
 
 def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
-    from keyhouse.cli.trust_options import trusted
+    from keyhouse.cli.connect import trusted
+    from keyhouse.cli.target import Target
 
     assert settings.attestation is not None  # noqa: S101 for mypy: the caller has checked
-    proven = trusted(
-        settings.client_api or _beside(settings.coordinator),
-        settings.attestation,
-        settings.collateral,
-        settings.simulation_root,
-        "none",  # a workload's file system remembers nothing that its host could not take back
+    target = Target(
+        host=settings.client_api or _beside(settings.coordinator),
+        context="none",
+        attestation=settings.attestation,
+        collateral=settings.collateral,
+        simulation_root=settings.simulation_root,
+        memory="none",  # a workload's file system remembers nothing that its host could not undo
         pccs=settings.pccs,
         pccs_ca=settings.pccs_ca,
-        timeout=seconds,
     )
+    proven = trusted(target, timeout=seconds)
     found = Anchor(proven.root_der, proven.intermediate_der)
     if pinned is not None and not _same(pinned, found):
         raise CoordinatorNotTrusted(

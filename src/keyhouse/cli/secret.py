@@ -1,68 +1,65 @@
 """`keyhouse secret get | set`: read and upload secrets as a user."""
 
+import sys
 from base64 import b64encode
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from keyhouse.cli.memory_option import MemoryOption
+from keyhouse.cli.connect import coordinator_of
+from keyhouse.cli.context_chosen import chosen_context
 from keyhouse.cli.output import write_output
-from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
-from keyhouse.cli.pem_secret import read_pem_secret
-from keyhouse.cli.secret_file import read_secret_file
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
-from keyhouse.cli.trust_options import (
-    AttestationFile,
-    CollateralFile,
-    HostArgument,
-    SimulationRoot,
-    trusted,
-)
-from keyhouse.cli.user_options import CertificateFile, KeyFile
-from keyhouse.client import ClientIdentity, Coordinator, SecretObject
+from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
+from keyhouse.cli.target import Target, Trusting
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.user_options import User
+
+if TYPE_CHECKING:
+    from keyhouse.client import SecretObject
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Read and upload secrets.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
-
 
 @app.command(name="get")
 @speaks
 def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="names of secrets")],
-    host: HostArgument,
-    attestation: AttestationFile,
-    cert: CertificateFile,
-    key: KeyFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME... HOST", help="names of secrets, then the address (see status)"
+        ),
+    ],
+    trusting: Trusting,
+    user: User,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="new file (0600) for the JSON object"),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="new file (0600) for the JSON object; - for standard output",
+        ),
     ] = "",
     *,
+    show: Annotated[bool, typer.Option("--show", help="print secrets on a terminal")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print secrets that you may read, values in base64: all of them, or none.
 
     Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
-    --attestation attestation.json --simulation-root root.pem
+    --attestation attestation.json --simulation-root root.pem -o secrets.json
     """
-    proven = trusted(
-        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-    )
-    with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
+    _require_no_watcher(output, show=show)
+    names, target = split_words(words, trusting)
+    with coordinator_of(target, user) as coordinator:
         found = coordinator.secrets(names)
     secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
     if output or as_json:
-        write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output)
+        write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output.removeprefix("-"))
         return
     for name, values in secrets.items():
         show_rows({"name": name} | {field: _shown(value) for field, value in values.items()})
@@ -74,15 +71,8 @@ def set_secrets(
     file: Annotated[
         Path, typer.Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
     ],
-    host: HostArgument,
-    attestation: AttestationFile,
-    cert: CertificateFile,
-    key: KeyFile,
-    collateral: CollateralFile = None,
-    simulation_root: SimulationRoot = None,
-    pccs: PccsUrl = "",
-    pccs_ca: PccsCaFile = None,
-    memory: MemoryOption = "",
+    target: Target,
+    user: User,
     from_pem: Annotated[
         str,
         typer.Option(
@@ -99,12 +89,12 @@ def set_secrets(
     Example: keyhouse secret set secrets.json localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
+    from keyhouse.cli.pem_secret import read_pem_secret
+    from keyhouse.cli.secret_file import read_secret_file
+
     content = read_file(str(file))
     uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
-    proven = trusted(
-        host, attestation, collateral, simulation_root, memory, pccs=pccs, pccs_ca=pccs_ca
-    )
-    with Coordinator(proven, ClientIdentity(cert, key)) as coordinator:
+    with coordinator_of(target, user) as coordinator:
         coordinator.write_secrets(uploads)
     if as_json:
         show_json({"stored": sorted(uploads)})
@@ -112,7 +102,36 @@ def set_secrets(
         show_rows({"stored": ", ".join(sorted(uploads))})
 
 
-def _object(secret: SecretObject) -> dict[str, object]:
+def split_words(words: list[str], trusting: Trusting) -> tuple[list[str], Target]:
+    """Return names and coordinator of ``NAME... HOST``.
+
+    In a context that has an address HOST may be left out; then the last word is one only if it
+    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsage`` without a name.
+    """
+    named = chosen_context(trusting.context)
+    last = words[-1]
+    is_host = named is None or not named.context.address or _looks_like_address(last)
+    names = words[:-1] if is_host and (len(words) > 1 or named is None) else words
+    if not names:
+        raise WrongUsage("no secret is named", hint="keyhouse secret get NAME... HOST")
+    host = last if len(names) < len(words) else ""
+    return names, Target.at(host, trusting)
+
+
+def _looks_like_address(word: str) -> bool:
+    return word == "localhost" or ":" in word or "." in word
+
+
+def _require_no_watcher(output: str, *, show: bool) -> None:
+    """Return if secrets may be printed: not on a terminal, where somebody may look on."""
+    if sys.stdout.isatty() and not output and not show:
+        raise WrongUsage(
+            "secrets are not printed on a terminal",
+            hint="-o FILE for a new file, a pipe, or --show to see them here",
+        )
+
+
+def _object(secret: "SecretObject") -> dict[str, object]:
     """Return the fields that a secret has; this is where values leave their ``Secret``."""
     fields: dict[str, object] = {"type": secret.type, "userDefined": secret.user_defined}
     if secret.size:

@@ -8,21 +8,23 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, ParamSpec
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from keyhouse.cli.error_text import error_text
+from keyhouse.cli.bundles import bundled
+from keyhouse.cli.error_text import error_object, error_text
 from keyhouse.cli.printable import printable
-from keyhouse.client import TrustFailed
+from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.errors import KeyhouseError, Unavailable
 
-__all__ = ["exit_code", "read_file", "show_json", "show_rows", "speaks"]
+__all__ = ["AsJson", "exit_code", "read_file", "show_error", "show_json", "show_rows", "speaks"]
 
-P = ParamSpec("P")
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object; errors, too")]
 
 REFUSED: Final = 1
+USAGE: Final = 2
 UNREACHABLE: Final = 3
 TRUST_FAILED: Final = 4
 
@@ -37,23 +39,39 @@ class FileUnreadable(KeyhouseError):
 
 def exit_code(error: KeyhouseError) -> int:
     """Return the exit code that tells programs what kind of failure it was."""
+    from keyhouse.client import TrustFailed
+
     if isinstance(error, TrustFailed):
         return TRUST_FAILED
+    if isinstance(error, WrongUsage):
+        return USAGE
     return UNREACHABLE if isinstance(error, Unavailable) else REFUSED
 
 
-def speaks(command: Callable[P, None]) -> Callable[P, None]:
-    """Let ``command`` end with a message and an exit code instead of a traceback."""
+def speaks(command: Callable[..., None]) -> Callable[..., None]:
+    """Let ``command`` end with a message and an exit code instead of a traceback.
+
+    Its bundles of options are taken apart for typer.
+    """
+    command = bundled(command)
 
     @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+    def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
         except KeyhouseError as error:
-            sys.stderr.write(error_text(error))
+            show_error(error, as_json=bool(kwargs.get("as_json")))
             sys.exit(exit_code(error))
 
     return run
+
+
+def show_error(error: KeyhouseError, *, as_json: bool) -> None:
+    """Tell ``error`` on standard error: as lines for people, or as one JSON object."""
+    if as_json:
+        sys.stderr.write(msgspec.json.encode(error_object(error)).decode() + "\n")
+    else:
+        sys.stderr.write(error_text(error))
 
 
 def read_file(path: str) -> bytes:

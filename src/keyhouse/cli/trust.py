@@ -1,14 +1,15 @@
 """`keyhouse trust show | forget`: what is remembered of coordinators."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from keyhouse.cli.memory_option import MemoryOption, memory_of
-from keyhouse.cli.talk import show_json, show_rows, speaks
-from keyhouse.cli.trust_options import HostArgument
-from keyhouse.client import Memories, StateMemory, forgotten, parse_address
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.wire.errors import NotFound
+
+if TYPE_CHECKING:
+    from keyhouse.client import Memories, StateMemory
 
 __all__ = ["app"]
 
@@ -23,7 +24,7 @@ app = typer.Typer(
 def show(
     memory: MemoryOption = "",
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the remembered coordinators: address, SHA-256 of the root, newest state.
 
@@ -40,17 +41,24 @@ def show(
 
 @app.command(name="forget")
 @speaks
-def forget(host: HostArgument, memory: MemoryOption = "") -> None:
+def forget(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="its address: HOST or HOST:PORT")],
+    memory: MemoryOption = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
     """Forget the deployment at HOST: the next one that proves what it is will be accepted there.
 
-    For a deployment that was made anew, or an older copy that was put back, on purpose.
-
     Example: keyhouse trust forget localhost:4433
+
+    For a deployment that was made anew, or an older copy that was put back, on purpose.
     """
+    from keyhouse.client import forgotten, parse_address
+
     address = parse_address(host)
     lost: list[str] = []
 
-    def step(memories: Memories) -> Memories:
+    def step(memories: "Memories") -> "Memories":
         rest = forgotten(memories, address)
         lost.extend(sorted(memories.roots.keys() - rest.roots.keys()))
         return rest
@@ -58,16 +66,19 @@ def forget(host: HostArgument, memory: MemoryOption = "") -> None:
     _required(memory).change(step)
     if not lost:
         raise NotFound(f"nothing is remembered of {address}", hint="keyhouse trust show lists all")
-    show_rows({"forgotten": ", ".join(lost)})
+    if as_json:
+        show_json({"forgotten": lost})
+    else:
+        show_rows({"forgotten": ", ".join(lost)})
 
 
-def _required(option: str) -> StateMemory:
+def _required(option: str) -> "StateMemory":
     memory = memory_of(option)
     if memory is None:
         raise NotFound("there is no memory", hint="--memory FILE names one")
     return memory
 
 
-def _object(memories: Memories, where: str) -> dict[str, str]:
+def _object(memories: "Memories", where: str) -> dict[str, str]:
     root = memories.roots[where]
     return {"address": where, "root": root, "state": str(memories.highest(root))}

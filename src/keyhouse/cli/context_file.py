@@ -1,0 +1,177 @@
+"""The contexts of a user, in a file: what else would be typed with every command.
+
+::
+
+    current = "prod"
+
+    [contexts.prod]
+    address = "keyhouse.example.com:4433"
+    attestation = "/home/ann/prod/attestation.json"
+    ...
+
+It says whom to trust, so it is 0600, and refused if others could have written it. It holds paths
+and never a password.
+"""
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from keyhouse.wire.errors import Refused
+
+__all__ = ["NAMES", "Context", "ContextUnusable", "Contexts", "contexts_path", "read", "write"]
+
+NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_LARGEST: Final = 1 << 20  # bytes
+
+
+class ContextUnusable(Refused):
+    """A context, or the file of contexts, cannot be used."""
+
+    code = "context-unusable"
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
+    """One deployment as one user sees it. Empty: not given. Paths are absolute."""
+
+    address: str = ""
+    attestation: str = ""
+    simulation_root: str = ""
+    accepted_tcb_statuses: tuple[str, ...] = ()
+    accepted_advisories: tuple[str, ...] = ()
+    collateral: str = ""
+    pccs: str = ""
+    pccs_ca: str = ""
+    cert: str = ""
+    key: str = ""
+    pkcs12: str = ""
+    pkcs11_config: str = ""
+    pkcs11_key_label: str = ""
+    pkcs11_key_id: str = ""
+    memory: str = ""
+
+
+class Contexts(msgspec.Struct, frozen=True):
+    """All contexts by name; ``current`` is used if none is named, "" if none is."""
+
+    current: str = ""
+    contexts: dict[str, Context] = {}
+
+
+def contexts_path() -> Path | None:
+    """Return ``keyhouse/contexts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; None: neither."""
+    for variable, below in (("XDG_CONFIG_HOME", ""), ("HOME", ".config")):
+        value = os.environ.get(variable, "")
+        if value.startswith("/"):
+            return Path(value) / below / "keyhouse" / "contexts.toml"
+    return None
+
+
+def read(path: Path | None) -> Contexts:
+    """Return what is in the file at ``path``; nothing there: no contexts. ``ContextUnusable``."""
+    if path is None:
+        return Contexts()
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            _require_own(path, os.fstat(handle))
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return Contexts()
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        raise ContextUnusable(f"the contexts in {path} cannot be read: {reason}") from None
+    try:
+        tree = tomllib.loads(content.decode()) if len(content) <= _LARGEST else None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        tree = None
+    if tree is None:
+        raise ContextUnusable(f"the contexts in {path} are no TOML", hint="mend or remove the file")
+    return _contexts(path, tree)
+
+
+def write(path: Path, contexts: Contexts) -> None:
+    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(as_toml(contexts).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        raise ContextUnusable(f"the contexts in {path} cannot be written: {reason}") from None
+
+
+def as_toml(contexts: Contexts) -> str:
+    """Return the file's text."""
+    lines = [f"current = {_string(contexts.current)}"] if contexts.current else []
+    for name, context in sorted(contexts.contexts.items()):
+        lines += ["", f"[contexts.{_string(name)}]"]
+        for field, value in msgspec.to_builtins(context).items():
+            shown = _string(value) if isinstance(value, str) else f"[{_list(value)}]"
+            lines.append(f"{field} = {shown}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _list(values: list[str]) -> str:
+    return ", ".join(map(_string, values))
+
+
+def _string(text: str) -> str:
+    """Return a TOML basic string: JSON's escapes are TOML's, but for the one below."""
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ContextUnusable(f"the contexts in {path} cannot be read: it is no file")
+    if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
+        raise ContextUnusable(
+            f"others can write {path}, which says whom you trust",
+            hint=f"see what is in it, then: chmod 600 {path}",
+        )
+
+
+def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
+    tables = tree.get("contexts", {})
+    current = tree.get("current", "")
+    if tree.keys() - {"current", "contexts"} or not isinstance(tables, dict):
+        raise ContextUnusable(f"{path} has other fields than current and contexts")
+    if not isinstance(current, str) or (current and current not in tables):
+        raise ContextUnusable(f"{path} names a current context that is not in it")
+    return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
+
+
+def _context(path: Path, name: str, table: object) -> Context:
+    """Return one context. A field that is not known is refused: it may have been a restriction."""
+    where = f"the context {name!r} in {path}"
+    if not NAMES.fullmatch(name) or not isinstance(table, dict):
+        raise ContextUnusable(f"{where} has no proper name, or is no table")
+    known = {one.encode_name: one.name for one in msgspec.structs.fields(Context)}
+    kinds = get_type_hints(Context)
+    for field, value in table.items():
+        if field not in known:
+            raise ContextUnusable(f"{where} has a field {field!r}, which there is not")
+        listed = kinds[known[field]] is not str
+        if not (_is_strings(value) if listed else isinstance(value, str)):
+            raise ContextUnusable(
+                f"{where}: {field} is no {'list of strings' if listed else 'string'}"
+            )
+    return msgspec.convert(table, Context)
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -1,0 +1,28 @@
+"""Passwords and PINs: from a file, from standard input, or asked for on a terminal."""
+
+import getpass
+import sys
+from pathlib import Path
+
+from keyhouse.cli.talk import read_file
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.wire.secret import Secret
+
+__all__ = ["password_for"]
+
+
+def password_for(what: str, file: Path | None) -> Secret | None:
+    """Return the first line of ``file``; without one, what is typed on the terminal.
+
+    None: nothing was typed, or there is nobody to ask. Raises ``FileUnreadable``, and
+    ``WrongUsage`` for an empty file.
+    """
+    if file is not None:
+        line = read_file(str(file)).partition(b"\n")[0].removesuffix(b"\r")
+        if not line:
+            raise WrongUsage(f"the file with the {what} has no first line")
+        return Secret(line)
+    if not sys.stdin.isatty():
+        return None
+    typed = getpass.getpass(f"{what}: ", stream=sys.stderr)
+    return Secret(typed.encode()) if typed else None
