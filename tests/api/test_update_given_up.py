@@ -54,5 +54,7 @@ async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_pat
         assert engine.view.running.manifest == together()
         last = json.loads(engine.view.log.lines()[-1])
         assert set(last) == {"time", "update", "manifestFingerprint"}
-        again = await changes.update_manifest(service, _head("bob"), together(word="b"), changes.Proposal)
+        again = await changes.update_manifest(
+            service, _head("bob"), together(word="b"), changes.Proposal
+        )
         assert again.missing_users == ("alice", "carol")
