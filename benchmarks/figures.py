@@ -13,6 +13,9 @@ from benchmarks.loading import LoadReport
 
 __all__ = [
     "BARE",
+    "JOINED",
+    "JOINING",
+    "JOINING_LARGE",
     "LARGE",
     "LOAD_BOUND",
     "SHORT",
@@ -29,6 +32,9 @@ SHORT: Final = "short"  # a coordinator with a small manifest and an update log 
 SMALL: Final = "100"  # with so many uploaded secrets
 LARGE: Final = "10,000"
 WRITTEN: Final = "written"  # as the small one, after many earlier writes
+JOINING: Final = "small"  # where workloads join: with a small manifest
+JOINING_LARGE: Final = "large"  # with 1,000 packages, 1,000 marbles and 1,100 secrets
+JOINED: Final = "joined"  # as the small one, after many earlier activations
 LOAD_BOUND: Final = 0.95
 """Share of its processor from which on the load program, not the server, was the limit."""
 
@@ -40,7 +46,8 @@ class Scenario(msgspec.Struct, frozen=True):
 
     ``slow`` rows are judged by that percentile of their latency, others by their rate.
     ``wanted_of_bare`` is the least wanted share of the bare server's rate. ``wanted`` is a rate
-    (at least), or with ``slow`` a latency in microseconds (at most).
+    (at least), or with ``slow`` a latency in microseconds (at most). ``wanted_p99`` is such a
+    latency beside a rate. ``small`` is the server that those which hold more are compared with.
     """
 
     name: str
@@ -49,6 +56,8 @@ class Scenario(msgspec.Struct, frozen=True):
     slow: str = ""
     wanted_of_bare: float | None = None
     wanted: float | None = None
+    wanted_p99: float | None = None
+    small: str = SMALL
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -88,7 +97,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """A scenario's figures by server: microseconds for a ``slow`` one, else requests per second.
 
     Ratios are of speed in both cases: 1 is equal, less is slower. ``of_small`` has those to the
-    coordinator with few secrets. ``cpu_of_bare`` is the processor time that the bare server needs
+    coordinator that holds little. ``cpu_of_bare`` is the processor time that the bare server needs
     for a request, over that of this one. Findings are ``met`` or ``missed``, each with what was
     wanted.
     """
@@ -106,14 +115,14 @@ def compare(scenario: Scenario, series: Sequence[Series]) -> Comparison:
     """Compare the servers in one scenario. ``series`` has one of each of its servers."""
     found = {one.server: one for one in series if one.scenario == scenario.name}
     by_server = {server: found[server] for server in scenario.servers}
-    bare, small = by_server.get(BARE), by_server.get(SMALL)
+    bare, small = by_server.get(BARE), by_server.get(scenario.small)
     ours = {server: one for server, one in by_server.items() if server != BARE}
     figures = {server: _figure(scenario, one) for server, one in by_server.items()}
     of_bare = {server: _ratio(scenario, one, bare) for server, one in ours.items() if bare}
     of_small = {
         server: _ratio(scenario, one, small)
         for server, one in ours.items()
-        if small and server != SMALL
+        if small and server != scenario.small
     }
     return Comparison(
         scenario=scenario.name,
@@ -122,7 +131,10 @@ def compare(scenario: Scenario, series: Sequence[Series]) -> Comparison:
         of_bare=of_bare,
         of_small=of_small,
         cpu_of_bare={server: _cpu_ratio(one, bare) for server, one in ours.items() if bare},
-        findings=_findings(scenario, [figures[server] for server in ours], of_bare, of_small),
+        findings=[
+            *_findings(scenario, [figures[server] for server in ours], of_bare, of_small),
+            *_late(scenario, [one.latency("p99") for one in ours.values()]),
+        ],
     )
 
 
@@ -170,8 +182,15 @@ def _findings(
         found.append(f"{_word(met)}: {limit} {scenario.wanted:,.0f}{unit}")
     for server, ratio in of_small.items():
         met = ratio >= _WANTED_SIZE_RATIO
-        found.append(f"{_word(met)}: {server} within 20 % of {SMALL}")
+        found.append(f"{_word(met)}: {server} within 20 % of {scenario.small}")
     return found
+
+
+def _late(scenario: Scenario, p99: Sequence[float]) -> list[str]:
+    if scenario.wanted_p99 is None:
+        return []
+    met = max(p99) <= scenario.wanted_p99
+    return [f"{_word(met)}: p99 at most {scenario.wanted_p99:,.0f} µs"]
 
 
 def _word(met: bool) -> str:  # noqa: FBT001 - the one thing it takes

@@ -50,15 +50,21 @@ class LoadReport(msgspec.Struct, frozen=True):
 
 
 class LoadProgram(msgspec.Struct, frozen=True):
-    """How the load program is called. ``hybrid`` says whether it can do X25519MLKEM768."""
+    """How the load program is called.
+
+    ``complete``: it can do X25519MLKEM768, and activate workloads.
+    """
 
     name: str
     command: tuple[str, ...]
-    hybrid: bool
+    complete: bool
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a run asks for. Files hold one body, or one request target, a line."""
+    """What a run asks for. Files hold one body, one request target or one marble type a line.
+
+    With ``types`` it activates workloads, whose keys are on the curve ``workload_keys``.
+    """
 
     path: str
     clients: int
@@ -67,10 +73,15 @@ class Job(msgspec.Struct, frozen=True):
     user: User | None = None
     bodies: Path | None = None
     targets: Path | None = None
+    at_most: int | None = None
+    types: Path | None = None
+    workload_keys: str = "p256"
 
     def options(self) -> list[str]:
         """Return the command-line options for it."""
         options = ["-clients", str(self.clients)]
+        if self.at_most is not None:
+            options += ["-max-requests", str(self.at_most)]
         if self.new_connections:
             options.append("-new-connections")
         if self.curve:
@@ -81,6 +92,8 @@ class Job(msgspec.Struct, frozen=True):
             options += ["-method", "POST", "-bodies", str(self.bodies)]
         if self.targets is not None:
             options += ["-targets", str(self.targets)]
+        if self.types is not None:
+            options += ["-activate", str(self.types), "-workload-keys", self.workload_keys]
         return options
 
 

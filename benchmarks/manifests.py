@@ -13,9 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 __all__ = [
+    "LIMITED",
     "User",
     "envelope",
+    "joining_manifest",
     "large_manifest",
+    "marble_name",
     "read_target",
     "read_targets",
     "secret_name",
@@ -28,6 +31,10 @@ __all__ = [
 _KEY_BITS: Final = 256
 _CHUNK: Final = 1000  # secrets in one request
 _UPLOAD_LINES: Final = 20_000
+_LIMIT: Final = 1_000_000_000
+
+LIMITED: Final = "limited"
+"""The marble type whose activations are counted, in manifests for joining."""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -94,6 +101,22 @@ def large_manifest(
     return msgspec.json.encode(_large(packages, marbles, keys, certificates))
 
 
+def joining_manifest(marbles: int) -> bytes:
+    """Return a manifest with so many marbles, as many packages and keys, and one more marble.
+
+    That one has a limit, which is never reached. With 1,000 marbles there are 100 shared P-256
+    certificates as well.
+    """
+    document = _large(marbles, marbles, marbles, marbles // 10)
+    limited = _marble(0, marbles, marbles) | {"MaxActivations": _LIMIT}
+    return msgspec.json.encode(document | {"Marbles": document["Marbles"] | {LIMITED: limited}})
+
+
+def marble_name(number: int) -> str:
+    """Return the name of a marble type."""
+    return f"marble-{number}"
+
+
 def update_manifests(first: User, second: User) -> tuple[bytes, bytes]:
     """Return a small manifest, and a full update to the large one; both users have to agree."""
     users = {
@@ -111,7 +134,7 @@ def _large(packages: int, marbles: int, keys: int, certificates: int) -> dict[st
     key = {"Type": "symmetric-key", "Size": _KEY_BITS, "Shared": True}
     return {
         "Packages": {f"package-{n}": _package(n) for n in range(packages)},
-        "Marbles": {f"marble-{n}": _marble(n, packages, keys) for n in range(marbles)},
+        "Marbles": {marble_name(n): _marble(n, packages, keys) for n in range(marbles)},
         "Secrets": {f"key{n}": key for n in range(keys)}
         | {f"certificate{n}": certificate for n in range(certificates)},
     }

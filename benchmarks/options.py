@@ -15,6 +15,8 @@ _SECONDS: Final = 2.0
 _QUICK_SECONDS: Final = 0.3
 _EARLIER_WRITES: Final = 30_000
 _QUICK_EARLIER_WRITES: Final = 10_000
+_EARLIER_ACTIVATIONS: Final = 100_000
+_QUICK_EARLIER_ACTIVATIONS: Final = 2_000
 _RECORDS: Final = 100_000
 _QUICK_RECORDS: Final = 5_000
 
@@ -22,13 +24,15 @@ _QUICK_RECORDS: Final = 5_000
 class Options(msgspec.Struct, frozen=True):
     """What is asked for. ``seconds`` is of one run; ``folder`` is where the data lies meanwhile.
 
-    ``earlier_writes`` are those that one coordinator has behind it when it is measured;
+    ``earlier_writes`` are those that one coordinator has behind it when it is measured, as another
+    has ``earlier_activations``;
     ``records`` are those since the base in the journal that is recovered.
     """
 
     seconds: float
     rounds: int
     earlier_writes: int
+    earlier_activations: int
     records: int
     program: LoadProgram
     keyhouse: Path
@@ -53,10 +57,14 @@ class Options(msgspec.Struct, frozen=True):
         )
         if not 1 <= earlier <= 1_000_000:
             parser.error("--earlier-writes goes from 1 to 1,000,000")
+        if not 0 <= (given.earlier_activations or 0) <= 1_000_000:
+            parser.error("--earlier-activations goes from 1 to 1,000,000")
         return cls(
             seconds=seconds,
             rounds=given.rounds,
             earlier_writes=earlier,
+            earlier_activations=given.earlier_activations
+            or (_QUICK_EARLIER_ACTIVATIONS if given.quick else _EARLIER_ACTIVATIONS),
             records=_QUICK_RECORDS if given.quick else _RECORDS,
             program=_program(given.load),
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
@@ -76,6 +84,12 @@ def _parser(description: str) -> argparse.ArgumentParser:
         metavar="N",
         help=f"what one coordinator has behind it, {_EARLIER_WRITES:,} if not given",
     )
+    parser.add_argument(
+        "--earlier-activations",
+        type=int,
+        metavar="N",
+        help=f"the same for another, {_EARLIER_ACTIVATIONS:,} if not given",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
     parser.add_argument("--load", type=Path, metavar="PROGRAM", help="the load program")
@@ -86,6 +100,6 @@ def _parser(description: str) -> argparse.ArgumentParser:
 def _program(built: Path | None) -> LoadProgram:
     if built is None:
         return LoadProgram(
-            "python_load", (sys.executable, "-m", "benchmarks.python_load"), hybrid=False
+            "python_load", (sys.executable, "-m", "benchmarks.python_load"), complete=False
         )
-    return LoadProgram("load", (str(built.resolve()),), hybrid=True)
+    return LoadProgram("load", (str(built.resolve()),), complete=True)

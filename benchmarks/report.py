@@ -4,10 +4,21 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from benchmarks.figures import BARE, LARGE, LOAD_BOUND, SHORT, SMALL, WRITTEN, Comparison
+from benchmarks.figures import (
+    BARE,
+    JOINED,
+    JOINING,
+    JOINING_LARGE,
+    LARGE,
+    LOAD_BOUND,
+    SHORT,
+    SMALL,
+    WRITTEN,
+    Comparison,
+)
 from benchmarks.quotes import report as quote_lines
-from benchmarks.result import Footprint, Result
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.result import Result
+from benchmarks.scenarios import JOINS, MARBLES, SCENARIOS
 
 __all__ = ["report"]
 
@@ -16,14 +27,19 @@ _DISTURBED: Final = 0.1
 
 def report(result: Result) -> str:
     """Return the tables, with remarks on what to know about them."""
-    titles = {scenario.name: scenario.title for scenario in SCENARIOS}
+    titles = {scenario.name: scenario.title for scenario in (*SCENARIOS, *JOINS)}
     runs = f"medians of {result.rounds} runs of {result.seconds:g} s"
     parts = [
         _heading(result),
         f"Requests per second (p50, p99: microseconds), {runs}\n{_speed_table(result.comparisons)}",
-        f"Wanted\n{_findings(result.comparisons)}",
+        *(
+            [f"Activations per second, {runs}\n{_joins_table(result.joins)}"]
+            if result.joins
+            else []
+        ),
+        f"Wanted\n{_findings([*result.comparisons, *result.joins])}",
         f"What they cost\n{_cost_table(result, titles)}",
-        f"Footprint\n{_footprint_table(result.footprint, result.earlier_writes)}",
+        f"Footprint\n{_footprint_table(result)}",
     ]
     parts.append(f"Verification of one quote, collateral cached\n{quote_lines(result.quotes)}")
     notes = _remarks(result, titles)
@@ -53,6 +69,20 @@ def _speed_table(comparisons: Iterable[Comparison]) -> str:
             one.title,
             *(_number(one.figures.get(name)) for name in servers),
             *(_ratio(one.of_bare.get(name)) for name in ours),
+            *(_ratio(one.of_small.get(name)) for name in grown),
+        ]
+        for one in comparisons
+    ]
+    return _aligned(rows)
+
+
+def _joins_table(comparisons: Iterable[Comparison]) -> str:
+    grown = (JOINING_LARGE, JOINED)
+    rows = [["", *MARBLES, *(f"{name}/{JOINING}" for name in grown)]]
+    rows += [
+        [
+            one.title,
+            *(_number(one.figures.get(name)) for name in MARBLES),
             *(_ratio(one.of_small.get(name)) for name in grown),
         ]
         for one in comparisons
@@ -128,7 +158,8 @@ def _heading(result: Result) -> str:
     )
 
 
-def _footprint_table(found: Footprint, earlier_writes: int) -> str:
+def _footprint_table(result: Result) -> str:
+    found, earlier_writes = result.footprint, result.earlier_writes
     rows = [
         ["first start to first answer", f"{median(found.first_start_ms):,.0f} ms"],
         ["memory, no manifest", _mebibytes(found.empty_kib)],
@@ -141,6 +172,16 @@ def _footprint_table(found: Footprint, earlier_writes: int) -> str:
             [f"memory, {held}", _mebibytes(found.loaded_kib[name])],
             [f"memory, {held}, after the load", _mebibytes(found.worked_kib[name])],
         ]
+    for name, about in {
+        JOINING: "a small manifest, workloads join",
+        JOINING_LARGE: "1,000 marbles, workloads join",
+        JOINED: f"{result.earlier_activations:,} activations",
+    }.items():
+        if name in found.loaded_kib:
+            rows += [
+                [f"memory, {about}", _mebibytes(found.loaded_kib[name])],
+                [f"memory, {about}, after the load", _mebibytes(found.worked_kib[name])],
+            ]
     title = f"upload of 1,000 secrets in one request, {LARGE} held"
     rows.append([title, f"{median(found.bulk_upload_ms):,.1f} ms"])
     title = f"set a manifest of {found.large_manifest_bytes / 1e6:.2f} MB"

@@ -34,7 +34,8 @@ class Footprint(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """What was measured, when, on what, and how.
 
-    ``seconds`` is the length of one run, ``earlier_writes`` what one coordinator had behind it.
+    ``seconds`` is the length of one run; ``earlier_writes`` and ``earlier_activations`` are what
+    coordinators had behind them. ``joins`` are those of workloads.
     """
 
     time: str
@@ -43,8 +44,10 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
     rounds: int
     earlier_writes: int
+    earlier_activations: int
     disturbance: Disturbance
     comparisons: list[Comparison]
+    joins: list[Comparison]
     footprint: Footprint
     quotes: list[QuoteCost]
     series: list[Series]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
-from benchmarks.figures import BARE, LARGE, WRITTEN, Scenario, Series, compare
+from benchmarks.figures import BARE, JOINED, LARGE, WRITTEN, Scenario, Series, compare
 from benchmarks.loading import LoadReport, run_load
 from benchmarks.manifests import envelope, large_manifest
 from benchmarks.options import Options
@@ -22,12 +22,13 @@ from benchmarks.processes import Processors, Trouble
 from benchmarks.quotes import measure as measure_quotes
 from benchmarks.report import report
 from benchmarks.result import Disturbance, Footprint, Result
-from benchmarks.scenarios import SCENARIOS, SECRETS, Requests
+from benchmarks.scenarios import JOINS, MARBLES, SCENARIOS, SECRETS, Requests
 from benchmarks.servers import Servers
 from benchmarks.surroundings import busy, look_around
 
 _TERMINATED: Final = 143
 _WRITING_SECONDS: Final = 2.0
+_JOINING_SECONDS: Final = 15.0
 _FEW_WRITES: Final = 1000
 
 
@@ -73,8 +74,10 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
         seconds=options.seconds,
         rounds=options.rounds,
         earlier_writes=options.earlier_writes,
+        earlier_activations=options.earlier_activations,
         disturbance=disturbance,
-        comparisons=[compare(one, series) for one in _scenarios(options)],
+        comparisons=[compare(one, series) for one in _scenarios(options) if one not in JOINS],
+        joins=[compare(one, series) for one in _scenarios(options) if one in JOINS],
         footprint=Footprint(
             first_start_ms=_milliseconds(servers.first_starts),
             start_ms={name: _milliseconds(times) for name, times in servers.starts.items()},
@@ -114,6 +117,29 @@ def _start_all(
                 warmup=0.01,
             ).requests
         servers.restart(name, options.rounds)
+    for name, marbles in MARBLES.items() if options.program.complete else ():
+        _say(f"starting a coordinator with {marbles:,} marbles")
+        servers.hold_marbles(name, marbles)
+    if options.program.complete:
+        _join_earlier(options, servers, requests, processors)
+
+
+def _join_earlier(
+    options: Options, servers: Servers, requests: Requests, processors: Processors
+) -> None:
+    """Let as many workloads join one coordinator as are asked for."""
+    coordinator, done = servers.coordinators[JOINED], 0
+    while (left := options.earlier_activations - done) > 0:
+        _say(f"{done:,} of {options.earlier_activations:,} earlier activations are done")
+        done += run_load(
+            options.program,
+            requests.joins(JOINED, at_most=left),
+            port=coordinator.mesh_port,
+            pid=coordinator.process.pid,
+            processor=processors.load,
+            seconds=_JOINING_SECONDS,
+            warmup=0.01,
+        ).requests
 
 
 def _watched_rounds(
@@ -156,7 +182,9 @@ def _rounds(
 
 def _scenarios(options: Options) -> list[Scenario]:
     """Return what the load program can do."""
-    return [one for one in SCENARIOS if options.program.hybrid or one.name != "new-hybrid"]
+    if options.program.complete:
+        return [*SCENARIOS, *JOINS]
+    return [one for one in SCENARIOS if one.name != "new-hybrid"]
 
 
 def _turns(scenario: Scenario, servers: Servers) -> Iterator[tuple[str, int, int]]:
@@ -166,7 +194,7 @@ def _turns(scenario: Scenario, servers: Servers) -> Iterator[tuple[str, int, int
             yield name, servers.bare_port, servers.bare.pid
         else:
             one = servers.coordinators[name]
-            yield name, one.port, one.process.pid
+            yield name, one.mesh_port if scenario in JOINS else one.port, one.process.pid
 
 
 def _our_seconds(servers: Servers) -> float:

@@ -3,15 +3,36 @@
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from benchmarks.coordinator import STATUS
-from benchmarks.figures import BARE, LARGE, SHORT, SMALL, WRITTEN, Scenario
+from benchmarks.figures import (
+    BARE,
+    JOINED,
+    JOINING,
+    JOINING_LARGE,
+    LARGE,
+    SHORT,
+    SMALL,
+    WRITTEN,
+    Scenario,
+)
 from benchmarks.loading import Job
-from benchmarks.manifests import User, read_target, read_targets, upload_bodies
+from benchmarks.manifests import (
+    LIMITED,
+    User,
+    marble_name,
+    read_target,
+    read_targets,
+    upload_bodies,
+)
 
-__all__ = ["SCENARIOS", "SECRETS", "Requests"]
+__all__ = ["JOINS", "MARBLES", "SCENARIOS", "SECRETS", "Requests"]
 
 SECRETS: Final = {SMALL: 100, LARGE: 10_000, WRITTEN: 100}
 """How many secrets a server holds; the one with a short log holds none that are uploaded."""
+
+MARBLES: Final = {JOINING: 1, JOINING_LARGE: 1000, JOINED: 1}
+"""How many marble types a server's manifest has, where workloads join."""
 
 _HOLDING: Final = tuple(SECRETS)
 _ALL: Final = (BARE, *_HOLDING)
@@ -30,6 +51,17 @@ SCENARIOS: Final = (
     Scenario("read-beside", "read beside 8 writers, p99 µs", _HOLDING, slow="p99", wanted=5000),
 )
 
+JOINS: Final = tuple(
+    Scenario(name, title, tuple(MARBLES), wanted=wanted, wanted_p99=80_000, small=JOINING)
+    for name, title, wanted in (
+        ("join-p384", "activation, P-384", 340),
+        ("join-p256", "activation, P-256", 550),
+        ("join-limited", "activation with a limit, P-384", 310),
+        ("join-kept", "activation, kept connection", 900),
+    )
+)
+"""Rows of a table of their own: only the complete load program has workloads."""
+
 _PATHS: Final = {
     "status": STATUS,
     "manifest": "/api/v2/manifest",
@@ -41,6 +73,7 @@ _READERS: Final = 32
 _NEWCOMERS: Final = 8
 _WRITERS: Final = 8
 _READERS_BESIDE: Final = 4
+_WORKLOADS: Final = 16
 
 
 class Requests:
@@ -54,9 +87,16 @@ class Requests:
             targets.write_bytes(read_targets(size))
             self._bodies[size].touch(0o600)
             self._bodies[size].write_bytes(upload_bodies(size))
+        self._types = {size: folder / f"types-{size}" for size in set(MARBLES.values())}
+        for size, types in self._types.items():
+            types.write_text("".join(f"{marble_name(number)}\n" for number in range(size)))
+        self._limited = folder / "types-limited"
+        self._limited.write_text(LIMITED + "\n")
 
     def job(self, scenario: Scenario, server: str) -> Job:
         """Return what a load program asks of ``server``; of the bare one as of a small one."""
+        if scenario in JOINS:
+            return self._join(scenario.name, server)
         path = _PATHS.get(scenario.name)
         if path is not None:
             return Job(path, clients=_READERS)
@@ -70,6 +110,19 @@ class Requests:
             clients = _READERS if scenario.name == "read" else _READERS_BESIDE
             return Job(read_target(size // 2), clients=clients, user=self._user)
         return self.writes(size, 1 if scenario.name == "upload-1" else _WRITERS)
+
+    def joins(self, server: str, at_most: int) -> Job:
+        """Return activations over kept connections, which is the fastest way to many of them."""
+        return msgspec.structs.replace(self._join("join-kept", server), at_most=at_most)
+
+    def _join(self, name: str, server: str) -> Job:
+        return Job(
+            "/",
+            clients=_WORKLOADS,
+            new_connections=name != "join-kept",
+            types=self._limited if name == "join-limited" else self._types[MARBLES[server]],
+            workload_keys="p384" if name in {"join-p384", "join-limited"} else "p256",
+        )
 
     def beside(self, scenario: Scenario, server: str) -> Job | None:
         """Return what others ask of ``server`` meanwhile, if anything."""

@@ -9,7 +9,14 @@ from typing import Self
 import msgspec
 from benchmarks.coordinator import Coordinator
 from benchmarks.figures import SHORT
-from benchmarks.manifests import User, envelope, large_manifest, update_manifests, upload_chunks
+from benchmarks.manifests import (
+    User,
+    envelope,
+    joining_manifest,
+    large_manifest,
+    update_manifests,
+    upload_chunks,
+)
 from benchmarks.processes import Process, Trouble
 from benchmarks.recovery import recovery_seconds
 
@@ -71,6 +78,13 @@ class Servers:
         """Start a coordinator with a small manifest and a short update log."""
         self.coordinators[SHORT] = self._fresh(SHORT)
         self.coordinators[SHORT].post("/api/v2/manifest", envelope(large_manifest(1, 1, 1, 0)))
+
+    def hold_marbles(self, name: str, marbles: int) -> Coordinator:
+        """Start the coordinator ``name``, where workloads of so many types can join."""
+        coordinator = self._fresh(name)
+        coordinator.post("/api/v2/manifest", envelope(joining_manifest(marbles)))
+        self.coordinators[name] = coordinator
+        return coordinator
 
     def restart(self, name: str, times: int) -> None:
         """Restart the coordinator ``name`` with what it holds."""

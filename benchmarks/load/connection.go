@@ -27,6 +27,7 @@ const (
 	failedReceive   failure = "receive"
 	failedTimeout   failure = "timeout"
 	failedAnswer    failure = "unreadable answer"
+	failedWorkload  failure = "workload"
 )
 
 // connection is one TLS connection with the buffer that answers are read through. HTTP is spoken
@@ -34,10 +35,12 @@ const (
 type connection struct {
 	stream *tls.Conn
 	reader *bufio.Reader
+
+	nextStream uint32 // of HTTP/2; 0: nothing was sent yet
 }
 
 // open returns a connection after its handshake. Whatever happens on it later ends at deadline.
-func open(p *plan, deadline time.Time) (*connection, error) {
+func open(p *plan, config *tls.Config, deadline time.Time) (*connection, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	socket, err := dialer.Dial("tcp", p.address)
 	if err != nil {
@@ -47,7 +50,7 @@ func open(p *plan, deadline time.Time) (*connection, error) {
 		socket.Close()
 		return nil, failedConnect
 	}
-	stream := tls.Client(socket, p.tls)
+	stream := tls.Client(socket, config)
 	if err := stream.Handshake(); err != nil {
 		socket.Close()
 		return nil, reason(err, failedHandshake)
@@ -56,6 +59,15 @@ func open(p *plan, deadline time.Time) (*connection, error) {
 }
 
 func (c *connection) close() { c.stream.Close() }
+
+// send sends a request, or an activation, and returns the status of its answer.
+func (c *connection) send(p *plan, request []byte) (status int, closing bool, err error) {
+	if p.types == nil {
+		return c.ask(request)
+	}
+	status, err = c.call(p.address, request)
+	return status, c.nextStream > lastStream, err
+}
 
 // ask sends a request and returns the status of its answer, which is read to its end.
 func (c *connection) ask(request []byte) (status int, closing bool, err error) {

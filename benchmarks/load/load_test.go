@@ -35,6 +35,7 @@ func TestARunIsBoundedWhateverIsAskedFor(t *testing.T) {
 	for _, arguments := range []string{
 		"-clients 0", "-clients 5000", "-seconds 0", "-seconds 601", "-seconds NaN", "-warmup -1",
 		"-max-requests 0", "-max-requests 10000001", "-curve p384", "-method PUT", "surplus",
+		"-workload-keys p521", "-activate missing",
 	} {
 		all := append([]string{"-url", "https://127.0.0.1:1/"}, strings.Fields(arguments)...)
 		if _, err := planFromArguments(all); err == nil {

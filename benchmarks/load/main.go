@@ -6,6 +6,7 @@
 //	load -url https://127.0.0.1:4433/api/v2/status -clients 32 -seconds 2 -pid 4711
 //	load -url https://127.0.0.1:4433/api/v2/secrets -method POST -bodies lines -cert u.crt -key u.key
 //	load -url https://127.0.0.1:4433/api/v2/status -clients 8 -new-connections -curve p256
+//	load -url https://127.0.0.1:2001/ -activate types -clients 16 -new-connections -workload-keys p384
 //
 // It refuses every address that is not loopback: it verifies no certificate and is no tool to
 // point at other people's machines. Exit codes: 0 measured (errors are in the report), 2 usage.

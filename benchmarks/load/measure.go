@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ type window struct{ begin, end time.Time }
 // client is one caller that asks again as soon as it has its answer. Only its goroutine writes here
 // until all have ended.
 type client struct {
+	workload  *workload       // who it is, where it activates over a kept connection
 	latencies []time.Duration // of answers with the expected status
 	statuses  map[int]int64
 	failures  map[failure]int64
@@ -62,11 +64,15 @@ func (c *client) run(p *plan, counted window, turn *atomic.Int64) {
 	}()
 	for {
 		k := turn.Add(1) - 1
-		begun := time.Now()
-		if k >= p.maxRequests || !begun.Before(counted.end) {
+		if k >= p.maxRequests || !time.Now().Before(counted.end) {
 			return
 		}
-		status, err := c.once(p, &line, p.requests[k%int64(len(p.requests))], counted)
+		next, err := c.next(p, k)
+		begun := time.Now()
+		status := 0
+		if err == nil {
+			status, err = c.once(p, &line, next, counted)
+		}
 		ended := time.Now()
 		if !begun.Before(counted.begin) {
 			c.count(p, status, err, ended.Sub(begun))
@@ -78,16 +84,39 @@ func (c *client) run(p *plan, counted window, turn *atomic.Int64) {
 	}
 }
 
+// task is one request, and the TLS configuration of a connection that is opened for it.
+type task struct {
+	request []byte
+	tls     *tls.Config
+}
+
+// next returns the request number k. A workload's key and papers are made here, as by a launcher,
+// before the time of its request begins.
+func (c *client) next(p *plan, k int64) (task, error) {
+	if p.types == nil {
+		return task{p.requests[k%int64(len(p.requests))], p.tls}, nil
+	}
+	if c.workload == nil || p.newConnections {
+		made, err := newWorkload(p.keys)
+		if err != nil {
+			return task{}, failedWorkload
+		}
+		c.workload = made
+	}
+	marbleType := string(p.types[k%int64(len(p.types))])
+	return task{c.workload.request(marbleType), c.workload.config(p)}, nil
+}
+
 // once sends one request over *line, which is opened where it is nil and set to nil once it is closed.
-func (c *client) once(p *plan, line **connection, request []byte, counted window) (int, error) {
+func (c *client) once(p *plan, line **connection, next task, counted window) (int, error) {
 	if *line == nil {
-		opened, err := open(p, counted.end.Add(grace))
+		opened, err := open(p, next.tls, counted.end.Add(grace))
 		if err != nil {
 			return 0, err
 		}
 		*line = opened
 	}
-	status, closing, err := (*line).ask(request)
+	status, closing, err := (*line).send(p, next.request)
 	if err != nil || closing || p.newConnections {
 		(*line).close()
 		*line = nil

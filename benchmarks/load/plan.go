@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/elliptic"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -27,6 +28,8 @@ const (
 type plan struct {
 	address        string   // loopback IP address and port
 	requests       [][]byte // complete HTTP/1.1 requests, sent in turn
+	types          [][]byte // marble types that are activated in turn; nil: HTTP is spoken
+	keys           elliptic.Curve
 	clients        int
 	warmup         time.Duration
 	duration       time.Duration
@@ -57,6 +60,8 @@ func planFromArguments(arguments []string) (*plan, error) {
 	limit := flags.Int64("max-requests", maxRequests, "stop after so many requests")
 	fresh := flags.Bool("new-connections", false, "a new connection and full handshake each time")
 	curve := flags.String("curve", "hybrid", "key exchange: p256, x25519 or hybrid (X25519MLKEM768)")
+	types := flags.String("activate", "", "file with a marble type on each line: activate them in turn")
+	keys := flags.String("workload-keys", "p256", "curve of the keys of workloads: p256 or p384")
 	certificate := flags.String("cert", "", "file with the client certificate, PEM")
 	key := flags.String("key", "", "file with its private key, PEM")
 	expected := flags.Int("expect", 200, "the status that counts as success")
@@ -95,7 +100,17 @@ func planFromArguments(arguments []string) (*plan, error) {
 	if len(lines) > 1 && len(contents) > 1 {
 		return nil, errors.New("-targets and -bodies exclude each other")
 	}
+	marbles, err := marbleTypes(*types, config)
+	if err != nil {
+		return nil, err
+	}
+	curveOfKeys, known := keyCurves[*keys]
+	if !known {
+		return nil, errors.New("-workload-keys must be p256 or p384")
+	}
 	return &plan{
+		types:          marbles,
+		keys:           curveOfKeys,
 		address:        location.Host,
 		requests:       assemble(lines, contents, location.Host, *method == "POST", *fresh),
 		clients:        *clients,
@@ -107,6 +122,15 @@ func planFromArguments(arguments []string) (*plan, error) {
 		tls:            config,
 		serverPID:      *pid,
 	}, nil
+}
+
+// marbleTypes returns the lines of a file, and lets config speak HTTP/2; nil without a file.
+func marbleTypes(name string, config *tls.Config) ([][]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	config.NextProtos = []string{"h2"}
+	return readLines(name)
 }
 
 // loopback returns the parsed URL if it names a loopback address by number. Host names are refused,

@@ -69,6 +69,18 @@ def test_each_row_is_judged_by_its_own_percentile_and_servers() -> None:
     assert found.findings == ["missed: at most 5,000 µs", "missed: written within 20 % of 100"]
 
 
+def test_a_rate_can_have_a_latency_beside_it_and_another_small_server() -> None:
+    join = Scenario("join", "join", ("few", "many"), wanted=100, wanted_p99=5000, small="few")
+    late = msgspec.structs.replace(run(90), latency_us=Latency(1, 1, 6000, 9000))
+    found = compare(join, [Series("join", "few", [run(200)]), Series("join", "many", [late])])
+    assert found.of_small == {"many": pytest.approx(0.45)}
+    assert found.findings == [
+        "missed: at least 100/s",
+        "missed: many within 20 % of few",
+        "missed: p99 at most 5,000 µs",
+    ]
+
+
 def test_server_that_has_no_small_one_beside_it_is_compared_with_the_bare_one_only() -> None:
     manifest = Scenario("manifest", "manifest", (BARE, SHORT), wanted_of_bare=0.7)
     series = [Series("manifest", BARE, [run(100)]), Series("manifest", SHORT, [run(90)])]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from benchmarks.coordinator import Coordinator
 from benchmarks.loading import Job, LoadProgram, LoadReport, run_load
-from benchmarks.manifests import User
+from benchmarks.manifests import LIMITED, User, envelope, joining_manifest, marble_name
 from benchmarks.processes import Process, Processors
 
 ROOT = Path(__file__).parents[2]
-PYTHON_LOAD = LoadProgram("python", (sys.executable, "-m", "benchmarks.python_load"), hybrid=False)
+KEYHOUSE = Path(sys.executable).parent / "keyhouse"
+PYTHON_LOAD = LoadProgram(
+    "python", (sys.executable, "-m", "benchmarks.python_load"), complete=False
+)
 
 
 @pytest.fixture(scope="module", name="bare")
@@ -42,7 +46,7 @@ def _built(tmp_path_factory: pytest.TempPathFactory) -> LoadProgram:
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr.decode()
-    return LoadProgram("go", (str(program),), hybrid=True)
+    return LoadProgram("go", (str(program),), complete=True)
 
 
 def _processor() -> int:
@@ -92,6 +96,27 @@ def test_every_kind_of_load_of_the_go_program_is_answered(
     _check(_load(built, bare, Job("/", clients=2, new_connections=True, curve="hybrid")))
 
 
+@pytest.mark.acceptance
+def test_workloads_of_the_go_program_are_activated(built: LoadProgram, tmp_path: Path) -> None:
+    types = tmp_path / "types"
+    types.write_text(f"{marble_name(0)}\n{LIMITED}\n")
+    coordinator = Coordinator(KEYHOUSE, tmp_path / "coordinator", processor=_processor())
+    try:
+        coordinator.post("/api/v2/manifest", envelope(joining_manifest(1)))
+        mesh = (coordinator.process, coordinator.mesh_port)
+        _check(_load(built, mesh, Job("/", clients=4, types=types)))
+        for keys in ("p256", "p384"):
+            new = Job("/", clients=2, new_connections=True, types=types, workload_keys=keys)
+            _check(_load(built, mesh, new))
+        some = _load(built, mesh, Job("/", clients=2, types=types, at_most=7))
+        types.write_text("unknown\n")
+        refused = _load(built, mesh, Job("/", clients=2, types=types, at_most=50))
+    finally:
+        coordinator.stop()
+    assert some.requests <= 7
+    assert refused.errors == refused.failures["refused"] > 0
+
+
 def test_every_kind_of_load_of_the_python_program_is_answered(
     bare: tuple[Process, int], tmp_path: Path
 ) -> None:
@@ -111,7 +136,7 @@ def test_python_program_refuses_what_is_not_loopback(url: str) -> None:
 
 
 def test_go_program_holds_to_its_own_tests(built: LoadProgram) -> None:
-    assert built.hybrid
+    assert built.complete
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
     done = subprocess.run(
         ["go", "test", "./..."],

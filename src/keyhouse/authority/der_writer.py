@@ -1,6 +1,7 @@
 """Writes the little DER that a marble certificate is put together from (X.690)."""
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["element", "extension", "time", "unsigned"]
@@ -28,6 +29,7 @@ def unsigned(number: int) -> bytes:
     return element(0x02, number.to_bytes(number.bit_length() // 8 + 1))
 
 
+@lru_cache(maxsize=16)  # hundreds of certificates begin, and end, in the same second
 def time(moment: datetime) -> bytes:
     """Return a whole second (UTC) as certificates hold it: UTCTime up to 2049, then longer."""
     if moment.year <= _LAST_UTC_YEAR:
