@@ -7,6 +7,7 @@ from keyhouse.cli.manifest_check import check
 from keyhouse.cli.manifest_convert import convert
 from keyhouse.cli.manifest_diff import compare
 from keyhouse.cli.manifest_set import set_manifest
+from keyhouse.cli.manifest_template import template
 from keyhouse.cli.manifest_update import app as update_app
 from keyhouse.cli.talk import speaks
 
@@ -37,6 +38,7 @@ def schema() -> None:
 app.command(name="check")(check)
 app.command(name="convert")(convert)
 app.command(name="diff")(compare)
+app.command(name="template")(template)
 app.command(name="set")(set_manifest)
 app.command(name="get")(manifest_read.get)
 app.command(name="verify")(manifest_read.verify)

@@ -1,0 +1,96 @@
+"""`keyhouse manifest template`: a manifest to begin with, which passes the check."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from keyhouse.cli.manifest_check import problems_of
+from keyhouse.cli.output import write_output
+from keyhouse.cli.printable import printable
+from keyhouse.cli.talk import speaks
+from keyhouse.wire.errors import Refused
+
+__all__ = ["template"]
+
+_COMMENTS: Final = {
+    "Packages": "Which programs may run, by what their quotes prove.",
+    "Marbles": (
+        "What runs, and what it gets: files and variables, from templates such as\n"
+        '#   web: {Package: app, Parameters: {Env: {TOKEN: "{{ hex .Secrets.token }}"}}}'
+    ),
+    "Secrets": "What is generated for the workloads, or uploaded by users (UserDefined).",
+    "Users": "Who may do what: a user is a certificate.",
+    "Roles": "Rights, by exact names.",
+    "RecoveryKeys": "Who together can bring a lost state back: as many as there are keys.",
+}
+
+
+@speaks
+def template(
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            metavar="NAME=ID",
+            help="a program: its UniqueID, or signer:HEX,product:N,version:N",
+        ),
+    ] = None,
+    marble: Annotated[
+        list[str] | None,
+        typer.Option("--marble", metavar="NAME[=PACKAGE]", help="a workload type and its program"),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", metavar="NAME=TYPE[:BITS]", help="such as token=symmetric-key"),
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option("--user", metavar="NAME=FILE", help="a user and the certificate (PEM)"),
+    ] = None,
+    recovery_key: Annotated[
+        list[str] | None,
+        typer.Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
+    ] = None,
+    form: Annotated[
+        Literal["yaml", "json"], typer.Option("--format", help="what to write")
+    ] = "yaml",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+    ] = "",
+) -> None:
+    """Write a manifest to begin with. On a terminal, without parts, it asks for them.
+
+    Each part may come several times. Users may update the manifest and write the uploaded secrets
+    (plain); the other secrets are generated and shared by the workloads.
+
+    Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
+    --secret token=symmetric-key -o manifest.yaml
+    """
+    from keyhouse.cli.template_parts import parts_of, starting_manifest
+    from keyhouse.cli.template_questions import ask_for_parts
+    from keyhouse.manifest.canonical import canonical_json
+
+    parts = parts_of(package or [], marble or [], user or [], secret or [], recovery_key or [])
+    if parts.are_empty:
+        if not sys.stdin.isatty():
+            raise Refused(
+                "nobody can be asked, and no part is named", hint="--package and --marble, at least"
+            )
+        parts = ask_for_parts()
+    tree = starting_manifest(parts)
+    for warning in problems_of(canonical_json(tree)):
+        typer.echo(f"warning: {printable(str(warning))}", err=True)
+    text = _commented(tree) if form == "yaml" else json.dumps(tree, indent=2) + "\n"
+    write_output(text.encode(), output)
+    file = printable(output) or "FILE"
+    typer.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
+
+
+def _commented(tree: Mapping[str, Any]) -> str:
+    from keyhouse.manifest.yaml_writer import write_yaml
+
+    sections = (f"# {_COMMENTS[name]}\n{write_yaml({name: tree[name]})}" for name in tree)
+    return "\n".join(sections)
