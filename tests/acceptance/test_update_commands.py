@@ -3,9 +3,11 @@
 import base64
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import user
-from keyhouse_tests_process import KEYHOUSE
+from keyhouse_tests_process import KEYHOUSE, start
 from keyhouse_tests_server import Server, free_port
 from keyhouse_tests_updates import raise_version, together
 
@@ -45,6 +47,33 @@ class Desk:
             typed += ["--cert", self.file(f"{by}.crt", user(by).pem)]
             typed += ["--key", self.file(f"{by}.key", user(by).key_pem)]
         return run(*typed, *self.trust, folder=self.folder, stdin=stdin)
+
+    def type_at_terminal(self, *words: str, by: str, typed: str) -> Ended:
+        """Type a command where standard input is a terminal, and ``typed`` into it."""
+        keyboard, screen = os.openpty()
+        with (
+            os.fdopen(keyboard, "wb") as keys,
+            os.fdopen(screen, "rb") as terminal,
+            TemporaryFile() as output,
+            TemporaryFile() as errors,
+        ):
+            keys.write(f"{typed}\n".encode())
+            keys.flush()
+            host = [self.host if word == "HOST" else word for word in words]
+            cert = self.file(f"{by}.crt", user(by).pem)
+            key = self.file(f"{by}.key", user(by).key_pem)
+            process = start(
+                [*host, "--cert", cert, "--key", key, "--memory", "none", *self.trust],
+                stdin=terminal,
+                output=output,
+                errors=errors,
+                environment={},
+                folder=self.folder,
+            )
+            code = process.wait(60.0)
+            output.seek(0)
+            errors.seek(0)
+            return Ended(code, output.read().decode(), errors.read().decode())
 
     def file(self, name: str, content: bytes) -> str:
         """Write a file; return its name."""
@@ -252,8 +281,10 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
     assert "the update waits" in done(ended)
     assert "1 more of: bob, carol" in ended.out
     assert not list(desk.folder.glob("recovery*"))
-    told, _, command = ended.err.partition("\n")
-    assert told == "next: 1 of bob, carol reads the same file and types:"
+    plan, _, told = ended.err.partition("next: ")
+    digest = plan.splitlines()[-1].removeprefix("plan: ")
+    told, _, command = told.partition("\n")
+    assert told == "1 of bob, carol reads the same file and types:"
 
     missing = done(desk.type("manifest", "update", "get", "HOST", "--missing"))
     assert fingerprint(new) in missing
@@ -274,6 +305,7 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
     assert found == {
         "applied": True,
         "fingerprint": fingerprint(new),
+        "plan": digest,
         "missingAcknowledgments": 0,
         "missingUsers": [],
         "recoveryFile": name,
@@ -342,10 +374,99 @@ def test_one_who_is_not_trusted_or_not_there_is_sent_nothing(deployed: Deploy) -
     assert not list(desk.folder.glob("recovery*"))
 
 
+# --- plans ---
+
+
+APPLY = ("manifest", "update", "apply", "new.json", "HOST")
+ACKNOWLEDGE = ("manifest", "update", "acknowledge", "new.json", "HOST")
+
+
+def _planned(desk: Desk, by: str = "alice") -> str:
+    """Return the digest of the plan that is printed now."""
+    last = done(desk.type("manifest", "plan", "new.json", "HOST", by=by)).splitlines()[-1]
+    return last.removeprefix("plan: ")
+
+
+def test_a_plan_is_printed_for_people_and_for_programs_and_changes_nothing(
+    deployed: Deploy,
+) -> None:
+    desk = deployed(together(holders=["rk0"]))
+    desk.file("new.json", together(lambda document: document["Users"].pop("carol"), word="new"))
+    printed = done(desk.type("manifest", "plan", "new.json", "HOST", by="bob"))
+    for line in (
+        'user "carol" is removed',
+        'marble "app": its arguments differ',
+        "a lost state cannot be recovered",
+        "secrets that stay: note, shared",
+        "of these not uploaded yet: note",
+        "agreement: 2 of alice, bob, carol",
+    ):
+        assert line in printed
+    found = one_object(desk.type("manifest", "plan", "new.json", "HOST", "--json", by="bob"))
+    assert printed.splitlines()[-1] == f"plan: {found['digest']}"
+    assert {each["what"] for each in found["plan"]["changes"]} >= {"user-removed", "right-lost"}
+    assert "UpdateManifest" in refused(
+        desk.type("manifest", "plan", "new.json", "HOST", by="writer")
+    )
+    assert "no update is pending" in refused(desk.type("manifest", "update", "get", "HOST"))
+
+
+def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> None:
+    def change(document: dict[str, Any]) -> None:
+        del document["Secrets"]["note"]
+        document["Roles"]["write"]["ResourceNames"] = []
+
+    desk = deployed(together())
+    desk.file("new.json", together(change))
+    digest = _planned(desk)
+    message = desk.type(*APPLY, "--expect-plan", "00" * 32, by="alice")
+    assert (message.code, message.out) == (1, "")
+    assert f"error: this is no longer the plan that was reviewed: the plan is now {digest}" in (
+        message.err.splitlines()
+    )
+    ended = desk.type(*APPLY, "--expect-plan", digest.upper(), "--json", by="alice")
+    assert one_object(ended)["plan"] == digest
+    desk.file("s.json", json.dumps({"note": {"key": "aGVsbG8="}}).encode())
+    done(desk.type("secret", "set", "s.json", "HOST", by="writer"))
+    late = desk.type(*ACKNOWLEDGE, "--expect-plan", digest, by="bob")
+    assert (late.code, late.out) == (1, "")
+    assert f"the plan is now {_planned(desk, 'bob')}" in late.err
+    assert 'the value of secret "note" is lost' in late.err
+    other = desk.file("other.json", together(word="other"))
+    words = ("manifest", "update", "acknowledge", other, "HOST")
+    assert "byte for byte" in refused(desk.type(*words, by="bob"))
+    ended = desk.type(*ACKNOWLEDGE, "--no-plan", "--json", by="bob")
+    assert (one_object(ended)["applied"], one_object(ended)["plan"]) == (True, None)
+    assert "plan: " not in ended.err
+
+
+@pytest.mark.parametrize(("options", "typed"), [((), "n"), ((), "y"), (("--yes",), "")])
+def test_on_a_terminal_one_is_asked_before_anything_is_sent(
+    deployed: Deploy, options: tuple[str, ...], typed: str
+) -> None:
+    desk = deployed(together())
+    desk.file("new.json", together(word="new"))
+    ended = desk.type_at_terminal(*APPLY, *options, by="alice", typed=typed)
+    assert ("go on? [y/N]" in ended.err) is (not options)
+    assert "its arguments differ" in ended.err
+    with desk.server.client() as client:
+        pending = client.get("/api/v2/update-manifest").status
+    if typed == "n":
+        assert (ended.code, pending) == (1, 404)
+        assert "error: not confirmed: nothing was sent\n" in ended.err
+    else:
+        assert (ended.code, pending) == (0, 200)
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("manifest", "update"),
+        ("manifest", "update", "apply", "f", "h", "--attestation", "a", "--expect-plan", "7"),
+        (
+            *("manifest", "update", "acknowledge", "f", "h", "--attestation", "a"),
+            *("--no-plan", "--expect-plan", "00" * 32),
+        ),
         ("manifest", "update", "apply", "f", "h", "--attestation", "a"),
         ("manifest", "update", "cancel", "h", "--attestation", "a", "--cert", "c"),
         ("secret", "get", "h", "--attestation", "a", "--cert", "c", "--key", "k"),

@@ -6,6 +6,7 @@ from keyhouse.cli import manifest_read
 from keyhouse.cli.manifest_check import check
 from keyhouse.cli.manifest_convert import convert
 from keyhouse.cli.manifest_diff import compare
+from keyhouse.cli.manifest_plan import plan
 from keyhouse.cli.manifest_set import set_manifest
 from keyhouse.cli.manifest_template import template
 from keyhouse.cli.manifest_update import app as update_app
@@ -39,6 +40,7 @@ app.command(name="check")(check)
 app.command(name="convert")(convert)
 app.command(name="diff")(compare)
 app.command(name="template")(template)
+app.command(name="plan")(plan)
 app.command(name="set")(set_manifest)
 app.command(name="get")(manifest_read.get)
 app.command(name="verify")(manifest_read.verify)

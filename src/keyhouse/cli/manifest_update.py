@@ -1,7 +1,6 @@
 """`keyhouse manifest update`: change the manifest, with as many users as it wants to agree."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.output import write_output
+from keyhouse.cli.plan_agreed import Reviewed, require_pending
 from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
@@ -19,7 +19,7 @@ from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import NotFound
 
 if TYPE_CHECKING:
-    from keyhouse.client import Coordinator, Keep, Pending, UpdateAnswer
+    from keyhouse.client import Pending, PlanData, UpdateAnswer
 
 __all__ = ["app"]
 
@@ -51,6 +51,7 @@ def apply(
     file: FileArgument,
     target: Target,
     user: User,
+    reviewed: Reviewed,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -60,9 +61,16 @@ def apply(
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
     --key alice.key --attestation attestation.json --simulation-root root.pem
 
+    What it would change is shown first, and it is refused if by then something else would happen.
     It is in force at once if nobody else has to agree; otherwise it waits for them.
     """
-    _agree(file, target, user, recoverydata, lambda one: one.update, as_json=as_json)
+    raw = read_manifest(str(file))
+    with coordinator_of(target, user) as coordinator:
+        plan = reviewed.plan(coordinator, raw)
+        with recovery_place(recoverydata, raw) as place:
+            answer = coordinator.update(raw, place.keep, plan or "")
+            _show(answer, raw, place, plan, as_json=as_json)
+    _tell_next_step(answer, file, target)
 
 
 @app.command(name="acknowledge")
@@ -71,6 +79,7 @@ def acknowledge(
     file: FileArgument,
     target: Target,
     user: User,
+    reviewed: Reviewed,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -79,8 +88,17 @@ def acknowledge(
 
     Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
     --key bob.key --attestation attestation.json --simulation-root root.pem
+
+    What it would change is shown first, and it is refused if by then something else would happen.
     """
-    _agree(file, target, user, recoverydata, lambda one: one.acknowledge, as_json=as_json)
+    raw = read_manifest(str(file))
+    with coordinator_of(target, user) as coordinator:
+        require_pending(coordinator, raw)
+        plan = reviewed.plan(coordinator, raw)
+        with recovery_place(recoverydata, raw) as place:
+            answer = coordinator.acknowledge(raw, place.keep, plan or "")
+            _show(answer, raw, place, plan, as_json=as_json)
+    _tell_next_step(answer, file, target)
 
 
 @app.command(name="get")
@@ -136,25 +154,14 @@ def cancel(
         show_rows({"state": "cancelled: the manifest in force stays"})
 
 
-def _agree(
-    file: Path,
-    target: Target,
-    user: User,
-    recoverydata: str,
-    call: "Callable[[Coordinator], Callable[[bytes, Keep], UpdateAnswer]]",
+def _show(
+    answer: "UpdateAnswer",
+    raw: bytes,
+    place: RecoveryPlace,
+    plan: "PlanData | None",
     *,
     as_json: bool,
 ) -> None:
-    """Upload or acknowledge; keep recovery secrets first, then say how far the update is."""
-    raw, opened = read_manifest(str(file)), coordinator_of(target, user)
-    with opened as coordinator, recovery_place(recoverydata, raw) as place:
-        answer = call(coordinator)(raw, place.keep)
-        _show(answer, raw, place, as_json=as_json)
-    if not answer.applied:
-        typer.echo(_next_step(answer, _acknowledging(file, target.settled())), err=True)
-
-
-def _show(answer: "UpdateAnswer", raw: bytes, place: RecoveryPlace, *, as_json: bool) -> None:
     if answer.recovery_secrets and place.path is None:
         return  # standard output holds the secrets alone
     if as_json:
@@ -162,6 +169,7 @@ def _show(answer: "UpdateAnswer", raw: bytes, place: RecoveryPlace, *, as_json: 
             {
                 "applied": answer.applied,
                 "fingerprint": fingerprint(raw),
+                "plan": plan.digest if plan else None,
                 "missingAcknowledgments": answer.missing_acknowledgments,
                 "missingUsers": answer.missing_users,
                 "message": answer.message,
@@ -178,6 +186,11 @@ def _show(answer: "UpdateAnswer", raw: bytes, place: RecoveryPlace, *, as_json: 
     if answer.message:
         rows["message"] = answer.message
     show_rows(rows)
+
+
+def _tell_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
+    if not answer.applied:
+        typer.echo(_next_step(answer, _acknowledging(file, target.settled())), err=True)
 
 
 def _next_step(answer: "UpdateAnswer", command: str) -> str:
