@@ -10,6 +10,7 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpclib
@@ -83,11 +84,20 @@ async def test_grpclib_activates_a_workload(running: Server, version: ssl.TLSVer
         answers = await asyncio.gather(*(call(request()) for _ in range(50)))
         with pytest.raises(grpclib.GRPCError) as refused:
             await call(request(MarbleType="another"))
+    await _closed()
 
     assert all(set(answer.Parameters.Env) == PREDEFINED for answer in answers)
     assert refused.value.status is grpclib.Status.PERMISSION_DENIED
     assert refused.value.message is not None
     assert 'no marble type "another"' in refused.value.message
+
+
+async def _closed() -> None:
+    """Return once every socket of this loop is closed: the channel itself does not wait."""
+    loop: Any = asyncio.get_running_loop()
+    async with asyncio.timeout(30):
+        while any(transport._sock is not None for transport in loop._transports.values()):
+            await asyncio.sleep(0)
 
 
 @pytest.fixture(name="go_client", scope="module")
