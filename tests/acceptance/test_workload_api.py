@@ -96,7 +96,9 @@ async def _closed() -> None:
     """Return once every socket of this loop is closed: the channel itself does not wait."""
     loop: Any = asyncio.get_running_loop()
     async with asyncio.timeout(30):
-        while any(transport._sock is not None for transport in loop._transports.values()):
+        while any(  # noqa: ASYNC110 there is no event for it
+            transport._sock is not None for transport in loop._transports.values()
+        ):
             await asyncio.sleep(0)
 
 
