@@ -325,7 +325,7 @@ def test_the_help_lists_every_command_and_the_version_is_the_packages() -> None:
     assert (ended.code, ended.err) == (0, "")
     for name in ("serve", "status", "manifest", "version"):
         assert f"{name} " in ended.out
-    assert "keyhouse serve --platform simulation" in ended.out
+    assert "keyhouse dev" in ended.out
     assert run("version") == Ended(0, f"{__version__}\n", "")
 
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from keyhouse.cli.commands import app
+from keyhouse.cli.command_table import whole_app
 from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS
 
@@ -87,7 +87,7 @@ def _require_flags(words: list[str]) -> None:
     if words[0] in _WITH_SETTINGS:
         assert flags <= {setting.flag for setting in _WITH_SETTINGS[words[0]]}
         return
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(whole_app())
     for word in words:
         if not isinstance(command, TyperGroup):
             break
@@ -104,7 +104,7 @@ def test_every_script_is_mentioned() -> None:
 
 def test_every_command_has_a_row_in_the_reference() -> None:
     page = (_ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
-    waiting = [("keyhouse", typer.main.get_command(app))]
+    waiting = [("keyhouse", typer.main.get_command(whole_app()))]
     leaves = []
     while waiting:
         words, command = waiting.pop()

@@ -1,67 +1,27 @@
-"""The commands that people type, each in a file of its own."""
+"""Runs the command that was typed, and says what the parser has to say."""
 
 import os
 import sys
 
-import typer
-
-from keyhouse.cli.attest import app as attest_app
-from keyhouse.cli.collateral import app as collateral_app
-from keyhouse.cli.dev import dev
+from keyhouse.cli.command_table import app_of
 from keyhouse.cli.error_text import error_text
-from keyhouse.cli.manifest import app as manifest_app
-from keyhouse.cli.recover import app as recover_app
-from keyhouse.cli.secret import app as secret_app
 from keyhouse.cli.standard_error import write_error
-from keyhouse.cli.status import status
-from keyhouse.cli.store import app as store_app
-from keyhouse.cli.talk import REFUSED
-from keyhouse.cli.trust import app as trust_app
+from keyhouse.cli.talk import REFUSED, show_error
+from keyhouse.cli.usage import WrongUsage
 
-__all__ = ["app", "run"]
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    help="The trusted coordinator of a confidential-computing cluster.",
-    epilog="Begin with: keyhouse dev",
-)
-
-app.command(name="dev")(dev)
-app.command(name="status")(status)
-app.add_typer(manifest_app, name="manifest")
-app.add_typer(secret_app, name="secret")
-app.add_typer(recover_app, name="recover")
-app.add_typer(store_app, name="store")
-app.add_typer(attest_app, name="attest")
-app.add_typer(collateral_app, name="collateral")
-app.add_typer(trust_app, name="trust")
+__all__ = ["run"]
 
 
-@app.command(name="serve", add_help_option=False, context_settings={"ignore_unknown_options": True})
-def serve() -> None:
-    """Run the coordinator. Its own help: keyhouse serve --help."""
-
-
-@app.command(name="run", add_help_option=False, context_settings={"ignore_unknown_options": True})
-def launch() -> None:
-    """Join a deployment as a workload, then become a program. Its own help: keyhouse run --help."""
-
-
-@app.command(name="version")
-def version() -> None:
-    """Print the version."""
-    from keyhouse import __version__
-
-    typer.echo(__version__)
+# httpx brings a command of its own, whose libraries take as long to import as httpx itself. It does
+# without it where one of them is missing.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     try:
         try:
-            app(prog_name="keyhouse")
+            _run_typed()
         finally:
             sys.stdout.flush()
     except OSError as error:
@@ -74,3 +34,20 @@ def run() -> None:
 
         write_error(error_text(Unexpected.of(error)))
     sys.exit(REFUSED)
+
+
+def _run_typed() -> None:
+    """Run it. With ``--json`` what the parser refuses is one object, too."""
+    app, in_json = app_of(sys.argv[1:]), "--json" in sys.argv
+    if not in_json:
+        app(prog_name="keyhouse")
+    try:
+        code = app(prog_name="keyhouse", standalone_mode=False)
+    except Exception as error:
+        said, ends_with = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+        if said is None or ends_with is None:
+            raise
+        message = str(said()).rstrip(".")
+        show_error(WrongUsage(message[:1].lower() + message[1:]), as_json=True)
+        sys.exit(ends_with)
+    sys.exit(code if isinstance(code, int) else 0)

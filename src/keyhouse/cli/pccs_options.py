@@ -1,20 +1,19 @@
 """A PCCS on the command line: its options, and the collateral that it has for a quote."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.attestation import INTEL_SGX_ROOT, Collateral
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file
 from keyhouse.wire.errors import Refused
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Collateral
 
 __all__ = ["PccsCaFile", "PccsUrl", "ca_of", "cache_folder", "from_pccs", "maker_root"]
 
@@ -44,6 +43,11 @@ class RootUnreadable(Refused):
 
 def maker_root(simulation_root: Path | None) -> bytes:
     """Return the root to pin, DER: Intel's, or that of a simulated maker."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    from keyhouse.attestation import INTEL_SGX_ROOT
+
     if simulation_root is None:
         return INTEL_SGX_ROOT
     try:
@@ -75,18 +79,20 @@ def cache_folder() -> Path | None:
     return None
 
 
-def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> Callable[[bytes], Collateral]:
+def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":
     """Return what gives the collateral for a quote, once: from the user's cache or the PCCS.
 
     Warnings go to standard error. Raises ``ConfigurationRefused`` at once; what is returned
     raises ``QuoteRefused`` and ``CollateralUnavailable``.
     """
+    import asyncio
+
     from keyhouse.attestation.collateral_source import PccsSource
     from keyhouse.attestation.pccs import Pccs
 
     pccs = Pccs(url, ca_of(pccs_ca))
 
-    async def ask(quote: bytes) -> Collateral:
+    async def ask(quote: bytes) -> "Collateral":
         async with PccsSource(pccs, root_ca, cache_folder(), warn=_warn) as source:
             return await source.collateral_for(quote)
 

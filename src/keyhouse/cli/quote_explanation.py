@@ -1,15 +1,16 @@
 """What a quote says, whether it is true at some time, and which packages would admit it."""
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier, read_form
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.report import Report, read_report
-from keyhouse.coordinator.package_identity import rules_of_manifest
-from keyhouse.manifest import Manifest
+
+if TYPE_CHECKING:
+    from keyhouse.manifest import Manifest
 
 __all__ = ["Appraised", "Explanation", "Said", "Unverified", "explain_quote"]
 
@@ -77,7 +78,7 @@ def explain_quote(
     root_ca: bytes,
     collateral: Collateral | None,
     at: datetime,
-    manifest: Manifest | None,
+    manifest: "Manifest | None",
 ) -> Explanation:
     """Return what ``quote`` says and what would be made of it at ``at``.
 
@@ -132,7 +133,9 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _appraised(verdict: Verdict, manifest: Manifest) -> dict[str, Appraised]:
+def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
+    from keyhouse.coordinator.package_identity import rules_of_manifest
+
     found = {}
     for name, rules in rules_of_manifest(manifest).items():
         reasons = mismatches(verdict, rules)

@@ -9,7 +9,7 @@ from keyhouse.cli.recover_offline import encrypt, sign
 from keyhouse.cli.recover_read import public_key, secrets
 from keyhouse.cli.recover_upload import upload
 
-__all__ = ["app"]
+__all__ = ["app", "with_signature_app"]
 
 
 class _UploadFirst(TyperGroup):
@@ -31,3 +31,15 @@ app.command(name="public-key")(public_key)
 app.command(name="sign")(sign)
 app.command(name="encrypt")(encrypt)
 app.command(name="secrets")(secrets)
+app.command(name="sign-secret", hidden=True)(sign)
+app.command(name="encrypt-secret", hidden=True)(encrypt)
+
+with_signature_app = typer.Typer(
+    cls=_UploadFirst,
+    no_args_is_help=True,
+    help="The same as recover, under the names of the interface's usual tool.",
+)
+with_signature_app.command(name="upload")(upload)
+with_signature_app.command(name="public-key")(public_key)
+with_signature_app.command(name="encrypt-secret")(encrypt)
+with_signature_app.command(name="sign-secret")(sign)

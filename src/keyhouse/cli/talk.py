@@ -15,6 +15,7 @@ import typer
 
 from keyhouse.cli.bundles import bundled
 from keyhouse.cli.error_text import error_object, error_text
+from keyhouse.cli.examples import with_example_first
 from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.errors import KeyhouseError, Unavailable
@@ -63,6 +64,7 @@ def speaks(command: Callable[..., None]) -> Callable[..., None]:
             show_error(error, as_json=bool(kwargs.get("as_json")))
             sys.exit(exit_code(error))
 
+    run.__doc__ = with_example_first(command.__doc__ or "")
     return run
 
 

@@ -1,0 +1,73 @@
+"""`keyhouse certificate root | intermediate | chain`: those of a coordinator that was verified."""
+
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from keyhouse.cli.connect import trusted
+from keyhouse.cli.kept_certificates import chain_pem
+from keyhouse.cli.output import write_output
+from keyhouse.cli.talk import AsJson, show_json, speaks
+from keyhouse.cli.target import Target
+
+if TYPE_CHECKING:
+    from keyhouse.client import TrustedCoordinator
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, help="Get the certificates of a coordinator that was verified."
+)
+
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")
+]
+
+
+@app.command(name="root")
+@speaks
+def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
+    """Print the root certificate, PEM: that of the deployment, which updates do not change.
+
+    Example: keyhouse certificate root localhost:4433 --attestation attestation.json
+    --simulation-root simulation/root.pem -o root.pem
+    """
+    _give(target, output, lambda proven: _pem(proven.root_der), as_json=as_json)
+
+
+@app.command(name="intermediate")
+@speaks
+def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
+    """Print the intermediate certificate, PEM: who issues those of workloads now.
+
+    Example: keyhouse certificate intermediate localhost:4433 --attestation attestation.json
+    --simulation-root simulation/root.pem -o intermediate.pem
+    """
+    _give(target, output, lambda proven: _pem(proven.intermediate_der), as_json=as_json)
+
+
+@app.command(name="chain")
+@speaks
+def chain(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
+    """Print the intermediate certificate, then the root, PEM.
+
+    Example: keyhouse certificate chain localhost:4433 --attestation attestation.json
+    --simulation-root simulation/root.pem -o chain.pem
+    """
+    _give(target, output, chain_pem, as_json=as_json)
+
+
+def _give(
+    target: Target, output: str, what: "Callable[[TrustedCoordinator], str]", *, as_json: bool
+) -> None:
+    pem = what(trusted(target))
+    if output or not as_json:
+        write_output(pem.encode("ascii"), output)
+    if as_json:
+        show_json({"certificates": pem, "file": output or None})
+
+
+def _pem(der: bytes) -> str:
+    return ssl.DER_cert_to_PEM_cert(der)

@@ -1,0 +1,46 @@
+"""`keyhouse version`: of this program, and of a coordinator."""
+
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.target import Target, Trusting
+
+__all__ = ["version"]
+
+
+@speaks
+def version(
+    trusting: Trusting,
+    host: Annotated[
+        str, typer.Argument(metavar="[HOST]", help="ask the coordinator there, too")
+    ] = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the version; with a HOST or a --context that of the coordinator, too.
+
+    Example: keyhouse version
+    """
+    from keyhouse import __version__
+
+    rows = {"keyhouse": __version__}
+    if host or trusting.context:
+        rows["coordinator"] = _of_coordinator(Target.at(host, trusting))
+    if as_json:
+        show_json(rows)
+    elif len(rows) == 1:
+        typer.echo(__version__)
+    else:
+        show_rows(rows)
+
+
+def _of_coordinator(target: Target) -> str:
+    import msgspec
+
+    from keyhouse.cli.connect import coordinator_of
+
+    with coordinator_of(target) as coordinator:
+        description = msgspec.json.decode(coordinator.openapi())
+    return str(description["info"]["version"])
