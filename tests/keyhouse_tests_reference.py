@@ -33,6 +33,7 @@ from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.schema import manifest_schema
 from keyhouse.wire import errors
+from keyhouse.wire.plan import MEANINGS
 from keyhouse.wire.secret import Secret
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
@@ -185,6 +186,11 @@ def _operations() -> str:
     return _table(("Operation", "Result", "What it does"), rows)
 
 
+def _plan_words() -> str:
+    rows = ((f"`{word.value}`", meaning) for word, meaning in MEANINGS.items())
+    return _table(("Word", "What happens"), rows)
+
+
 def _reasons() -> str:
     return _table(
         ("HTTP", "`reason`"), ((str(status), f"`{reason}`") for status, reason in REASONS.items())
@@ -209,6 +215,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "error tree": lambda: _layout(errors),
     "sdk operations": _operations,
     "sdk errors": lambda: _layout(client_errors),
+    "plan words": _plan_words,
     "sdk reasons": _reasons,
     "sdk retries": _tried_again,
     "record layout": lambda: _layout(record),

@@ -22,6 +22,10 @@ def test_every_command_of_the_update_page_works(tmp_path: Path) -> None:
     assert "1 more of: bob, carol" in printed
     assert "next: 1 of bob, carol reads the same file" in printed
     assert '>     "second": {' in printed  # the diff
+    plans = [line for line in printed.splitlines() if line.startswith("plan: ")]
+    # Alice looks and applies, Bob looks and acknowledges; Bob's last proposal is another one.
+    assert (len(plans), len(set(plans))) == (5, 2)
+    assert 'secret "second" is added: it is generated now' in printed
     assert "the update is in force" in printed
     assert "cancelled" in printed
     log = [line.split("  ")[1] for line in printed.splitlines() if "Z  Manifest update" in line]
