@@ -1,0 +1,107 @@
+"""The tutorial, typed as it is printed: three terminals, an empty home, a real coordinator."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, Self
+
+import pytest
+from keyhouse_tests_server import free_port
+
+_ROOT: Final = Path(__file__).parent.parent.parent
+_PAGE: Final = _ROOT / "docs/tutorial/index.md"
+_PORTS: Final = ("4433", "2001", "8443")
+_STEP: Final = re.compile(
+    r"in the \*\*(?P<terminal>first|second|third) terminal\*\*"
+    r"|save this as\s`(?P<file>[a-z.]+)`.*?^```(?:python|yaml)\n(?P<content>.*?)^```$"
+    r"|^```sh\n(?P<commands>.*?)^```$"
+    r"|(?P<end>with Ctrl-C)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_SERVES: Final = ("serving the Client API", "serving at port")
+_SETS_UP: Final = "scripts/setup runtime\n"  # it would renew what the tests run in
+_DONE: Final = "--- typed ---"
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.skipif(
+        "CI" not in os.environ and shutil.which("curl") is None, reason="curl is not installed"
+    ),
+]
+
+
+class Terminal:
+    """A shell in the directory of Keyhouse that stops at the first command that fails."""
+
+    def __init__(self, home: Path) -> None:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._shell = subprocess.Popen(
+            ["bash", "-e"],
+            cwd=_ROOT,
+            env={"PATH": path, "HOME": str(home)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.interrupt()
+
+    def type(self, commands: str) -> None:
+        """Type ``commands``; return when they are done, or serve."""
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(f"{commands}echo '{_DONE}'\n")
+        self._shell.stdin.flush()
+        for line in self._shell.stdout:
+            if line == f"{_DONE}\n":
+                return
+            self.shown += line
+            if any(word in line for word in _SERVES):
+                return
+        raise AssertionError(f"{commands}\n{self.shown[-3000:]}")
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait for the end of what runs there."""
+        if self._shell.poll() is None:
+            os.killpg(self._shell.pid, signal.SIGINT)
+        self._shell.communicate(timeout=60)
+
+
+def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
+    page = _PAGE.read_text(encoding="utf-8").replace(_SETS_UP, "")
+    for port in _PORTS:
+        page = page.replace(port, str(free_port()))
+    with Terminal(tmp_path) as first, Terminal(tmp_path) as second, Terminal(tmp_path) as third:
+        terminals = {"first": first, "second": second, "third": third}
+        current = first
+        for step in _STEP.finditer(page):
+            if step["terminal"]:
+                current = terminals[step["terminal"]]
+            elif step["file"]:
+                (tmp_path / "keyhouse-tutorial" / step["file"]).write_text(step["content"])
+            elif step["end"] and current is second:
+                first.interrupt()
+                third.interrupt()
+            elif step["commands"]:
+                current.type(step["commands"])
+
+        shown = second.shown
+        assert "ready to accept a manifest" in shown
+        assert "did you mean ResourceNames?" in shown
+        assert "the greeter says: Good morning\n" in shown
+        assert len(re.findall(r"^curl: .*\nexit code [1-9]", shown, re.MULTILINE)) == 2
+        assert re.search("does not admit the workload: UniqueID.*\n.*\nexit code 1\n", shown)
+        assert "Secret set  user=alice  secret=greeting" in shown
+        assert "never printed" not in shown
+    assert list(tmp_path.glob("keyhouse-tutorial*")) == []
