@@ -1,0 +1,25 @@
+"""For teams that test their workloads: a coordinator in simulation, with a clock to move.
+
+It is a real coordinator, over a real state directory, behind its real TLS listeners, in a thread of
+the test; only the platform and the clock are not real. So what is refused here is refused in
+production, by the same code. With pytest there is a fixture, ``keyhouse_deployment``; without it,
+``Deployment`` is a context manager.
+"""
+
+from keyhouse.launcher import ActivationRefused
+from keyhouse.testing.clock import MovableClock
+from keyhouse.testing.deployment import Deployment
+from keyhouse.testing.enclave import Enclave, enclave
+from keyhouse.testing.marble import Marble
+from keyhouse.testing.user import DeploymentUser, make_user
+
+__all__ = [
+    "ActivationRefused",
+    "Deployment",
+    "DeploymentUser",
+    "Enclave",
+    "Marble",
+    "MovableClock",
+    "enclave",
+    "make_user",
+]

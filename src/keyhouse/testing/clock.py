@@ -1,0 +1,33 @@
+"""The clock of a deployment under test: it goes on by itself, and jumps when it is told to."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["MovableClock"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class MovableClock:
+    """The host's time, plus what a test has added. May be shared among threads."""
+
+    def __init__(self) -> None:
+        self._ahead = 0  # microseconds
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """Return microseconds since 1970-01-01T00:00:00Z."""
+        return time.time_ns() // 1000 + self._ahead
+
+    def moment(self) -> datetime:
+        """Return the time as a date, UTC."""
+        return _EPOCH + self.now() * _MICROSECOND
+
+    def advance(self, by: timedelta) -> None:
+        """Jump ahead. Raises ``ValueError`` for a way back: a coordinator's time never goes it."""
+        if by < timedelta(0):
+            raise ValueError("time goes ahead only")
+        with self._lock:
+            self._ahead += by // _MICROSECOND

@@ -1,0 +1,215 @@
+"""A deployment under test: a coordinator, its users, and the workloads that join it."""
+
+import asyncio
+import json
+import tempfile
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import Platform, read_collateral, read_expected_identity
+from keyhouse.attestation.platforms import simulation
+from keyhouse.client import Coordinator as CoordinatorClient
+from keyhouse.client import TrustedCoordinator, UserIdentity, verify_coordinator
+from keyhouse.launcher import (
+    Anchor,
+    MeshAddress,
+    Request,
+    activate,
+    make_credentials,
+    quote_over,
+    read_names,
+)
+from keyhouse.testing.clock import MovableClock
+from keyhouse.testing.coordinator import Coordinator, Ports
+from keyhouse.testing.enclave import Enclave
+from keyhouse.testing.marble import Marble, marble_of
+from keyhouse.testing.process import Joined, start
+
+__all__ = ["Deployment"]
+
+T = TypeVar("T")
+
+_HERE: Final = "127.0.0.1"
+_PATIENCE: Final = 30.0  # seconds for an activation
+
+
+class Deployment:
+    """A coordinator on the simulated platform, as a context manager.
+
+    ``manifest``: what it enforces, JSON or what becomes it; None: it waits for its first one, which
+    ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
+    who opens the same again has the same deployment. ``certificate_days``: how long certificates of
+    workloads are good, as the setting of ``keyhouse serve``.
+
+    Raises ``PlatformMissing`` without the distribution keyhouse-simulation, and ``CallRefused`` for
+    a manifest that has problems.
+    """
+
+    def __init__(
+        self,
+        manifest: Mapping[str, Any] | bytes | None = None,
+        *,
+        folder: Path | None = None,
+        certificate_days: int | None = None,
+    ) -> None:
+        self.clock: Final = MovableClock()
+        self._manifest = manifest
+        self._folder = folder
+        self._certificate_days = certificate_days
+        self._ends = ExitStack()
+        self._ports = Ports(0, 0)
+        self._trusted: TrustedCoordinator | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as ends:
+            if self._folder is None:
+                temporary = tempfile.TemporaryDirectory(prefix="keyhouse-testing-")
+                self._folder = Path(ends.enter_context(temporary)) / "data"
+            coordinator = Coordinator(self.folder, self.clock, self._certificate_days)
+            ends.callback(coordinator.stop)
+            self._ports = coordinator.start()
+            self._trusted = self._verified()
+            if self._manifest is not None:
+                self.set_manifest(self._manifest)
+            self._ends = ends.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    @property
+    def folder(self) -> Path:
+        """The state directory. ``simulation`` in it has what verifies the coordinator's quotes."""
+        assert self._folder is not None, "enter the context first"  # noqa: S101 a test kit
+        return self._folder
+
+    @property
+    def client_api(self) -> str:
+        """Address of the Client API."""
+        return f"{_HERE}:{self._ports.client_api}"
+
+    @property
+    def workload_api(self) -> str:
+        """Address of the workload API."""
+        return f"{_HERE}:{self._ports.workload_api}"
+
+    @property
+    def trusted(self) -> TrustedCoordinator:
+        """The coordinator, whose quote has been verified."""
+        assert self._trusted is not None, "enter the context first"  # noqa: S101 a test kit
+        return self._trusted
+
+    @property
+    def root(self) -> x509.Certificate:
+        """The deployment's root certificate."""
+        return x509.load_der_x509_certificate(self.trusted.root_der)
+
+    def client(self, identity: UserIdentity | None = None) -> CoordinatorClient:
+        """Return a session of the SDK with the coordinator, as a user or as nobody; close it."""
+        return CoordinatorClient(self.trusted, identity)
+
+    def set_manifest(self, manifest: Mapping[str, Any] | bytes) -> dict[str, bytes]:
+        """Set the first manifest; return the recovery secrets by key name, as the SDK does."""
+        with self.client() as client:
+            return client.set_manifest(_bytes(manifest))
+
+    def advance(self, by: timedelta) -> None:
+        """Let the coordinator's time jump ahead; collateral that ends by that is renewed.
+
+        Processes, and what a test itself verifies, keep the machine's time.
+        """
+        self.clock.advance(by)
+        self._machine(None)
+
+    def activate(
+        self,
+        kind: str,
+        enclave: Enclave | None,
+        *,
+        names: str = "localhost",
+        who: uuid.UUID | None = None,
+    ) -> Marble:
+        """Return the workload of type ``kind`` that ``enclave`` becomes, in this process.
+
+        It is what ``keyhouse run`` does, without files and program. ``enclave``: None shows no
+        quote, which only simulated coordinators accept. ``names`` for the certificate,
+        comma-separated. ``who``: which instance; a new one if not given.
+
+        Raises ``ActivationRefused`` with the coordinator's words, ``NotReady`` without a manifest.
+        """
+        credentials = make_credentials(read_names(names))
+        quote = b""
+        if enclave is not None:
+            quote = quote_over(credentials.certificate, self._machine(enclave))
+        address = MeshAddress(_HERE, self._ports.workload_api)
+        request = Request(address, credentials, quote, kind, who or uuid.uuid4())
+        delivered = _run(activate(request, Anchor(self.trusted.root_der), _PATIENCE))
+        return marble_of(delivered)
+
+    def launch(
+        self,
+        kind: str,
+        enclave: Enclave,
+        program: Sequence[str],
+        *,
+        folder: Path,
+        names: str = "localhost",
+        env: Mapping[str, str] | None = None,
+    ) -> Joined:
+        """Return the process that joins as a ``kind`` and becomes ``program``, in ``folder``.
+
+        It is a real ``keyhouse run``: files are written below ``folder``, the UUID file too. It has
+        the variables ``env`` and those of the manifest. It is ended with the deployment.
+        """
+        words = (
+            *("--coordinator", self.workload_api, "--type", kind, "--dns-names", names),
+            *("--platform", "simulation", "--simulated-machine", str(self.folder.absolute())),
+            *("--simulated-identity", str(self._kept("identity.json", enclave.identity_file))),
+            *("--root-certificate", str(self._kept("root.pem", self.root.public_bytes(_PEM)))),
+        )
+        joined = start([*words, "--", *program], folder, env or {})
+        self._ends.callback(joined.stop)
+        return joined
+
+    def _verified(self) -> TrustedCoordinator:
+        machine = self.folder / "simulation"
+        return verify_coordinator(
+            self.client_api,
+            expected=read_expected_identity((machine / "attestation.json").read_bytes()),
+            root_ca_der=self._machine(None).root_ca,
+            collateral=read_collateral((machine / "collateral.json").read_bytes()),
+            now=self.clock.moment(),
+        )
+
+    def _machine(self, enclave: Enclave | None) -> Platform:
+        """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
+        measured = enclave.measurements if enclave is not None else None
+        return simulation()(self.folder / "simulation", now=self.clock.moment, enclave=measured)
+
+    def _kept(self, name: str, content: bytes) -> Path:
+        """Return a new file with ``content``, which is gone with the deployment."""
+        folder = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="keyhouse-testing-"))
+        path = Path(folder) / name
+        path.write_bytes(content)
+        return path
+
+
+_PEM: Final = Encoding.PEM
+
+
+def _bytes(manifest: Mapping[str, Any] | bytes) -> bytes:
+    return manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what ``work`` gives, also where the caller is on an event loop itself."""
+    with ThreadPoolExecutor(1, thread_name_prefix="activate") as thread:
+        return thread.submit(asyncio.run, work).result()

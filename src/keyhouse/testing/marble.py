@@ -1,0 +1,76 @@
+"""What a workload got when it was activated."""
+
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from keyhouse.client import PemIdentity
+from keyhouse.launcher import Delivered
+from keyhouse.launcher.trust import MARBLE_TYPE
+from keyhouse.wire.secret import Secret
+
+__all__ = ["Marble", "marble_of"]
+
+_CHAIN = "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"
+_KEY = "MARBLE_PREDEFINED_PRIVATE_KEY"
+
+
+class Marble(msgspec.Struct, frozen=True):
+    """An activated workload: its files, variables and arguments, as its program would find them.
+
+    The values are plain, for they are secrets of a simulated deployment: a test that fails has to
+    be able to show them.
+    """
+
+    files: Mapping[str, bytes]  # path: content
+    env: Mapping[str, bytes]  # name: value, the predefined variables too
+    argv: tuple[str, ...]  # empty: the manifest has none
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The workload's own certificate."""
+        return self.chain[0]
+
+    @property
+    def chain(self) -> tuple[x509.Certificate, ...]:
+        """Its certificate, then the intermediate, which the deployment's root has signed."""
+        return tuple(x509.load_pem_x509_certificates(self.env[_CHAIN]))
+
+    @property
+    def root_ca(self) -> x509.Certificate:
+        """The root under which workloads of the deployment verify each other."""
+        return x509.load_pem_x509_certificate(self.env["MARBLE_PREDEFINED_ROOT_CA"])
+
+    @property
+    def key_pem(self) -> bytes:
+        """The private key of the certificate, PKCS #8 in PEM."""
+        return self.env[_KEY]
+
+    @property
+    def uuid(self) -> uuid.UUID:
+        """Which instance it is, as its certificate says."""
+        [name] = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return uuid.UUID(str(name.value))
+
+    @property
+    def marble_type(self) -> str:
+        """Its type, as its certificate says."""
+        value = self.certificate.extensions.get_extension_for_oid(MARBLE_TYPE).value
+        return value.public_bytes().decode()
+
+    @property
+    def identity(self) -> PemIdentity:
+        """The workload as a client of the coordinator: it may count."""
+        return PemIdentity(self.env[_CHAIN], Secret(self.key_pem))
+
+
+def marble_of(delivered: Delivered) -> Marble:
+    """Return what was delivered, in the clear."""
+    return Marble(
+        {path: content.reveal() for path, content in delivered.files.items()},
+        {name: value.reveal() for name, value in delivered.env.items()},
+        delivered.argv,
+    )

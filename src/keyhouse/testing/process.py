@@ -1,0 +1,63 @@
+"""A workload as a process: a launcher that becomes the program."""
+
+import signal
+import subprocess
+import sysconfig
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Ended", "Joined", "start"]
+
+_PATIENCE: Final = 60.0  # seconds
+_GRACE: Final = 10.0
+
+
+class Ended(NamedTuple):
+    """How a launcher, or the program that it became, ended.
+
+    Exit codes of the launcher: 1 refused, 3 unreachable, 4 trust failed.
+    """
+
+    code: int
+    output: str
+    errors: str
+
+
+class Joined:
+    """A started launcher. ``process`` has pipes, in text."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process: Final = process
+
+    def wait(self, timeout: float = _PATIENCE) -> Ended:
+        """Return how it ended. Raises ``subprocess.TimeoutExpired``; ``timeout`` in seconds."""
+        output, errors = self.process.communicate(timeout=timeout)
+        return Ended(self.process.returncode, output, errors)
+
+    def stop(self) -> None:
+        """End it, if it has not ended, and close its pipes."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        with self.process:
+            pass
+
+
+def start(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> Joined:
+    """Start ``keyhouse run`` with ``words`` in ``folder``, with these variables only."""
+    program = Path(sysconfig.get_path("scripts")) / "keyhouse"
+    process = subprocess.Popen(  # noqa: S603 the test's own words
+        [program, "run", *words],
+        cwd=folder,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return Joined(process)
