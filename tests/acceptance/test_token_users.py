@@ -1,5 +1,7 @@
 """Users whose keys are on a token act in a real coordinator: they read, write and agree."""
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from keyhouse_tests_command import run
 from keyhouse_tests_deployment import user
 from keyhouse_tests_peer import Certified, listening
 from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_server
@@ -117,3 +120,26 @@ def test_a_workloads_certificate_at_the_address_hears_nothing(
         ):
             session.secrets(["note"])
     assert b"".join(heard) == b""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_is_told_which_token(deployment: Deployment, tmp_path: Path, kind: str) -> None:
+    on_token(kind)
+    file, simulation = tmp_path / "token.json", deployment.server.data / "simulation"
+    named = {"Path": str(LIBRARY), "TokenLabel": TOKEN, "Pin": PIN.reveal().decode()}
+    words = ["secret", "get", "note", f"127.0.0.1:{deployment.server.port}", "--json"]
+    words += ["--attestation", str(simulation / "attestation.json")]
+    words += ["--simulation-root", str(simulation / "root.pem")]
+    words += ["--pkcs11-config", str(file), "--pkcs11-key-id", kind.encode().hex()]
+    environment = {"SOFTHSM2_CONF": os.environ["SOFTHSM2_CONF"]}
+
+    file.write_text(json.dumps(named))
+    read = run(*words, env=environment)
+    assert read.code == 0, read
+    assert "note" in json.loads(read.out)["secrets"]
+
+    file.write_text(json.dumps(named | {"Pin": "90817263"}))
+    refused = run(*words, env=environment)
+    assert (refused.code, refused.out) == (1, "")
+    assert "PIN" in refused.err
+    assert "90817263" not in refused.err

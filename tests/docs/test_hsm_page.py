@@ -19,5 +19,6 @@ def test_every_command_of_the_page_on_tokens_works(tmp_path: Path) -> None:
     with server:
         printed = walk(page, tmp_path)
 
-    assert "uploaded by alice\n" in printed
+    assert "user=alice  secret=greeting" in printed
+    assert "greeting is hello\n" in printed
     assert "73910284" not in printed

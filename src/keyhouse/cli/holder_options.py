@@ -5,40 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.context_chosen import ContextOption, chosen_context
-from keyhouse.cli.password import password_for
 from keyhouse.cli.talk import read_file
+from keyhouse.cli.token_options import hex_id, pin_for, token_file
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.errors import Refused
-from keyhouse.wire.jsonreader import Unreadable, decode
 from keyhouse.wire.secret import Secret
 
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey
 
 __all__ = ["Holder", "OfflineContext"]
-
-
-class TokenFile(msgspec.Struct, frozen=True):
-    """The file of ``--pkcs11-config``, JSON; names match in any case."""
-
-    path: str = msgspec.field(default="", name="Path")  # the token's library
-    token: str = msgspec.field(default="", name="TokenLabel")
-    pin: str = msgspec.field(default="", name="Pin")  # not given: asked for
-
-    def __repr__(self) -> str:
-        """Show no PIN."""
-        return f"<token {self.token!r}>"
-
-
-class TokenFileUnusable(Refused):
-    """The file of ``--pkcs11-config`` does not name a token."""
-
-    code = "token-file-unusable"
 
 
 class OfflineContext(Bundle, frozen=True, kw_only=True):
@@ -84,19 +63,17 @@ class Holder(Bundle, frozen=True, kw_only=True):
             return
         from keyhouse.client import open_token_key
 
-        file, key_id = _token_file(found.pkcs11_config), _hex(found.pkcs11_key_id)
+        file = token_file(found.pkcs11_config)
+        key_id = hex_id(found.pkcs11_key_id, "--pkcs11-key-id")
         if not (key_id or found.pkcs11_key_label):
             raise WrongUsage(
                 "it is not said which key on the token",
                 hint="--pkcs11-key-label or --pkcs11-key-id",
             )
-        pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
-        if pin is None:
-            raise TokenFileUnusable("there is no PIN", hint="put it in the file, or use a terminal")
         with open_token_key(
             Path(file.path),
             token=file.token,
-            pin=pin,
+            pin=pin_for(file),
             label=found.pkcs11_key_label,
             key_id=key_id,
         ) as key:
@@ -122,25 +99,3 @@ def _from_file(file: Path | None) -> "RecoveryKey | None":
     from keyhouse.client import HolderKey
 
     return None if file is None else HolderKey(Secret(read_file(str(file))))
-
-
-def _token_file(path: Path) -> TokenFile:
-    try:
-        found = decode(read_file(str(path)), TokenFile)
-    except Unreadable:
-        found = TokenFile()
-    if not found.path or not found.token:
-        raise TokenFileUnusable(
-            f"{path} does not name a token",
-            hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
-        )
-    return found
-
-
-def _hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise WrongUsage(
-            "--pkcs11-key-id is not in hex", hint="such as a1 or 0x.. without 0x"
-        ) from None

@@ -12,10 +12,11 @@ from keyhouse.cli.context_chosen import chosen_context
 from keyhouse.cli.password import password_for
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target
+from keyhouse.cli.token_options import hex_id, pin_for, token_file
 from keyhouse.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from keyhouse.client import UserIdentity
+    from keyhouse.client import TokenIdentity, UserIdentity
 
 __all__ = ["CertificateFile", "KeyFile", "User"]
 
@@ -28,7 +29,7 @@ KeyFile = Annotated[
 
 
 class User(Bundle, frozen=True, kw_only=True):
-    """A user of the manifest, as it was typed: PEM files, or a PKCS #12 file."""
+    """A user of the manifest, as it was typed: PEM files, a PKCS #12 file, or a key on a token."""
 
     cert: Annotated[
         Path | None,
@@ -52,11 +53,33 @@ class User(Bundle, frozen=True, kw_only=True):
             help="its password: the first line; - for standard input (default: asked for)",
         ),
     ] = None
-    pkcs11_config: Annotated[str, typer.Option("--pkcs11-config", hidden=True)] = ""
-    pkcs11_key_id: Annotated[str, typer.Option("--pkcs11-key-id", hidden=True)] = ""
-    pkcs11_key_label: Annotated[str, typer.Option("--pkcs11-key-label", hidden=True)] = ""
-    pkcs11_cert_id: Annotated[str, typer.Option("--pkcs11-cert-id", hidden=True)] = ""
-    pkcs11_cert_label: Annotated[str, typer.Option("--pkcs11-cert-label", hidden=True)] = ""
+    pkcs11_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--pkcs11-config",
+            metavar="FILE",
+            help="your key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked"
+            " for if it is not there)",
+        ),
+    ] = None
+    pkcs11_key_id: Annotated[
+        str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
+    ] = ""
+    pkcs11_key_label: Annotated[
+        str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
+    ] = ""
+    pkcs11_cert_id: Annotated[
+        str,
+        typer.Option(
+            "--pkcs11-cert-id",
+            metavar="HEX",
+            help="your certificate's id there (default: that of the key; or --cert FILE)",
+        ),
+    ] = ""
+    pkcs11_cert_label: Annotated[
+        str,
+        typer.Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
+    ] = ""
 
     def check(self, beside: Iterable[Bundle]) -> None:
         """Raise ``WrongUsage`` if no user is named."""
@@ -64,7 +87,7 @@ class User(Bundle, frozen=True, kw_only=True):
             if isinstance(each, Target):
                 self._named(each)
 
-    def identity(self, target: Target) -> "UserIdentity":
+    def identity(self, target: Target) -> "UserIdentity | TokenIdentity":
         """Return the user, of the options or else of the context.
 
         Raises ``WrongUsage`` if there is none, or two; ``ClientSetup`` if it cannot be used.
@@ -72,20 +95,25 @@ class User(Bundle, frozen=True, kw_only=True):
         from keyhouse.client import ClientIdentity
 
         found = self._named(target)
+        if found.pkcs11_config is not None:
+            return _on_token(found, found.pkcs11_config)
         if found.cert is not None and found.key is not None:
             return ClientIdentity(found.cert, found.key)
         return _from_pkcs12(found)
 
     def _named(self, target: Target) -> "User":
-        """Return a user with either two PEM files or one PKCS #12 file."""
-        self._refuse_tokens()
+        """Return a user with either two PEM files, one PKCS #12 file or a token."""
+        if self._is_on_token():
+            self._require_token()
+            return self
         found = self._of_context(target) if self._is_empty() else self
         if found.pkcs12 is not None and (found.cert or found.key):
             raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
         if found.pkcs12 is None and (found.cert is None or found.key is None):
             raise WrongUsage(
                 "it is not said who you are",
-                hint="--cert FILE with --key FILE, or --pkcs12 FILE, or a --context that has them",
+                hint="--cert FILE with --key FILE, --pkcs12 FILE, --pkcs11-config FILE for a token,"
+                " or a --context that has them",
             )
         return found
 
@@ -102,20 +130,27 @@ class User(Bundle, frozen=True, kw_only=True):
         )
         return msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
 
-    def _refuse_tokens(self) -> None:
-        if any(
-            (
-                self.pkcs11_config,
-                self.pkcs11_key_id,
-                self.pkcs11_key_label,
-                self.pkcs11_cert_id,
-                self.pkcs11_cert_label,
-            )
-        ):
+    def _is_on_token(self) -> bool:
+        return bool(
+            self.pkcs11_config
+            or self.pkcs11_key_id
+            or self.pkcs11_key_label
+            or self.pkcs11_cert_id
+            or self.pkcs11_cert_label
+        )
+
+    def _require_token(self) -> None:
+        if self.key or self.pkcs12:
+            raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
+        if self.pkcs11_config is None:
+            raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
+        if not (self.pkcs11_key_id or self.pkcs11_key_label):
             raise WrongUsage(
-                "a user's key cannot be on a PKCS #11 token: Python's TLS has no way to ask one",
-                hint="--cert with --key, or --pkcs12; keys for a recovery can be on a token",
+                "it is not said which key on the token",
+                hint="--pkcs11-key-label or --pkcs11-key-id",
             )
+        if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
+            raise WrongUsage("two certificates are named", hint="--cert, or the one on the token")
 
 
 def _from_pkcs12(user: User) -> "UserIdentity":
@@ -124,3 +159,31 @@ def _from_pkcs12(user: User) -> "UserIdentity":
 
     content = Secret(read_file(str(user.pkcs12)))
     return read_pkcs12(content, password_for(f"password of {user.pkcs12}", user.pkcs12_password))
+
+
+def _on_token(user: User, config: Path) -> "TokenIdentity":
+    from keyhouse.client import TokenIdentity, read_token
+
+    file = token_file(config)
+    key_id = hex_id(user.pkcs11_key_id, "--pkcs11-key-id")
+    certificate_id = hex_id(user.pkcs11_cert_id, "--pkcs11-cert-id")
+    certificate = read_file(str(user.cert)) if user.cert else None
+    pin = pin_for(file)
+    if certificate is not None:
+        return TokenIdentity(
+            module=Path(file.path),
+            token=file.token,
+            pin=pin,
+            certificate=certificate,
+            label=user.pkcs11_key_label,
+            key_id=key_id,
+        )
+    return read_token(
+        Path(file.path),
+        token=file.token,
+        pin=pin,
+        label=user.pkcs11_key_label,
+        key_id=key_id,
+        certificate_label=user.pkcs11_cert_label,
+        certificate_id=certificate_id,
+    )

@@ -1,0 +1,80 @@
+"""Who calls is named once and completely, or the command says what is missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.cli.target import Target
+from keyhouse.cli.token_options import TokenFile, TokenFileUnusable
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.user_options import User
+from keyhouse.client import TokenIdentity
+
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"
+TARGET = Target(host="127.0.0.1:4433")
+
+
+def token_file(folder: Path, **changes: str) -> Path:
+    file = folder / "token.json"
+    file.write_text(json.dumps({"Path": "/t.so", "TokenLabel": "house", "Pin": "1234"} | changes))
+    return file
+
+
+def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> None:
+    certificate = tmp_path / "alice.pem"
+    certificate.write_bytes(CERTIFICATE)
+    user = User(cert=certificate, pkcs11_config=token_file(tmp_path), pkcs11_key_id="00a1")
+    found = user.identity(TARGET)
+    assert isinstance(found, TokenIdentity)
+    assert (found.module, found.token, found.certificate) == (Path("/t.so"), "house", CERTIFICATE)
+    assert (found.label, found.key_id, found.pin.reveal()) == ("", b"\x00\xa1", b"1234")
+    assert "1234" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("user", "problem"),
+    [
+        (User(pkcs11_key_label="a"), "where the token is"),
+        (User(pkcs11_cert_id="a1"), "where the token is"),
+        (User(pkcs11_config=Path("t")), "which key"),
+        (User(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "which key"),
+        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two of you"),
+        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two of you"),
+        (
+            User(
+                pkcs11_config=Path("t"),
+                pkcs11_key_label="a",
+                cert=Path("c"),
+                pkcs11_cert_label="a",
+            ),
+            "two certificates",
+        ),
+    ],
+    ids=["no token", "no token either", "no key", "no key either", "key", "PKCS #12", "cert"],
+)
+def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
+    with pytest.raises(WrongUsage, match=problem):
+        user.check([TARGET])
+
+
+@pytest.mark.parametrize("option", ["pkcs11_key_id", "pkcs11_cert_id"])
+def test_an_id_that_is_not_in_hex_names_its_option(tmp_path: Path, option: str) -> None:
+    given: dict[str, Any] = {"pkcs11_key_id": "a1", option: "0xa1"}
+    user = User(pkcs11_config=token_file(tmp_path), **given)
+    with pytest.raises(WrongUsage, match="--" + option.replace("_", "-")):
+        user.identity(TARGET)
+
+
+@pytest.mark.parametrize("changes", [{"Path": ""}, {"TokenLabel": ""}, {"Pin": ""}])
+def test_a_token_file_that_lacks_something_is_refused(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    user = User(pkcs11_config=token_file(tmp_path, **changes), pkcs11_key_id="a1")
+    with pytest.raises(TokenFileUnusable):
+        user.identity(TARGET)
+
+
+def test_a_token_file_shows_no_pin() -> None:
+    assert "1234" not in repr(TokenFile("/t.so", "house", "1234"))
