@@ -85,8 +85,11 @@ def _redefined(
         return
     yield from _lost(state, name)
     if not after.user_defined:
-        if after.shared or after.type is SecretType.SYMMETRIC_KEY:
+        if after.shared:
             text = f"secret {quoted(name)} gets a new value, which is its previous one, too"
+            yield change(_SECRETS, Effect.VALUE_GENERATED, name, text)
+        elif after.type is SecretType.SYMMETRIC_KEY:
+            text = f"secret {quoted(name)} is derived in another way for each workload"
             yield change(_SECRETS, Effect.VALUE_GENERATED, name, text)
     elif after.private is not None:
         text = f"secret {quoted(name)} gets the value in the manifest, for everybody to read"

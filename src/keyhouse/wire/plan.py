@@ -91,7 +91,7 @@ MEANINGS: Final[Mapping[Effect, str]] = {
     Effect.USER_ADDED: "a new user; the rights stand in lines of their own",
     Effect.USER_REMOVED: "out with the next request",
     Effect.USER_CHANGED: "other roles, or another certificate: who has the old one is out",
-    Effect.RIGHT_GAINED: "an action (`field`) on `names`, which are of the kind `after`; without names"
+    Effect.RIGHT_GAINED: "an action (`field`) on `names`, which are of the kind `after`; no names"
     " for `UpdateManifest`",
     Effect.RIGHT_LOST: "the same the other way round",
     Effect.ROLE_ADDED: "a new role; what roles mean for users are their rights",
