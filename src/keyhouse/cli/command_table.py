@@ -32,6 +32,8 @@ COMMANDS: Final = (
     Place("collateral", "collateral"),
     Place("package-info", "package_info", "package_info"),
     Place("store", "store"),
+    Place("backup", "backup", "backup"),
+    Place("restore", "backup", "restore"),
     Place("serve", "own_parser", "serve"),
     Place("run", "own_parser", "launch"),
     Place("completion", "completion", "completion"),

@@ -12,11 +12,10 @@ from keyhouse.cli.talk import show_json, speaks
 from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
-    from keyhouse.attestation import Platform
     from keyhouse.cli.store_check import FileChecked, StoreChecked
     from keyhouse.journal import StoreSeen
 
-__all__ = ["app"]
+__all__ = ["app", "show_checked"]
 
 app = typer.Typer(no_args_is_help=True, help="Check, list and restore stores of state directories.")
 
@@ -49,17 +48,18 @@ def verify(
 
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
+    from keyhouse.cli.sealing_platform import sealing_platform
     from keyhouse.cli.store_check import check_store
     from keyhouse.journal import private_copy
 
     directory = _existing(directory)
-    opener = _platform(platform, directory) if platform else None
+    opener = sealing_platform(platform, directory) if platform else None
     with private_copy(directory) as copy:
         checked = asyncio.run(check_store(copy, opener))
     if as_json:
         show_json(checked)
     else:
-        _show_checked(checked)
+        show_checked(checked)
     if not checked.ok:
         sys.exit(1)
 
@@ -116,22 +116,8 @@ def _existing(directory: Path) -> Path:
     return directory.absolute()
 
 
-def _platform(name: str, directory: Path) -> "Platform":
-    """Open the platform whose folder, if it has one, is in ``directory`` or above its archive."""
-    from keyhouse.attestation import open_platform
-
-    archived = directory.parent.name == "archive"
-    home = directory.parent.parent if archived else directory
-    if name == "simulation" and not (home / "simulation" / "machine.json").exists():
-        # Opened all the same, it would be made: another machine, whose key opens nothing.
-        raise Refused(
-            "the directory has no simulated machine, so nothing can be decrypted",
-            hint="put the folder simulation/ beside the store, or leave out --platform",
-        )
-    return open_platform(name, home)
-
-
-def _show_checked(checked: "StoreChecked") -> None:
+def show_checked(checked: "StoreChecked") -> None:
+    """Print what was found about a store, for people."""
     for each in checked.files:
         _show_file(each)
     if checked.state:

@@ -1,6 +1,7 @@
 """The encrypted, chained record of events behind a small store protocol."""
 
 from keyhouse.journal.archive import NotRestorable, StoreSeen, list_stores, restore
+from keyhouse.journal.backup import NotEmpty, make_backup, restore_backup
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
 from keyhouse.journal.directory import check_state_directory
@@ -24,6 +25,7 @@ from keyhouse.journal.inspect import (
 )
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
+from keyhouse.journal.live_copy import StoreBusy
 from keyhouse.journal.memory import MemoryStore
 from keyhouse.journal.private_copy import private_copy
 from keyhouse.journal.replay import Continuation, Replay
@@ -57,6 +59,7 @@ __all__ = [
     "MemoryStore",
     "MixedDeployments",
     "NotDurable",
+    "NotEmpty",
     "NotRestorable",
     "Opened",
     "OutcomeUnknown",
@@ -65,6 +68,7 @@ __all__ = [
     "RolledBack",
     "SqliteStore",
     "Store",
+    "StoreBusy",
     "StoreDamaged",
     "StoreEmpty",
     "StoreEnded",
@@ -82,8 +86,10 @@ __all__ = [
     "check_state_directory",
     "index_mac_key",
     "list_stores",
+    "make_backup",
     "private_copy",
     "restore",
+    "restore_backup",
     "see_index",
     "see_journal",
     "see_key",

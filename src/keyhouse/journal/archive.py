@@ -17,7 +17,14 @@ from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
 from keyhouse.journal.succession import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
 from keyhouse.wire.errors import KeyhouseError, NotFound, Refused
 
-__all__ = ["NotRestorable", "StoreSeen", "archived_names", "list_stores", "restore"]
+__all__ = [
+    "NotRestorable",
+    "StoreSeen",
+    "archived_names",
+    "list_stores",
+    "require_whole",
+    "restore",
+]
 
 T = TypeVar("T")
 
@@ -109,7 +116,7 @@ async def restore(
     try:
         place = _place(disk, directory, name)
         seen = await see_journal(place)
-        _require_whole(disk, place, seen)
+        require_whole(disk, place, seen)
         aside = succession.archive_name(disk, directory, now().astimezone(UTC))
         before = set(archived_names(directory))
         succession.bring_back(disk, directory, name, aside)
@@ -138,7 +145,7 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
     return place
 
 
-def _require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
+def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     """Leave a store in ``place`` whose files belong together: one journal file, one index."""
     if seen is None:
         raise NotRestorable(f"{place.name} holds no journal", hint="nothing can be restored")

@@ -1,0 +1,183 @@
+"""Backups: a directory with the files of a store at one commit, and their digests.
+
+``SHA256SUMS`` has a line for each file, as sha256sum writes and checks them. It finds what a medium
+spoiled. It proves nothing against whoever can write the backup: that the records are Keyhouse's own
+is shown by their tags, when the store is opened.
+
+The keys of the platform are no part of a backup, nor is the simulated machine, which is one.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from keyhouse.journal import succession
+from keyhouse.journal.archive import require_whole
+from keyhouse.journal.directory import enter, survey
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.inspect import JournalSeen, see_journal
+from keyhouse.journal.live_copy import copy_live_store
+from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
+from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.wire.errors import NotFound, Refused
+
+__all__ = ["DIGESTS", "NotEmpty", "make_backup", "restore_backup"]
+
+DIGESTS = "SHA256SUMS"
+
+Verify = Callable[[Path], Awaitable[None]]
+"""Looks at the files of a store in a directory, from a copy; raises if they are not to be used."""
+
+_FILES = (SEALED_KEY, INDEX, JOURNAL)
+_NEEDED = {INDEX, JOURNAL}
+_LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
+_DIGESTS_LIMIT = 4096
+_CHUNK = 1024 * 1024
+_ASIDE = "before-restore"  # would take what stood in the place, which is nothing
+
+
+class NotEmpty(Refused):
+    """The place for a backup, or for what is restored, holds something already."""
+
+    code = "not-empty"
+
+
+async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
+    """Make the directory ``target`` (0700), a backup of the store in ``directory``, or nothing.
+
+    A coordinator may run there meanwhile. Raises ``NotEmpty``, ``StoreBusy``, ``NotFound``, and
+    refusals of a store that is damaged.
+    """
+    disk = Disk()
+    place = _new_place(target)
+    try:
+        copy_live_store(directory, place)
+        require_whole(disk, place, _some(place, await see_journal(place)))
+        await verify(place)
+        lines = [f"{_digest(place / name)}  {name}\n" for name in _present(place)]
+        disk.write(place / DIGESTS, "".join(lines).encode("ascii"))
+        for name in _present(place):
+            disk.sync_file(place / name)
+        disk.sync_directory(place)
+        disk.rename(place, target)
+        disk.sync_directory(target.parent)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+async def restore_backup(
+    backup: Path, directory: Path, verify: Verify, *, step: Step = no_step
+) -> None:
+    """Put the store of ``backup`` into ``directory``, which holds none; or change nothing.
+
+    Everything is checked before it takes its place, which happens as for any new store: a crash
+    leaves it there, whole, or not at all. Raises ``NotEmpty``, ``StoreLocked``, ``StoreDamaged``.
+    """
+    disk = Disk(step)
+    disk.check_directory(backup)
+    digests = _read_digests(disk, backup)
+    lock = enter(directory, disk)
+    try:
+        _require_empty(disk, directory)
+        place = succession.prepare(disk, directory, _ASIDE)
+        try:
+            for name, digest in digests.items():
+                _bring(disk, backup / name, place / name, digest)
+            require_whole(disk, place, await see_journal(place))
+            await verify(place)
+            succession.commit(disk, directory)
+        except BaseException:
+            if not succession.is_committed(directory):
+                succession.abandon(disk, directory)
+            raise
+        succession.finish(disk, directory)
+    finally:
+        lock.release()
+
+
+def _new_place(target: Path) -> Path:
+    """Return an empty directory (0700) beside ``target``, which must not be there."""
+    if os.path.lexists(target):
+        raise NotEmpty(f"{target.name} is there already", hint="name a directory to be made")
+    try:
+        return Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}-", dir=target.parent))
+    except OSError:
+        raise StoreUnreadable(
+            f"{target.name} cannot be made", hint="look at the directory it is to be in"
+        ) from None
+
+
+def _present(place: Path) -> list[str]:
+    return [name for name in _FILES if os.path.lexists(place / name)]
+
+
+def _some(place: Path, seen: JournalSeen | None) -> JournalSeen:
+    if seen is not None:
+        return seen
+    ended = ": its deployment keeps none" if os.path.lexists(place / TOMBSTONE) else ""
+    raise NotFound(
+        f"there is no store to back up{ended}",
+        hint="name the state directory of a coordinator that has a manifest",
+    )
+
+
+def _require_empty(disk: Disk, directory: Path) -> None:
+    present = survey(directory, disk)
+    if disk.check_file(directory / TOMBSTONE):
+        present.append(TOMBSTONE)
+    if present:
+        raise NotEmpty(
+            f"the state directory is not empty: {', '.join(present)}",
+            hint="restore into another directory, or move these files away first",
+        )
+
+
+def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
+    """Return the digest of each file of the backup, hex."""
+    raw = disk.read(backup / DIGESTS, limit=_DIGESTS_LIMIT)
+    if raw is None:
+        raise NotFound(f"there is no {DIGESTS}: this is no backup", hint="name a backup")
+    lines = [_LINE.fullmatch(line) for line in raw.splitlines()]
+    found = {line[2].decode("ascii"): line[1].decode("ascii") for line in lines if line}
+    if None in lines or len(found) != len(lines) or not _NEEDED <= set(found) <= set(_FILES):
+        raise StoreDamaged(f"{DIGESTS} does not say what Keyhouse writes", hint=_ANOTHER)
+    return found
+
+
+_ANOTHER = "use another backup"
+
+
+def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
+    """Copy a file of the backup; refuse what does not have ``digest``."""
+    if not disk.check_file(source):
+        raise StoreDamaged(f"{source.name} is missing in the backup", hint=_ANOTHER)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    found = hashlib.sha256()
+    try:
+        with (
+            os.fdopen(os.open(source, flags), "rb") as original,
+            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+        ):
+            while chunk := original.read(_CHUNK):
+                found.update(chunk)
+                copy.write(chunk)
+            copy.flush()
+            os.fsync(copy.fileno())
+    except OSError:
+        raise StoreUnreadable(
+            f"{source.name} cannot be copied", hint="look at the disks of both directories"
+        ) from None
+    if found.hexdigest() != digest:
+        raise StoreDamaged(f"{source.name} is not what was backed up", hint=_ANOTHER)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

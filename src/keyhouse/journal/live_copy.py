@@ -1,0 +1,176 @@
+"""A copy of a store that is being written to, made from outside of the process that writes.
+
+The coordinator's connection is exclusive, so SQLite itself lets nobody else read; and no lock that
+a host can see is relied on, for there may be none (an enclave keeps its locks inside). What makes a
+copy consistent is how SQLite writes in WAL mode:
+
+1. ``journal.db`` changes by checkpoints only, which copy pages from ``journal.db-wal`` into it.
+2. The WAL is appended to, and each of its frames is bound to all before it by a checksum that
+   begins with the salts in its header. Whatever of it is read in order, from the header on, SQLite
+   takes up to the last whole commit in it.
+3. A WAL begins anew, under new random salts, only after all of it is in ``journal.db``.
+
+So: read ``journal.db``, then the WAL, then compare ``journal.db`` and the header of the WAL with
+what was read. If both are the same, no page changed from before the WAL was read until after it,
+and the WAL did not begin anew while it was read. Then the WAL that was read has every frame that a
+checkpoint may have copied before, and the two together are the store at one commit. (A page that
+was caught half written is in the WAL as well, whose copy of it counts.) If not, all is read again:
+a checkpoint is then just over, so that there is time until the next.
+
+``sealed_key`` and the index are read before and after too. They are replaced whole, never with
+equal bytes, and the key of an epoch is written before its first record.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from keyhouse.journal.directory import refuse_rollback_journal
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.index_file import FILE_LIMIT as INDEX_LIMIT
+from keyhouse.journal.sealing import FILE_LIMIT as KEY_LIMIT
+from keyhouse.journal.store import Step, StoreUnreadable, no_step
+from keyhouse.journal.succession import INCOMING, INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.wire.errors import Unavailable
+
+__all__ = ["ATTEMPTS", "StoreBusy", "copy_live_store"]
+
+ATTEMPTS = 200
+"""Times that a changing store is read before the copy is given up."""
+
+_PAUSE = 0.01  # seconds
+_CHUNK = 1024 * 1024
+_WAL = f"{JOURNAL}-wal"
+_WAL_HEADER = 32  # bytes; salts and checksum are in it
+_SMALL = (
+    (SEALED_KEY, KEY_LIMIT),
+    (INDEX, INDEX_LIMIT),
+    (NEXT_INDEX, INDEX_LIMIT),
+    (TOMBSTONE, TOMBSTONE_LIMIT),
+)
+
+
+class StoreBusy(Unavailable):
+    """A store that changed during every attempt to copy it."""
+
+    code = "store-busy"
+
+
+def copy_live_store(
+    directory: Path, copy: Path, *, attempts: int = ATTEMPTS, step: Step = no_step
+) -> None:
+    """Fill the empty directory ``copy`` with the store in ``directory`` as it was at one commit.
+
+    A coordinator may run in ``directory``, but not in this process: SQLite would lose its locks
+    when the file is closed here. Nothing is written there. The last commit in the copy may be one
+    that was not yet synced or answered.
+
+    ``step`` is told before each part that is read. Raises ``StoreBusy``, and refusals of
+    files that others can reach.
+    """
+    disk = Disk(step)
+    disk.check_directory(directory)
+    refuse_rollback_journal(directory)
+    for _ in range(attempts):
+        if _copied(disk, directory, copy):
+            return
+        for name in disk.names(copy):
+            (copy / name).unlink()
+        time.sleep(_PAUSE)
+    if os.path.lexists(directory / INCOMING):
+        raise StoreBusy(
+            "a new store was being put in place here and that has not ended",
+            hint="start the coordinator, which finishes it, or keep it running",
+        )
+    raise StoreBusy(
+        f"the store changed during each of {attempts} attempts to copy it",
+        hint="try again when less is changed, or stop the coordinator meanwhile",
+    )
+
+
+def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
+    """Copy everything once; tell whether it belongs together."""
+    if os.path.lexists(directory / INCOMING):
+        return False
+    small = _read_small(disk, directory)
+    _copy_file(disk, directory / JOURNAL, copy / JOURNAL)
+    _copy_file(disk, directory / _WAL, copy / _WAL)
+    disk.step("compare")
+    same = (
+        _head(disk, directory / _WAL) == _head(disk, copy / _WAL)
+        and _equal(disk, directory / JOURNAL, copy / JOURNAL)
+        and small == _read_small(disk, directory)
+        and not os.path.lexists(directory / INCOMING)
+    )
+    if same:
+        for name, data in small.items():
+            disk.write(copy / name, data)
+    return same
+
+
+def _read_small(disk: Disk, directory: Path) -> dict[str, bytes]:
+    found = ((name, disk.read(directory / name, limit=limit)) for name, limit in _SMALL)
+    return {name: data for name, data in found if data is not None}
+
+
+def _open(disk: Disk, path: Path) -> int | None:
+    """Return the file ``path``, checked and open; None if it is missing."""
+    try:
+        if not disk.check_file(path):
+            return None
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise _uncopied(path) from None
+
+
+def _copy_file(disk: Disk, source: Path, target: Path) -> None:
+    handle = _open(disk, source)
+    if handle is None:
+        return
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with (
+            os.fdopen(handle, "rb", buffering=0) as original,
+            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+        ):
+            disk.step(f"read {source.name}")
+            while chunk := original.read(_CHUNK):
+                copy.write(chunk)
+                disk.step(f"read on in {source.name}")
+    except OSError:
+        raise _uncopied(source) from None
+
+
+def _head(disk: Disk, path: Path) -> bytes:
+    handle = _open(disk, path)
+    if handle is None:
+        return b""
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        return file.read(_WAL_HEADER)
+
+
+def _equal(disk: Disk, path: Path, copy: Path) -> bool:
+    handle = _open(disk, path)
+    if handle is None:
+        return not os.path.lexists(copy)
+    if not os.path.lexists(copy):
+        os.close(handle)
+        return False
+    try:
+        with os.fdopen(handle, "rb") as now, copy.open("rb") as then:
+            while chunk := then.read(_CHUNK):
+                if now.read(_CHUNK) != chunk:
+                    return False
+            return not now.read(1)
+    except OSError:
+        raise _uncopied(path) from None
+
+
+def _uncopied(path: Path) -> StoreUnreadable:
+    return StoreUnreadable(
+        f"{path.name} cannot be copied", hint="look at its disk and that of the backup"
+    )
