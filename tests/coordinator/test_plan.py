@@ -1,8 +1,10 @@
 """What a plan says: each change of a manifest alone gives exactly its lines."""
 
+import hashlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from keyhouse_tests_deployment import user
 from keyhouse_tests_plans import (
@@ -14,6 +16,12 @@ from keyhouse_tests_plans import (
     holder_pem,
     raised,
 )
+
+from keyhouse.coordinator.plan import CHANGES
+from keyhouse.coordinator.plan_access import user_changes
+from keyhouse.manifest import Action, ResourceType, Role, User, decode
+from keyhouse.wire.errors import TooLarge
+from keyhouse.wire.plan import MEANINGS, Effect, plan_digest
 
 RENEWED = [
     "intermediate-renewed",
@@ -374,3 +382,59 @@ def test_another_spelling_of_the_same_manifest_changes_nothing(deployed: Deploym
     plan = deployed.plan(spelled.encode()).plan
     assert plan.changes == ()
     assert plan.manifest != plan.base
+
+
+# --- the digest ---
+
+
+def test_the_digest_is_the_one_that_the_reference_describes(deployed: Deployment) -> None:
+    found = deployed.plan(encoded(lambda content: _merged(content, CASES["no own secret"][0])))
+    plan = json.loads(msgspec.json.encode(found))["plan"]
+    for each in (*plan["changes"], *plan["renewals"]):
+        assert each.pop("text")
+    canonical = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    whole = b"keyhouse plan v1\0" + canonical.encode()
+    assert found.digest == hashlib.sha256(whole).hexdigest()
+
+
+def test_other_words_are_no_other_plan_and_other_facts_are(deployed: Deployment) -> None:
+    plan = deployed.plan(encoded(lambda content: _merged(content, CASES["a threshold"][0]))).plan
+    (one,) = plan.changes
+    replace = msgspec.structs.replace
+    reworded = replace(plan, changes=(replace(one, text="better words"),))
+    assert plan_digest(reworded) == plan_digest(plan)
+    others = [replace(plan, changes=(replace(one, after="2"),))]
+    others += [replace(plan, changes=()), replace(plan, renewals=()), replace(plan, kept=())]
+    others += [replace(plan, needed=2), replace(plan, users=()), replace(plan, versions={})]
+    others += [replace(plan, base="00"), replace(plan, manifest="00"), replace(plan, kind="x")]
+    assert len({plan_digest(each) for each in (plan, *others)}) == 1 + len(others)
+
+
+def test_every_word_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(Effect)
+
+
+# --- what nobody could review ---
+
+
+def test_a_plan_of_too_many_changes_is_refused(deployed: Deployment) -> None:
+    def change(content: Document) -> None:
+        many = {f"s{number}": {"Type": "plain", "UserDefined": True} for number in range(CHANGES)}
+        content["Secrets"] |= many
+        content["Config"]["UpdateThreshold"] = 0
+
+    with pytest.raises(TooLarge, match="more than 20000 changes"):
+        deployed.plan(encoded(change))
+
+
+def test_rights_that_cross_in_too_many_ways_are_refused() -> None:
+    old = decode(encoded())
+    names = tuple(f"{number:0>1000}" for number in range(1000))
+    roles = {"many": Role(ResourceType.SECRETS, names, (Action.READ_SECRET,))}
+    few, many = (
+        {f"u{number}": User(b"x", ("many",)) for number in range(count)} for count in (15, 18)
+    )
+    replace = msgspec.structs.replace
+    assert list(user_changes(old, replace(old, roles=old.roles | roles, users=few)))
+    with pytest.raises(TooLarge, match="too many ways"):
+        list(user_changes(old, replace(old, roles=old.roles | roles, users=many)))
