@@ -227,9 +227,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         waits = result != 1 and lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
         _clear_errors()
         if result == 1 and self._is_as_required():
-            self._phase = _Phase.OPEN
-            self._drain()  # tickets; holding them for the first answer was measured: it costs
-            self._above.connection_made()
+            self._begin()
             return True
         self._drain()
         if not waits:  # the client gets the alert that says why, which a reset would overtake
@@ -237,6 +235,18 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._linger = BUFFER_BYTES
             self._end_output()
         return False
+
+    def _begin(self) -> None:
+        """Hand the connection over. What is said goes to the socket with ``_decrypt``, next."""
+        self._phase = _Phase.OPEN
+        # Tickets; they leave with what the connection above says first, if it says it at once.
+        # Holding them for the first answer was measured: it costs.
+        self._unsent = _bio_length(self._bio_out, _NULL)
+        self._decrypting = True
+        try:
+            self._above.connection_made()
+        finally:
+            self._decrypting = False
 
     def _discard(self, count: int) -> None:
         self._linger -= count
