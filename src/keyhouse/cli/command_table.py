@@ -20,6 +20,7 @@ class Place(NamedTuple):
 
 COMMANDS: Final = (
     Place("dev", "dev", "dev"),
+    Place("doctor", "doctor", "doctor"),
     Place("status", "status", "status"),
     Place("manifest", "manifest"),
     Place("certificate", "certificate"),

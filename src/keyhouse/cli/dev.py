@@ -16,7 +16,7 @@ from keyhouse.cli.dev_coordinator import coordinator_below
 from keyhouse.cli.dev_steps import Deployment
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.talk import show_json, show_rows, speaks
+from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.wire.errors import Broken
 
 __all__ = ["dev"]
@@ -51,7 +51,7 @@ def dev(
     no_user: Annotated[
         bool, typer.Option("--no-user", help="set the manifest as it is, without the user dev")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a throw-away SIMULATED coordinator on 127.0.0.1, and say what can be typed next.
 

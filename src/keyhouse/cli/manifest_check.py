@@ -10,7 +10,7 @@ import typer
 
 from keyhouse.cli.manifest_file import open_manifest
 from keyhouse.cli.source_problems import SourceText, as_objects
-from keyhouse.cli.talk import REFUSED, show_json, speaks
+from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
 from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["check", "problems_of"]
@@ -23,7 +23,7 @@ def check(
     dns_names: Annotated[
         str, typer.Option(help="names of the coordinator: certificates may not take them")
     ] = "localhost",
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a manifest as the coordinator would: all problems at once, with their lines.
 

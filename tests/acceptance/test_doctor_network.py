@@ -1,0 +1,73 @@
+"""The doctor and a real coordinator, with a real PCCS."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyhouse_tests_command import run
+from keyhouse_tests_server import Server, free_port
+
+from keyhouse.attestation import read_collateral
+from keyhouse.coordinator import Phase
+from keyhouse_simulation.pccs import PccsServer, Served
+
+pytestmark = pytest.mark.acceptance
+
+
+def looked_at(server: Server, folder: Path, *words: str, port: int = 0) -> dict[str, Any]:
+    """Return what is found about ``server``, by check, and the exit code."""
+    machine = server.data / "simulation"
+    trust = ("--attestation", str(machine / "attestation.json"), "--simulation-root")
+    ended = run(
+        "doctor",
+        f"127.0.0.1:{port or server.port}",
+        *trust,
+        str(machine / "root.pem"),
+        "--memory",
+        "none",
+        "--json",
+        *words,
+        env={"HOME": str(folder)},
+        folder=folder,
+    )
+    found = {each["check"]: each for each in json.loads(ended.out)["findings"]}
+    return {**found, "code": ended.code}
+
+
+def test_a_coordinator_that_is_well(running: Server, tmp_path: Path) -> None:
+    found = looked_at(running, tmp_path, "--data-dir", str(running.data))
+
+    assert found["code"] == 0
+    assert "SIMULATED" in found["coordinator"]["found"]
+    for check in ("state", "its version", "root certificate", "intermediate certificate"):
+        assert found[check]["level"] == "ok", found[check]
+    assert found["state directory"]["found"] != "private, and nobody is using it"
+
+
+def test_a_coordinator_that_cannot_be_reached_or_lost_its_state(
+    servers: dict[Phase, Server], tmp_path: Path
+) -> None:
+    lost = servers[Phase.RECOVERY]
+
+    assert looked_at(lost, tmp_path)["state"]["mend"] == "keyhouse recover"
+    away = looked_at(lost, tmp_path, port=free_port())
+    assert (away["code"], away["coordinator"]["level"]) == (1, "problem")
+    assert "state" not in away
+
+
+def test_a_pccs_that_answers_and_one_that_does_not(running: Server, tmp_path: Path) -> None:
+    bundle = (running.data / "simulation" / "collateral.json").read_bytes()
+    pccs = PccsServer([Served(read_collateral(bundle))])
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(pccs.ca_pem)
+    with pccs:
+        found = looked_at(running, tmp_path, "--pccs", pccs.url, "--pccs-ca", str(ca))
+        assert (found["PCCS"]["level"], found["coordinator"]["level"]) == ("ok", "ok")
+        assert found["clock"]["level"] in {"ok", "skipped"}
+        stranger = looked_at(running, tmp_path, "--pccs", pccs.url)
+        assert stranger["PCCS"]["level"] == "problem"
+        assert "clock" not in stranger
+
+    away = looked_at(running, tmp_path, "--pccs", pccs.url, "--pccs-ca", str(ca))
+    assert (away["code"], away["PCCS"]["level"]) == (1, "problem")

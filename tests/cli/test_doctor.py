@@ -1,0 +1,149 @@
+"""How the doctor judges what it sees, and what it says about files; nothing is running."""
+
+import json
+import resource
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_command import Ended, run
+from keyhouse_tests_deployment import user
+
+from keyhouse.cli.doctor_files import user_findings
+from keyhouse.cli.doctor_finding import (
+    Finding,
+    judge_clock,
+    judge_expiry,
+    judge_mode,
+    judge_start,
+)
+from keyhouse.cli.doctor_machine import judge_descriptors, judge_locked_memory
+from keyhouse.cli.made_user import make_user
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("days", "level"), [(-1, "problem"), (0, "problem"), (29, "warning"), (31, "ok")]
+)
+def test_a_certificate_is_judged_by_the_days_it_has_left(days: int, level: str) -> None:
+    assert judge_expiry("c", NOW + timedelta(days=days), NOW, "renew").level == level
+
+
+def test_a_certificate_of_the_future_is_a_problem() -> None:
+    assert judge_start("c", NOW, NOW) is None
+    early = judge_start("c", NOW + timedelta(seconds=1), NOW)
+    assert early is not None
+    assert early.level == "problem"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level", "words"),
+    [
+        (0, "ok", "agrees with the PCCS"),
+        (-5, "ok", "agrees with the PCCS"),
+        (20, "warning", "20 s ahead of the PCCS"),
+        (-61, "problem", "61 s behind the PCCS"),
+    ],
+)
+def test_a_clock_is_judged_by_another(seconds: int, level: str, words: str) -> None:
+    found = judge_clock("clock", NOW + timedelta(seconds=seconds), NOW, "the PCCS")
+
+    assert (found.level, found.found) == (level, words)
+
+
+@pytest.mark.parametrize(
+    ("mode", "mine", "level"),
+    [(0o600, True, "ok"), (0o400, True, "ok"), (0o640, True, "problem"), (0o600, False, "warning")],
+)
+def test_a_key_file_is_its_owners_alone(mode: int, level: str, *, mine: bool) -> None:
+    assert judge_mode("key", mode, mine=mine).level == level
+
+
+def test_limits_are_judged_for_a_coordinator() -> None:
+    assert judge_descriptors(1024).level == "warning"
+    assert judge_descriptors(65536).level == judge_descriptors(resource.RLIM_INFINITY).level == "ok"
+    assert judge_locked_memory(64 << 20).level == "warning"
+    assert judge_locked_memory(resource.RLIM_INFINITY).level == "ok"
+
+
+def levels(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(each.check, each.level) for each in findings]
+
+
+def looked_at(cert: Path | None, key: Path | None) -> list[Finding]:
+    return list(user_findings(cert, key, datetime.now(UTC)))
+
+
+def test_a_users_files_that_are_as_they_should_be(tmp_path: Path) -> None:
+    cert, key = tmp_path / "alice.pem", tmp_path / "alice.key"
+    cert.write_bytes(user("alice").pem)
+    key.write_bytes(user("alice").key_pem)
+    key.chmod(0o600)
+
+    assert levels(looked_at(cert, key)) == [
+        ("user certificate", "ok"),
+        ("user key", "ok"),
+        ("user key", "ok"),
+    ]
+
+
+def test_a_users_files_that_are_wrong_are_told_what_is(tmp_path: Path) -> None:
+    cert, key = tmp_path / "dev.pem", tmp_path / "alice.key"
+    cert.write_text(make_user("dev").certificate)
+    key.write_bytes(user("alice").key_pem)
+    key.chmod(0o644)
+
+    found = looked_at(cert, key)
+    assert levels(found)[1:] == [("user key", "problem"), ("user key", "problem")]
+    assert [each.found for each in found[1:]] == [
+        "others may open it (0644)",
+        "belongs to another certificate",
+    ]
+    assert [each.found for each in looked_at(key, cert)] == [
+        f"{key} holds no certificate",
+        f"{cert} holds no key that can be used",
+    ]
+    missing = looked_at(tmp_path / "none", tmp_path / "none")
+    assert [each.level for each in missing] == ["problem", "problem"]
+
+
+def doctor(*words: str, folder: Path) -> Ended:
+    """Return how `keyhouse doctor --json` ended."""
+    return run("doctor", "--json", *words, env={"HOME": str(folder)}, folder=folder)
+
+
+def test_a_machine_alone_is_looked_at_and_what_is_not_known_is_said(tmp_path: Path) -> None:
+    ended = doctor(folder=tmp_path)
+
+    found = {each["check"]: each["level"] for each in json.loads(ended.out)["findings"]}
+    assert (ended.code, ended.err) == (0, "")
+    assert {found["keyhouse"], found["python"]} == {"ok"}
+    assert {found[each] for each in ("coordinator", "PCCS", "state directory")} == {"skipped"}
+
+
+def test_a_state_directory_that_others_can_open_is_a_problem(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o755)
+
+    ended = doctor("--data-dir", str(folder), folder=tmp_path)
+
+    assert ended.code == 1
+    told = json.loads(ended.out)
+    assert told["ok"] is False
+    problems = [each for each in told["findings"] if each["level"] == "problem"]
+    assert [each["check"] for each in problems] == ["state directory"]
+    assert problems[0]["mend"]
+
+
+def test_people_are_told_how_to_mend_each_problem(tmp_path: Path) -> None:
+    key = tmp_path / "alice.key"
+    key.write_bytes(user("alice").key_pem)
+    key.chmod(0o666)
+
+    ended = run("doctor", "--key", str(key), env={"HOME": str(tmp_path)}, folder=tmp_path)
+
+    assert (ended.code, ended.err) == (1, "1 problem\n")
+    assert "problem  user key: others may open it (0666)\n         mend: chmod 600 it" in ended.out
+    assert "PRIVATE KEY" not in ended.out
