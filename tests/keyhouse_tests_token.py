@@ -66,14 +66,14 @@ def put_key(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, label: str, key
 
 @cache
 def on_token(kind: str) -> User:
-    """Return a user with a key of ``kind`` (EC, RSA); the token has it, too, and the certificate.
+    """Return a user with a key of ``kind``: EC (P-256), P-384, RSA. All is on the token, too.
 
-    Both have the kind as label, and the same id: "EC" or "RSA" in ASCII.
+    Key and certificate have the kind as label and, in ASCII, as id.
     """
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey = (
         rsa.generate_private_key(65537, 2048)
         if kind == "RSA"
-        else ec.generate_private_key(ec.SECP256R1())
+        else ec.generate_private_key(ec.SECP384R1() if kind == "P-384" else ec.SECP256R1())
     )
     put_key(key, kind, kind.encode().hex())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{kind} on a token")])

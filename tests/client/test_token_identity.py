@@ -1,8 +1,10 @@
 """A user's key stays on a token, and the pin of the peer's certificate holds as without one."""
 
+import asyncio
 import base64
 import json
 import os
+import shutil
 import socket
 import ssl
 import threading
@@ -28,6 +30,7 @@ from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_engine, on_token, pu
 from keyhouse.client import (
     NO_RETRIES,
     Address,
+    AsyncCoordinator,
     ClientSetup,
     Coordinator,
     SecretUpload,
@@ -43,7 +46,7 @@ from keyhouse.client.openssl_program import TokenTls, failure, start
 from keyhouse.wire.secret import Secret
 
 STATUS = success({"code": 3, "message": "running"})
-KINDS = ("EC", "RSA")
+KINDS = ("EC", "P-384", "RSA")
 PUBLIC = ("cmdline", "environ")
 
 
@@ -274,6 +277,30 @@ def test_what_cannot_be_used_is_told_without_the_pin(
         session.status()
     assert who.pin.reveal().decode() not in f"{caught.value!r} {caught.value} {who!r}"
     assert children() == before
+
+
+@needs_engine
+async def test_a_wrong_pin_is_tried_once_in_a_session(
+    somewhere: TrustedCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = tmp_path / "tries"
+    program = tmp_path / "openssl"
+    program.write_text(f'#!/bin/sh\necho once >> {tries}\nexec {shutil.which("openssl")} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    wrong = identity(pin=Secret(b"90817263"))
+    async with AsyncCoordinator(somewhere, wrong) as session:
+        calls = [session.status() for _ in range(3)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(each, ClientSetup) for each in ended)
+    assert tries.read_text().splitlines() == ["once"]
+
+
+@needs_engine
+async def test_many_calls_run_at_the_same_time(somewhere: TrustedCoordinator) -> None:
+    async with AsyncCoordinator(somewhere, identity()) as session:
+        found = await asyncio.gather(*(session.status() for _ in range(5)))
+    assert [each.code for each in found] == [3] * 5
 
 
 @needs_engine

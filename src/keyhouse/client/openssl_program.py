@@ -33,10 +33,19 @@ from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup, TrustFailed
 from keyhouse.client.token_identity import TokenIdentity
 
-__all__ = ["ESTABLISHED", "LONGEST_TALK", "OpensslProgram", "TokenTls", "failure", "start"]
+__all__ = [
+    "ESTABLISHED",
+    "LONGEST_TALK",
+    "PIN_REFUSED",
+    "OpensslProgram",
+    "TokenTls",
+    "failure",
+    "start",
+]
 
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
 LONGEST_TALK: Final = 1 << 16  # bytes
+PIN_REFUSED: Final = b"Login failed"
 _NO_NAME: Final = "coordinator.invalid"  # in the place of one: nobody is asked for its records
 _OPTIONS: Final = (
     *("-brief", "-nocommands", "-alpn", "http/1.1"),
@@ -51,7 +60,7 @@ _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _TALK: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
-    ("Login failed", "the token does not take the PIN; it may lock after a few tries"),
+    (PIN_REFUSED.decode(), "the token does not take the PIN; it may lock after a few tries"),
     ("No matching initialized token", "there is no token with this label; is it plugged in?"),
     ("key was not found", "the token has no such private key; pkcs11-tool lists those it has"),
     ("does not match the certificate", "the user's certificate is not for the key on the token"),

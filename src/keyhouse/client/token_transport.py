@@ -2,6 +2,9 @@
 
 Name look-up, TCP and TLS are all the program's, so a stream connects when TLS is asked of it. There
 is none without: who would send plain HTTP over it has no connection.
+
+A session tries a wrong PIN once. Tokens lock after a few tries, and calls that run at the same time
+would use them up, so an event loop makes one handshake after the other.
 """
 
 import asyncio
@@ -17,9 +20,11 @@ import httpcore
 import httpx
 
 from keyhouse.client.address import Address
+from keyhouse.client.errors import ClientSetup
 from keyhouse.client.openssl_program import (
     ESTABLISHED,
     LONGEST_TALK,
+    PIN_REFUSED,
     OpensslProgram,
     TokenTls,
     failure,
@@ -30,6 +35,7 @@ from keyhouse.client.pinned_tls import PeerContext
 __all__ = ["AsyncTokenTransport", "TokenTransport"]
 
 _PIECE: Final = 4096
+_KEPT: Final = 5.0  # seconds without a call, as httpx does
 _SOONEST: Final = 0.001  # seconds; 0 would mean not to block at all
 
 
@@ -39,7 +45,9 @@ class TokenTransport(httpx.HTTPTransport):
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
         super().__init__(verify=context, trust_env=False)
         self._pool = httpcore.ConnectionPool(
-            ssl_context=context, network_backend=_Backend(tls, context), keepalive_expiry=5.0
+            ssl_context=context,
+            network_backend=_Backend(_Tries(tls), context),
+            keepalive_expiry=5.0,
         )
 
 
@@ -48,40 +56,63 @@ class AsyncTokenTransport(httpx.AsyncHTTPTransport):
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
         super().__init__(verify=context, trust_env=False)
+        network = _AsyncBackend(_Tries(tls))
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context, network_backend=_AsyncBackend(tls), keepalive_expiry=5.0
+            ssl_context=context, network_backend=network, keepalive_expiry=_KEPT
         )
 
 
-class _Backend(httpcore.NetworkBackend):
-    def __init__(self, tls: TokenTls, context: PeerContext) -> None:
+class _Tries:
+    """Who connects, and whether the token takes the PIN."""
+
+    def __init__(self, tls: TokenTls) -> None:
         self._tls = tls
+        self._pin_is_wrong = False
+        self.one_at_a_time: Final = asyncio.Lock()
+
+    def start(self, where: Address) -> OpensslProgram:
+        """Start a program, unless the PIN is known to be wrong."""
+        if self._pin_is_wrong:
+            raise ClientSetup("the token did not take the PIN before, so it is not tried again")
+        return start(self._tls, where)
+
+    def further(self, said: bytes, piece: bytes) -> bytes:
+        """Return all that the program said. At its end raise what it meant."""
+        if piece and len(said) < LONGEST_TALK:
+            return said + piece
+        self._pin_is_wrong = PIN_REFUSED in said
+        raise failure(said) or httpcore.ConnectError("the program has no connection")
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, tries: _Tries, context: PeerContext) -> None:
+        self._tries = tries
         self._context = context
 
     def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        return _Stream(self._tls, Address(host, port), self._context)
+        return _Stream(self._tries, Address(host, port), self._context)
 
 
 class _AsyncBackend(httpcore.AsyncNetworkBackend):
-    def __init__(self, tls: TokenTls) -> None:
-        self._tls = tls
+    def __init__(self, tries: _Tries) -> None:
+        self._tries = tries
 
     async def connect_tcp(
         self, host: str, port: int, *_: Any, **__: Any
     ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(self._tls, Address(host, port))
+        return _AsyncStream(self._tries, Address(host, port))
 
 
 class _Started:
     """A program, once it is started."""
 
-    def __init__(self, tls: TokenTls, where: Address) -> None:
-        self._tls = tls
+    def __init__(self, tries: _Tries, where: Address) -> None:
+        self._tries = tries
         self._where = where
         self._program: OpensslProgram | None = None
 
     def _start(self) -> OpensslProgram:
-        self._program = start(self._tls, self._where)
+        self._program = self._tries.start(self._where)
         return self._program
 
     def _end(self) -> None:
@@ -100,8 +131,8 @@ class _Started:
 
 
 class _Stream(_Started, httpcore.NetworkStream):
-    def __init__(self, tls: TokenTls, where: Address, context: PeerContext) -> None:
-        super().__init__(tls, where)
+    def __init__(self, tries: _Tries, where: Address, context: PeerContext) -> None:
+        super().__init__(tries, where)
         self._context = context
 
     def start_tls(
@@ -118,7 +149,7 @@ class _Stream(_Started, httpcore.NetworkStream):
                 while not _is_connected(said):
                     program.talk.settimeout(max(last - time.monotonic(), _SOONEST))
                     piece = program.talk.recv(_PIECE)
-                    said = _further(said, piece)
+                    said = self._tries.further(said, piece)
         except BaseException:
             self._end()
             raise
@@ -157,12 +188,13 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         loop = asyncio.get_running_loop()
         try:
             with _meaning(httpcore.ConnectTimeout, httpcore.ConnectError):
-                program, said = self._start(), b""
-                program.talk.setblocking(False)  # noqa: FBT003 the library has no other name for it
-                program.plain.setblocking(False)  # noqa: FBT003
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout), self._tries.one_at_a_time:
+                    program, said = self._start(), b""
+                    program.talk.setblocking(False)  # noqa: FBT003 it has no other name
+                    program.plain.setblocking(False)  # noqa: FBT003
                     while not _is_connected(said):
-                        said = _further(said, await loop.sock_recv(program.talk, _PIECE))
+                        piece = await loop.sock_recv(program.talk, _PIECE)
+                        said = self._tries.further(said, piece)
         except BaseException:
             self._end()
             raise
@@ -186,13 +218,6 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
 
 def _is_connected(said: bytes) -> bool:
     return ESTABLISHED in said
-
-
-def _further(said: bytes, piece: bytes) -> bytes:
-    """Return all that the program said. At its end raise what it meant."""
-    if piece and len(said) < LONGEST_TALK:
-        return said + piece
-    raise failure(said) or httpcore.ConnectError("the program has no connection")
 
 
 def _is_readable(plain: socket.socket) -> bool:
