@@ -1,6 +1,7 @@
 """Comparing two manifests piece by piece, and what a change is called in words."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -37,12 +38,19 @@ def differing(
 
 def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[Difference]:
     """Yield the fields of two values of one type that are not the same, in their order."""
-    for field in msgspec.structs.fields(before):
-        was, becomes = getattr(before, field.name), getattr(after, field.name)
+    for name, spelled in _spelled(type(before)):
+        was, becomes = getattr(before, name), getattr(after, name)
         if was != becomes:
-            renamed = field.encode_name != field.name
-            spelled = field.encode_name if renamed else manifest_name(field.name)
             yield Difference(spelled, was, becomes)
+
+
+@cache
+def _spelled(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return each attribute with the field's name in a manifest."""
+    fields = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    return tuple(
+        (name, manifest_name(name) if encoded == name else encoded) for name, encoded in fields
+    )
 
 
 def change(
