@@ -3,22 +3,28 @@
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.pccs_options import maker_root
 from keyhouse.cli.quote_explanation import Appraised, Explanation, explain_quote
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.talk import (
+    REFUSED,
+    TRUST_FAILED,
+    AsJson,
+    read_file,
+    show_json,
+    show_rows,
+    speaks,
+)
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.errors import BadRequest, Refused
 
 __all__ = ["app"]
-
-REFUSED: Final = 1
-TRUST_FAILED: Final = 4
 
 app = typer.Typer(no_args_is_help=True, help="Explain quotes, and rehearse how they are judged.")
 
@@ -28,63 +34,77 @@ def group() -> None:
     """Explain quotes, and rehearse how they are judged."""
 
 
+class Judging(Bundle, frozen=True, kw_only=True):
+    """When a quote is judged, and by what."""
+
+    collateral: Annotated[
+        Path | None,
+        typer.Option(
+            "--collateral",
+            metavar="FILE",
+            help="what verifies it: a bundle file (default with --simulation-root:"
+            " collateral.json beside it)",
+        ),
+    ] = None
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
+        ),
+    ] = ""
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            "--manifest",
+            metavar="FILE",
+            help="manifest file: say what each of its packages makes of it",
+        ),
+    ] = None
+    simulation_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--simulation-root",
+            metavar="FILE",
+            help="the root certificate of a SIMULATED platform instead (PEM)",
+        ),
+    ] = None
+
+    def explain(self, quote: bytes) -> Explanation:
+        """Return what there is to say about ``quote``."""
+        from keyhouse.manifest import check
+
+        moment = _moment(self.at)
+        raw = None if self.manifest is None else read_manifest(str(self.manifest))
+        checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
+        root, bundle = maker_root(self.simulation_root), _bundle(self)
+        return explain_quote(quote, root, bundle, moment, checked)
+
+
 @app.command(name="explain")
 @speaks
 def explain(
     quote: Annotated[
         Path, typer.Argument(help="file of a quote, binary or base64; - for standard input")
     ],
-    collateral: Annotated[
-        Path | None,
-        typer.Option(
-            "--collateral",
-            help="what verifies it: a bundle file (default with --simulation-root:"
-            " collateral.json beside it)",
-        ),
-    ] = None,
-    at: Annotated[
-        str,
-        typer.Option(
-            "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
-        ),
-    ] = "",
-    manifest: Annotated[
-        Path | None,
-        typer.Option("--manifest", help="manifest file: say what each of its packages makes of it"),
-    ] = None,
-    simulation_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--simulation-root", help="the root certificate of a SIMULATED platform instead (PEM)"
-        ),
-    ] = None,
+    judging: Judging,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print what a quote says, whether it verifies, and which packages would admit it or why not.
 
-    Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
     Example: keyhouse attest explain quote.bin --collateral tomorrow.json --manifest manifest.json
-    """
-    from keyhouse.manifest import check
 
-    moment = _moment(at)
-    raw = None if manifest is None else read_manifest(str(manifest))
-    checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
-    explanation = explain_quote(
-        _quote(read_file(str(quote))),
-        maker_root(simulation_root),
-        _bundle(collateral, simulation_root),
-        moment,
-        checked,
-    )
+    Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
+    """
+    explanation = judging.explain(_quote(read_file(str(quote))))
     if as_json:
         show_json(explanation.as_json())
     else:
         show_rows(_rows(explanation))
     if explanation.verdict is None:
         sys.exit(TRUST_FAILED)
-    if checked is not None and not any(each.admitted for each in explanation.packages.values()):
+    admitted = any(each.admitted for each in explanation.packages.values())
+    if judging.manifest is not None and not admitted:
         sys.exit(REFUSED)
 
 
@@ -113,10 +133,11 @@ def _quote(content: bytes) -> bytes:
         return content
 
 
-def _bundle(collateral: Path | None, simulation_root: Path | None) -> Collateral | None:
-    if collateral is None and simulation_root is not None:
-        collateral = simulation_root.with_name("collateral.json")
-    return None if collateral is None else read_collateral(read_file(str(collateral)))
+def _bundle(judging: Judging) -> Collateral | None:
+    file = judging.collateral
+    if file is None and judging.simulation_root is not None:
+        file = judging.simulation_root.with_name("collateral.json")
+    return None if file is None else read_collateral(read_file(str(file)))
 
 
 def _rows(explanation: Explanation) -> dict[str, str]:

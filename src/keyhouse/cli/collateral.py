@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl, ca_of, maker_root
-from keyhouse.cli.talk import read_file, show_json, show_rows, speaks
+from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
 from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ Root = Annotated[
         help="root certificate (PEM) of a SIMULATED platform's maker; without it Intel's",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 
@@ -64,6 +64,7 @@ def fetch(
             "--early", help="with a TCB recovery that is not in force yet: to rehearse it"
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fetch the collateral of one kind of platform and check it: a bundle for air-gapped sites.
 
@@ -80,7 +81,11 @@ def fetch(
     kind = platform_kind(read_file(quote), root_ca) if quote else _named_kind(tee, fmspc, ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     collateral, facts = asyncio.run(fetched)
-    write_output(write_collateral(collateral), output)
+    if output or not as_json:
+        write_output(write_collateral(collateral), output)
+    if as_json:
+        show_json({"file": output} if output else msgspec.Raw(write_collateral(collateral)))
+        return
     typer.echo(f"for {kind}; {_end(facts)}", err=True)
 
 

@@ -17,12 +17,17 @@ def error_text(error: KeyhouseError) -> str:
 
 
 def error_object(error: KeyhouseError) -> dict[str, Any]:
-    """Return what ``--json`` tells of ``error``: ``code`` is stable, texts are for people."""
+    """Return what ``--json`` tells of ``error``: ``code`` is stable, texts are for people.
+
+    What a coordinator refused has its ``reason``, a stable word too, and the ``fields`` at fault.
+    """
     found: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.hint:
         found["hint"] = error.hint
-    if isinstance(error, Invalid):
-        found["problems"] = error.problems
+    for name in ("reason", "fields", "problems"):
+        value = getattr(error, name, None)
+        if value:
+            found[name] = value
     return {"error": found}
 
 

@@ -10,7 +10,7 @@ from keyhouse.cli.manifest_plan import plan
 from keyhouse.cli.manifest_set import set_manifest
 from keyhouse.cli.manifest_template import template
 from keyhouse.cli.manifest_update import app as update_app
-from keyhouse.cli.talk import speaks
+from keyhouse.cli.talk import AsJson, show_json, speaks
 
 __all__ = ["app"]
 
@@ -24,7 +24,7 @@ def group() -> None:
 
 @app.command(name="schema")
 @speaks
-def schema() -> None:
+def schema(*, as_json: AsJson = False) -> None:
     """Print the JSON Schema of a manifest, for editors.
 
     Example: keyhouse manifest schema > manifest.schema.json
@@ -33,6 +33,9 @@ def schema() -> None:
 
     from keyhouse.manifest.schema import manifest_schema
 
+    if as_json:
+        show_json(manifest_schema())
+        return
     typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
 
 

@@ -7,7 +7,8 @@ import typer
 
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.output import write_output
-from keyhouse.cli.talk import speaks
+from keyhouse.cli.talk import AsJson, show_json, speaks
+from keyhouse.manifest import fingerprint
 
 __all__ = ["convert"]
 
@@ -18,6 +19,8 @@ def convert(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
     ] = "",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Print the bytes that are uploaded for a manifest: of YAML its JSON, JSON as it is.
 
@@ -26,4 +29,9 @@ def convert(
 
     Example: keyhouse manifest convert manifest.yaml -o manifest.json
     """
-    write_output(read_manifest(str(file)), output)
+    raw = read_manifest(str(file))
+    if output or not as_json:
+        write_output(raw, output)
+    if as_json:
+        kept = {"file": output} if output else {"manifest": raw}
+        show_json({"fingerprint": fingerprint(raw), **kept})

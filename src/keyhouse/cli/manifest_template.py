@@ -10,7 +10,7 @@ import typer
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
-from keyhouse.cli.talk import speaks
+from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
 __all__ = ["template"]
@@ -60,6 +60,8 @@ def template(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
     ] = "",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Write a manifest to begin with. On a terminal, without parts, it asks for them.
 
@@ -83,8 +85,14 @@ def template(
     tree = starting_manifest(parts)
     for warning in problems_of(canonical_json(tree)):
         typer.echo(f"warning: {printable(str(warning))}", err=True)
+    if as_json and not output:
+        show_json(tree)
+        return
     text = _commented(tree) if form == "yaml" else json.dumps(tree, indent=2) + "\n"
     write_output(text.encode(), output)
+    if as_json:
+        show_json({"file": output})
+        return
     file = printable(output) or "FILE"
     typer.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
 

@@ -1,0 +1,279 @@
+"""Contexts: what they keep, what they fill in, and that what is typed wins as a whole."""
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyhouse_tests_command_tree import typed
+from typer.testing import Result
+
+from keyhouse.cli.context_file import Context, Contexts, ContextUnusable, as_toml, read, write
+from keyhouse.cli.secret import split_words
+from keyhouse.cli.target import Target, Trusting
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.user_options import User
+
+HOST = "prod.example.com:4433"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("KEYHOUSE_CONTEXT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def keep(name: str = "prod", *, use: bool = True, **fields: object) -> None:
+    known = read(place())
+    made = Context(**{"address": HOST, "attestation": "/a.json", **fields})  # type: ignore[arg-type]
+    write(place(), Contexts(name if use else known.current, {**known.contexts, name: made}))
+
+
+def place() -> Path:
+    return Path.cwd() / "keyhouse" / "contexts.toml"
+
+
+def done(*words: str) -> Result:
+    ended = typed(*words)
+    assert ended.exit_code == 0, ended.stderr
+    return ended
+
+
+def test_contexts_are_added_used_listed_shown_and_removed() -> None:
+    done("context", "add", "prod", "--address", HOST, "--attestation", "a.json", "--cert", "me.crt",
+         "--key", "me.key")  # fmt: skip
+    done("context", "add", "lab", "--address", "localhost", "--simulation-root", "root.pem")
+
+    assert json.loads(done("context", "list", "--json").stdout)["current"] == "prod"
+    done("context", "use", "lab")
+    shown = json.loads(done("context", "show", "--json").stdout)
+    assert shown == {
+        "name": "lab",
+        "current": True,
+        "context": {"address": "localhost", "simulation-root": str(Path.cwd() / "root.pem")},
+    }
+    listed = done("context", "list").stdout
+    assert "SIMULATION" in listed
+    assert "\x1b" not in listed
+    done("context", "remove", "lab")
+    assert json.loads(done("context", "list", "--json").stdout) == {
+        "current": None,
+        "contexts": {
+            "prod": {
+                "address": HOST,
+                "attestation": str(Path.cwd() / "a.json"),
+                "cert": str(Path.cwd() / "me.crt"),
+                "key": str(Path.cwd() / "me.key"),
+            }
+        },
+    }
+
+
+def test_file_is_for_its_owner_alone() -> None:
+    done("context", "add", "prod", "--address", HOST)
+
+    assert stat.S_IMODE(place().stat().st_mode) == 0o600
+    assert stat.S_IMODE(place().parent.stat().st_mode) == 0o700
+    assert [each.name for each in place().parent.iterdir()] == ["contexts.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("add", "prod"), "there is a context"),
+        (("add", "../x"), "cannot name a context"),
+        (("add", "none"), "cannot name a context"),
+        (("add", "x", "--cert", "c"), "go together"),
+        (("add", "x", "--address", "https://x"), "not host:port"),
+        (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two of you"),
+        (("use", "nobody"), "there is no context"),
+        (("remove", "nobody"), "there is no context"),
+        (("show", "nobody"), "there is no context"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_context_is_refused(words: tuple[str, ...], problem: str) -> None:
+    keep()
+    before = place().read_bytes()
+
+    ended = typed("context", *words)
+
+    assert ended.exit_code in {1, 2}
+    assert problem in ended.stderr
+    assert place().read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "current = 'x'",
+        "contexts = 1",
+        "[contexts.prod]\nattestatoin = '/a'",
+        "[contexts.prod]\nattestation = 1",
+        "[contexts.prod]\naccepted-tcb-statuses = 'UpToDate'",
+        "[contexts.'a b']",
+        "also = 1",
+        "not toml",
+        "\xff",
+    ],
+)
+def test_file_that_does_not_say_what_it_means_is_refused(content: str) -> None:
+    place().parent.mkdir()
+    place().write_bytes(content.encode("latin-1"))
+
+    with pytest.raises(ContextUnusable):
+        read(place())
+    assert typed("status", HOST, "--attestation", "a").exit_code == 1
+
+
+def test_file_that_others_can_write_is_refused() -> None:
+    keep()
+    place().chmod(0o620)
+
+    with pytest.raises(ContextUnusable, match="others can write"):
+        read(place())
+
+
+words = st.text(max_size=20)
+
+
+@settings(max_examples=40)
+@given(st.builds(Context, address=words, cert=words, accepted_advisories=st.tuples(words, words)))
+def test_what_is_written_is_read(context: Context) -> None:
+    contexts = Contexts("a", {"a": context, "b.c": Context()})
+
+    tree = tomllib.loads(as_toml(contexts))
+
+    assert tree["contexts"]["a"]["accepted-advisories"] == [*context.accepted_advisories]
+    assert tree["contexts"]["a"].get("address", "") == context.address
+    assert tree["contexts"]["b.c"] == {}
+
+
+# --- what a context fills in ---
+
+
+def test_context_in_use_names_the_coordinator_and_its_identity() -> None:
+    keep(pccs="https://pccs.example.com", memory="none")
+
+    found = Target().settled()
+
+    assert (found.host, found.attestation, found.pccs) == (
+        HOST,
+        Path("/a.json"),
+        "https://pccs.example.com",
+    )
+    assert found.memory == "none"
+    assert found.settled() == found
+
+
+def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("a", "b", "c"):
+        keep(name, address=name)
+
+    assert Target().settled().host == "c"
+    monkeypatch.setenv("KEYHOUSE_CONTEXT", "b")
+    assert Target().settled().host == "b"
+    assert Target(context="a").settled().host == "a"
+
+
+def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
+    keep(simulation_root="/sim.pem")
+
+    with pytest.raises(WrongUsage, match="who the coordinator must be"):
+        Target(host="other:4433").settled()
+    with pytest.raises(WrongUsage, match="is for"):
+        Target(host="other:4433", context="prod").settled()
+    assert Target(host=HOST).settled().simulation_root == Path("/sim.pem")
+
+
+def test_simulated_root_of_a_context_never_joins_an_identity_that_was_typed() -> None:
+    keep(simulation_root="/sim.pem", accepted_tcb_statuses=("OutOfDate",), collateral="/c.json")
+
+    found = Target(attestation=Path("/mine.json")).settled()
+
+    assert found.simulation_root is None
+    assert found.accepted_tcb_statuses == []
+    assert found.collateral is None
+
+
+def test_other_collateral_takes_the_place_of_all_of_the_contexts() -> None:
+    keep(pccs="https://pccs.example.com", pccs_ca="/ca.pem")
+
+    found = Target(collateral=Path("/c.json")).settled()
+
+    assert (found.collateral, found.pccs, found.pccs_ca) == (Path("/c.json"), "", None)
+
+
+def test_no_context_is_in_the_way_of_who_wants_none() -> None:
+    keep()
+
+    with pytest.raises(WrongUsage, match="no coordinator is named"):
+        Target(context="none").settled()
+
+
+def test_user_of_the_context_is_who_calls_unless_another_is_typed() -> None:
+    keep(cert="/me.crt", key="/me.key")
+
+    assert User().identity(Target()) == User(cert=Path("/me.crt"), key=Path("/me.key")).identity(
+        Target(context="none", host="x")
+    )
+    with pytest.raises(WrongUsage, match="who you are"):
+        User(cert=Path("other.crt")).identity(Target())
+
+
+@pytest.mark.parametrize("field", ["insecure", "namespace"])
+def test_what_is_not_offered_is_refused_with_the_way_out(field: str) -> None:
+    with pytest.raises(WrongUsage) as refused:
+        Target(host="x", attestation=Path("a"), **{field: field}).settled()  # type: ignore[arg-type]
+    assert refused.value.hint
+
+
+# --- NAME... HOST ---
+
+
+@pytest.mark.parametrize(
+    ("typed_words", "names", "host"),
+    [
+        (["a", "b"], ["a"], "b"),
+        (["a", "b", "h:1"], ["a", "b"], "h:1"),
+    ],
+)
+def test_last_word_is_the_host_without_a_context(
+    typed_words: list[str], names: list[str], host: str
+) -> None:
+    found, target = split_words(typed_words, Trusting())
+
+    assert (found, target.host) == (names, host)
+
+
+@pytest.mark.parametrize(
+    ("typed_words", "names", "host"),
+    [
+        (["a"], ["a"], ""),
+        (["a", "b"], ["a", "b"], ""),
+        (["tls.crt"], ["tls.crt"], ""),
+        (["a", "h:1"], ["a"], "h:1"),
+        (["a", "10.0.0.7"], ["a"], "10.0.0.7"),
+        (["a", "localhost"], ["a"], "localhost"),
+    ],
+)
+def test_last_word_is_a_name_in_a_context_unless_it_looks_like_a_host(
+    typed_words: list[str], names: list[str], host: str
+) -> None:
+    keep()
+
+    found, target = split_words(typed_words, Trusting())
+
+    assert (found, target.host) == (names, host)
+
+
+def test_without_a_context_one_word_names_no_secret() -> None:
+    with pytest.raises(WrongUsage, match="no secret"):
+        split_words(["h"], Trusting())

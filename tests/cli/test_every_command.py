@@ -1,0 +1,141 @@
+"""What every command has: an example in its help, ``--json``, and one way to end for each error."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_command import run
+from keyhouse_tests_command_tree import Leaf, leaves, typed
+from keyhouse_tests_process import KEYHOUSE
+
+from keyhouse.cli.talk import exit_code
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.client import (
+    AnswerUnreadable,
+    CallPutOff,
+    CallRefused,
+    ClientSetup,
+    TrustFailed,
+    Unreachable,
+)
+from keyhouse.wire.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
+
+_OWN_PARSER = {"serve", "run"}  # the measured processes: their output is a log
+_COMMANDS = [leaf for words, leaf in sorted(leaves().items()) if words not in _OWN_PARSER]
+
+
+@pytest.mark.parametrize("leaf", _COMMANDS, ids=lambda leaf: leaf.words)
+def test_command_prints_json_if_it_is_asked_to(leaf: Leaf) -> None:
+    assert "--json" in leaf.shown
+
+
+@pytest.mark.parametrize("leaf", _COMMANDS, ids=lambda leaf: leaf.words)
+def test_help_begins_with_what_it_does_and_an_example(leaf: Leaf) -> None:
+    summary, example, *_ = leaf.command.help.split("\n\n")
+
+    assert summary
+    assert example.startswith("\b\nExample:\n  ")
+    lines = example.splitlines()[2:]
+    assert all(len(line) <= 78 for line in lines)
+    assert all(line.endswith("\\") for line in lines[:-1])
+
+
+@pytest.mark.parametrize("words", ["status", "context add", "no-such-command"])
+def test_words_that_make_no_command_are_refused_as_one_object(words: str) -> None:
+    ended = run(*words.split(), "--no-such-option", "--json")
+
+    assert (ended.code, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert json.loads(line)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused("no"), 1),
+        (CallRefused(403, "no"), 1),
+        (Invalid("it", [Problem("Packages.a", "is not right")]), 1),
+        (ClientSetup("no"), 1),
+        (Broken("no"), 1),
+        (AnswerUnreadable("no"), 1),
+        (WrongUsage("no"), 2),
+        (Unavailable("later"), 3),
+        (Unreachable("nobody", sent=False), 3),
+        (CallPutOff("later"), 3),
+        (TrustFailed("no"), 4),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, KeyhouseError) else "",
+)
+def test_exit_code_tells_what_kind_of_failure_it_was(error: KeyhouseError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_every_problem_of_a_manifest_is_in_the_object(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text('{"Packages": {"a": {"Debugg": true}}, "Marbels": {}}')
+
+    ended = typed("manifest", "verify", str(tmp_path / "m.json"), "--json")
+
+    assert ended.exit_code == 2  # no coordinator is named, which is told before any file is read
+    assert json.loads(ended.stderr)["error"]["hint"] == "name a HOST, or a --context"
+
+
+@pytest.mark.parametrize("name", ["install", "uninstall", "precheck", "check"])
+def test_commands_for_kubernetes_say_where_to_look(name: str) -> None:
+    ended = typed(name, "--namespace", "x")
+
+    assert ended.exit_code == 2
+    assert "hint: " in ended.stderr
+    assert f"\n  {name} " not in typed("--help").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_asks_keyhouse(shell: str) -> None:
+    ended = typed("completion", shell)
+
+    assert ended.exit_code == 0
+    assert "_KEYHOUSE_COMPLETE" in ended.stdout
+
+
+def test_bash_completes_commands_and_options() -> None:
+    script = typed("completion", "bash").stdout
+    asks = (
+        "COMP_WORDS=(keyhouse {words}); COMP_CWORD={at}; _keyhouse_completion keyhouse;"
+        ' echo "${{COMPREPLY[@]}}"'
+    )
+    text = "\n".join(
+        [script, asks.format(words="manifest s", at=2), asks.format(words="status --att", at=2)]
+    )
+
+    ended = subprocess.run(
+        ["bash", "-ec", text],
+        env={"PATH": f"{Path(KEYHOUSE).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert ended.stdout.splitlines() == ["schema set signature", "--attestation"]
+
+
+def test_commands_that_need_no_network_import_no_client() -> None:
+    program = (
+        "import sys; sys.argv = ['keyhouse', 'version']\n"
+        "from keyhouse.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([n for n in ('httpx', 'keyhouse.client', 'keyhouse.coordinator', 'rich.console')"
+        " if n in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert ended.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,67 @@
+"""The identity of a signed enclave is read from its signature, which has to be true."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from keyhouse_tests_command_tree import typed
+
+from keyhouse.cli.sigstruct import SIZE, SigstructUnusable, read_sigstruct
+
+KEY = rsa.generate_private_key(3, 3072)
+UNIQUE_ID = bytes(range(32))
+
+
+def sigstruct(*, debug: bool = False, key: rsa.RSAPrivateKey = KEY) -> bytes:
+    """Return what a signer of enclaves writes."""
+    raw = bytearray(SIZE)
+    raw[:16] = bytes.fromhex("06000000e10000000000010000000000")
+    raw[24:40] = bytes.fromhex("01010000600000006000000001000000")
+    raw[928] = 0b10 if debug else 0
+    raw[960:992] = UNIQUE_ID
+    raw[1024:1028] = (7).to_bytes(2, "little") + (258).to_bytes(2, "little")
+    signed = bytes(raw[:128] + raw[900:1028])
+    raw[128:512] = key.public_key().public_numbers().n.to_bytes(384, "little")
+    raw[512:516] = (3).to_bytes(4, "little")
+    raw[516:900] = key.sign(signed, padding.PKCS1v15(), hashes.SHA256())[::-1]
+    return bytes(raw)
+
+
+def test_identity_is_that_of_a_package(tmp_path: Path) -> None:
+    (tmp_path / "app.sig").write_bytes(sigstruct(debug=True))
+
+    ended = typed("package-info", str(tmp_path), "--json")
+
+    assert json.loads(ended.stdout) == {
+        "UniqueID": UNIQUE_ID.hex(),
+        "SignerID": hashlib.sha256(sigstruct()[128:512]).hexdigest(),
+        "ProductID": 7,
+        "SecurityVersion": 258,
+        "Debug": True,
+    }
+    assert "Debug            true" in typed("package-info", str(tmp_path / "app.sig")).stdout
+
+
+@pytest.mark.parametrize("at", [0, 30, 40, 127, 200, 600, 900, 928, 970, 1024, 1027])
+def test_changed_byte_is_refused(at: int) -> None:
+    raw = bytearray(sigstruct())
+    raw[at] ^= 1
+
+    with pytest.raises(SigstructUnusable):
+        read_sigstruct(bytes(raw))
+
+
+@pytest.mark.parametrize("raw", [b"", sigstruct()[:-1], sigstruct() + b"\0", bytes(SIZE)])
+def test_what_is_no_signature_is_refused(raw: bytes) -> None:
+    with pytest.raises(SigstructUnusable):
+        read_sigstruct(raw)
+
+
+def test_directory_without_one_signature_is_refused(tmp_path: Path) -> None:
+    ended = typed("package-info", str(tmp_path))
+
+    assert ended.exit_code == 1
+    assert "0 signatures" in ended.stderr
