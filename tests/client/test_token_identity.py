@@ -317,6 +317,24 @@ def test_what_is_not_installed_is_named(
 
 
 @needs_engine
+def test_a_name_is_looked_up_until_an_address_answers(somewhere: TrustedCoordinator) -> None:
+    named = msgspec.structs.replace(somewhere.address, host="localhost")
+    moved = msgspec.structs.replace(somewhere, address=named)
+    with Coordinator(moved, identity()) as session:
+        assert session.status().code == 3
+
+
+@needs_engine
+def test_a_name_that_nobody_has_is_unreachable(somewhere: TrustedCoordinator) -> None:
+    moved = msgspec.structs.replace(somewhere, address=Address("nobody.invalid", 4433))
+    with (
+        Coordinator(moved, identity(), retries=NO_RETRIES) as session,
+        pytest.raises(Unreachable, match="no TLS connection"),
+    ):
+        session.status()
+
+
+@needs_engine
 @pytest.mark.parametrize("mode", MODES)
 def test_nobody_there_and_nobody_who_answers_are_unreachable(
     somewhere: TrustedCoordinator, mode: Mode
