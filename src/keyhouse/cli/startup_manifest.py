@@ -33,6 +33,7 @@ LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a manifest, as for one that is sent."""
 
 _FLAG: Final = "--startup-manifest"
+_YAML: Final = frozenset({".yaml", ".yml"})
 _FILE_FLAG: Final = "--startup-recovery-file"
 
 
@@ -48,6 +49,11 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
     Raises:
         StartupRefused: it cannot be read, is too large, or its recovery secrets would be lost.
     """
+    if path.suffix.lower() in _YAML:
+        raise StartupRefused(
+            f"the file of {_FLAG} is YAML, which a coordinator does not read",
+            hint="give it what this prints: keyhouse manifest convert FILE",
+        )
     raw = _read(path, LARGEST, _FLAG)
     if not raw:
         raise StartupRefused(f"the file of {_FLAG} is empty", hint="write the manifest into it")

@@ -1,0 +1,18 @@
+"""What the file of a startup manifest can be."""
+
+from pathlib import Path
+
+import pytest
+
+from keyhouse.cli.startup_manifest import StartupRefused, read_startup_manifest
+
+
+@pytest.mark.parametrize("name", ["manifest.yaml", "manifest.YML"])
+def test_yaml_is_refused_with_the_command_that_converts_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("{}")
+
+    with pytest.raises(StartupRefused, match="is YAML") as refused:
+        read_startup_manifest(path, None)
+
+    assert "keyhouse manifest convert" in refused.value.hint
