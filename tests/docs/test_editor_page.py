@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 import yaml
 
@@ -27,7 +27,7 @@ def test_settings_of_visual_studio_code_cover_both_languages() -> None:
 
 
 def test_settings_of_jetbrains_cover_both_languages() -> None:
-    options = Xml.fromstring(block("xml")).iter("option")  # noqa: S314 our own page
+    options = ET.fromstring(block("xml")).iter("option")  # noqa: S314 our own page
 
     paths = {each.get("value") for each in options if each.get("name") == "path"}
     assert paths == {"*manifest.json", "*manifest.yaml"}
