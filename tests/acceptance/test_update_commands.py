@@ -426,6 +426,7 @@ def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> 
     )
     ended = desk.type(*APPLY, "--expect-plan", digest.upper(), "--json", by="alice")
     assert one_object(ended)["plan"] == digest
+    assert "plan: " not in ended.err  # programs read what they asked for, and nothing else
     desk.file("s.json", json.dumps({"note": {"key": "aGVsbG8="}}).encode())
     done(desk.type("secret", "set", "s.json", "HOST", by="writer"))
     late = desk.type(*ACKNOWLEDGE, "--expect-plan", digest, by="bob")

@@ -66,7 +66,7 @@ def apply(
     """
     raw = read_manifest(str(file))
     with coordinator_of(target, user) as coordinator:
-        plan = reviewed.plan(coordinator, raw)
+        plan = reviewed.plan(coordinator, raw, quiet=as_json)
         with recovery_place(recoverydata, raw) as place:
             answer = coordinator.update(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)
@@ -94,7 +94,7 @@ def acknowledge(
     raw = read_manifest(str(file))
     with coordinator_of(target, user) as coordinator:
         require_pending(coordinator, raw)
-        plan = reviewed.plan(coordinator, raw)
+        plan = reviewed.plan(coordinator, raw, quiet=as_json)
         with recovery_place(recoverydata, raw) as place:
             answer = coordinator.acknowledge(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)

@@ -42,20 +42,23 @@ class Reviewed(Bundle, frozen=True, kw_only=True):
         ),
     ] = False
 
-    def plan(self, coordinator: "Coordinator", raw: bytes) -> "PlanData | None":
+    def plan(self, coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData | None":
         """Show on standard error what ``raw`` would do; return it once it is agreed to.
 
-        None if no plan is wanted. Raises ``Refused`` if it is not the expected one, or not
-        confirmed; and whatever the coordinator refuses.
+        ``quiet``: for programs, so it is shown only to somebody who is asked. None if no plan is
+        wanted. Raises ``Refused`` if it is not the expected one, or not confirmed; and whatever
+        the coordinator refuses.
         """
         if self.no_plan:
             return None
         found = _told(coordinator, raw)
-        sys.stderr.write(plan_text(found))
-        sys.stderr.flush()
+        asks = not (self.expect_plan or self.yes) and sys.stdin.isatty()
+        if asks or not quiet:
+            sys.stderr.write(plan_text(found))
+            sys.stderr.flush()
         if self.expect_plan:
             _require(found.digest, self.expect_plan.lower())
-        elif not self.yes and sys.stdin.isatty():
+        if asks:
             _confirm()
         return found
 
@@ -106,7 +109,7 @@ def _require(digest: str, expected: str) -> None:
     if digest != expected:
         raise Conflicting(
             f"this is no longer the plan that was reviewed: the plan is now {digest}",
-            hint="nothing was sent; review the plan above, then expect its digest",
+            hint="nothing was sent; keyhouse manifest plan prints it, review it and expect that",
         )
 
 

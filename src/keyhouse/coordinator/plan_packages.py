@@ -28,12 +28,12 @@ def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
 def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
     """Yield what becomes of each package. A raised version is compared, not the written one."""
     for name, before, after in differing(packages_in_force(state, old), new.packages):
-        if before is None:
-            text = f"package {quoted(name)} is added"
-            yield change(_PACKAGES, Effect.PACKAGE_ADDED, name, text)
-        elif after is None:
+        if after is None:
             text = f"package {quoted(name)} is removed: no workload of it can activate any more"
             yield change(_PACKAGES, Effect.PACKAGE_REMOVED, name, text)
+        elif before is None:
+            text = f"package {quoted(name)} is added, with {_contents(after)}"
+            yield change(_PACKAGES, Effect.PACKAGE_ADDED, name, text)
         else:
             raised = name in state.security_versions
             yield from _fields(name, before, after, raised=raised)
@@ -56,6 +56,11 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
             before=was,
             after=becomes,
         )
+
+
+def _contents(package: Package) -> str:
+    fields = fields_that_differ(Package(), package)
+    return ", ".join(f"{field} {in_words(given)}" for field, _, given in fields)
 
 
 def _step(field: str, was: object, becomes: object) -> str:
