@@ -4,14 +4,18 @@ JSON goes up byte for byte. YAML becomes one JSON text first (``keyhouse.manifes
 coordinator, fingerprints, signatures and acknowledgements know nothing but those bytes.
 """
 
+import functools
 from pathlib import PurePath
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from keyhouse.cli.talk import read_file
 from keyhouse.manifest.source import Places
 from keyhouse.wire.errors import Invalid
+
+if TYPE_CHECKING:
+    from keyhouse.manifest.yaml_text import YamlRead
 
 __all__ = ["ManifestFile", "open_manifest", "read_manifest"]
 
@@ -35,9 +39,8 @@ class ManifestFile(msgspec.Struct, frozen=True):
         if self.form == "json":
             return self.written
         from keyhouse.manifest.canonical import canonical_json
-        from keyhouse.manifest.yaml_text import read_yaml
 
-        read = read_yaml(self.written)
+        read = _yaml_of(self.written)
         if read.problems:
             raise Invalid(f"the YAML of {self.name}", read.problems)
         return canonical_json(read.tree)
@@ -49,9 +52,15 @@ class ManifestFile(msgspec.Struct, frozen=True):
             from keyhouse.manifest.json_places import json_places
 
             return json_places(self.written)
-        from keyhouse.manifest.yaml_text import read_yaml
+        return _yaml_of(self.written).places
 
-        return read_yaml(self.written).places
+
+@functools.lru_cache(maxsize=1)
+def _yaml_of(written: bytes) -> "YamlRead":
+    """Return what a YAML text says: read once, for it may take seconds."""
+    from keyhouse.manifest.yaml_text import read_yaml
+
+    return read_yaml(written)
 
 
 def open_manifest(path: str) -> ManifestFile:
