@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -103,6 +104,18 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
         assert "shared" in run("secret", "get", "shared", *told, *who).out
 
     assert list(temporary.iterdir()) == []
+
+
+def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Path) -> None:
+    with dev(temporary) as (process, _):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii")
+        coordinator = os.pidfd_open(int(children))
+        process.kill()
+        process.wait(30)
+        ended = select.poll()
+        ended.register(coordinator, select.POLLIN)
+        assert ended.poll(30_000)
+        os.close(coordinator)
 
 
 @pytest.mark.parametrize(

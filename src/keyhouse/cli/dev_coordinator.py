@@ -1,11 +1,13 @@
 """A coordinator as a process below this one: started, waited for, ended."""
 
+import ctypes
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -15,6 +17,7 @@ from keyhouse.wire.errors import Broken, Refused, Unavailable
 __all__ = ["Serving", "coordinator_below"]
 
 _PATIENCE: Final = 60.0  # seconds until a start is given up
+_PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
 
@@ -49,6 +52,7 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
     # In a session of its own: Ctrl-C on the terminal is for this process, which ends that one.
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         [sys.executable, *words],
+        preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 there is no thread yet
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -62,6 +66,16 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
     finally:
         _end(process)
         reader.join()
+
+
+def _ends_with_this_process() -> Callable[[], None]:
+    """Return what makes a child get SIGTERM when this process ends, in whatever way."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+    return ask
 
 
 def _listen(
