@@ -16,6 +16,7 @@ import pytest
 from keyhouse.attestation import (
     Measurements,
     SealPolicy,
+    TcbStatus,
     Verifier,
     appraise,
     quote_binding,
@@ -23,6 +24,7 @@ from keyhouse.attestation import (
     read_expected_identity,
     report_data,
 )
+from keyhouse.attestation.platforms import SimulatedTcb
 from keyhouse.wire.errors import Refused
 from keyhouse_simulation import FolderDamaged, open_platform
 
@@ -252,3 +254,15 @@ def test_workload_on_the_machine_is_measured_as_itself_and_leaves_the_files(tmp_
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == files
     for policy in SealPolicy:
         assert workload.sealing_key(policy).reveal() != before.sealing_key(policy).reveal()
+
+
+def test_collateral_says_of_the_machine_what_it_is_told_and_keeps_it(tmp_path: Path) -> None:
+    quote = open_platform(tmp_path / "m", now=clock()).quote(report_data(bytes(32)))
+    told = SimulatedTcb(TcbStatus.OUT_OF_DATE, ("SA-1",))
+
+    first = open_platform(tmp_path / "m", now=clock(), tcb=told)
+    again = open_platform(tmp_path / "m", now=clock(NOW + DAY))
+
+    assert again.collateral == first.collateral
+    verdict = Verifier(again.root_ca).verify(quote, again.collateral, NOW)
+    assert (verdict.tcb_status, verdict.advisories) == (TcbStatus.OUT_OF_DATE, ("SA-1",))

@@ -6,7 +6,7 @@ import signal
 import ssl
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,14 @@ from cryptography import x509
 
 from keyhouse.client import CallRefused
 from keyhouse.launcher import NotReady
-from keyhouse.testing import ActivationRefused, Deployment, Marble, enclave, make_user
+from keyhouse.testing import (
+    ActivationRefused,
+    Deployment,
+    Marble,
+    TcbStatus,
+    enclave,
+    make_user,
+)
 from keyhouse.wire.errors import Refused
 
 WEB = enclave("web", security_version=2)
@@ -24,7 +31,11 @@ DB = enclave("db")
 ALICE = make_user("alice")
 
 
-def manifest(**packages: Any) -> dict[str, Any]:
+def manifest(
+    marbles: Mapping[str, str] | None = None, **packages: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the manifest, with further packages, and further marbles by their package."""
+    further = {kind: {"Package": package} for kind, package in (marbles or {}).items()}
     return {
         "Packages": {"web": WEB.package_by_signer, "db": DB.package} | packages,
         "Marbles": {
@@ -40,6 +51,7 @@ def manifest(**packages: Any) -> dict[str, Any]:
                 "MaxActivations": 1,
                 "Parameters": {"Argv": ["db", "--serve"]},
             },
+            **further,
         },
         "Secrets": {
             "token": {"Type": "symmetric-key", "Size": 128, "Shared": True},
@@ -196,6 +208,32 @@ def test_update_rotates_the_roots_and_raises_the_version() -> None:
         assert after.root_ca != before.root_ca
         assert after.chain[1] != before.chain[1]
         assert after.files == before.files
+
+
+def test_machine_whose_tcb_is_outdated_is_refused_where_the_package_says_so() -> None:
+    statuses = ["UpToDate", "OutOfDate", "SWHardeningNeeded"]
+    lenient = DB.package | {"AcceptedTCBStatuses": statuses, "AcceptedAdvisories": ["SA-1"]}
+    with Deployment(manifest(lenient=lenient, marbles={"old": "lenient"})) as deployment:
+        deployment.activate("web", WEB)
+
+        deployment.set_tcb(TcbStatus.OUT_OF_DATE)
+
+        with pytest.raises(ActivationRefused, match="OutOfDate"):
+            deployment.activate("web", WEB)
+        deployment.activate("old", DB)
+        deployment.advance(timedelta(days=400))  # new collateral says the same
+        with pytest.raises(ActivationRefused, match="OutOfDate"):
+            deployment.activate("web", WEB)
+        deployment.set_tcb("SWHardeningNeeded", ["SA-1"])
+        deployment.activate("old", DB)
+        deployment.set_tcb("SWHardeningNeeded", ["SA-1", "SA-2"])
+        with pytest.raises(ActivationRefused, match="SA-2"):
+            deployment.activate("old", DB)
+        deployment.set_tcb("UpToDate")
+        deployment.activate("web", WEB)
+        for never in ("Revoked", "uptodate"):
+            with pytest.raises(ValueError):
+                deployment.set_tcb(never)
 
 
 def test_first_manifest_is_waited_for_and_the_folder_is_kept(tmp_path: Path) -> None:

@@ -32,8 +32,10 @@ from keyhouse.attestation import (
     write_expected_identity,
 )
 from keyhouse.attestation.collateral import MAX_COLLATERAL
+from keyhouse.attestation.platforms import SimulatedTcb
 from keyhouse.wire.errors import Broken, Refused
 from keyhouse_simulation.machine import Machine, make_machine, pem
+from keyhouse_simulation.parameters import Parameters, TcbInfo
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
 from keyhouse_simulation.record import MAX_RECORD, Unusable, read_record, write_record
 
@@ -53,17 +55,22 @@ class FolderDamaged(Broken):
 
 
 def open_platform(
-    folder: Path, *, now: Clock = utc_now, enclave: Measurements | None = None
+    folder: Path,
+    *,
+    now: Clock = utc_now,
+    enclave: Measurements | None = None,
+    tcb: SimulatedTcb | None = None,
 ) -> SimulatedPlatform:
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
     ``enclave``: a workload of these measurements asks, not the coordinator; the files are the same.
+    ``tcb``: what the collateral, which is made anew, says of the machine from now on.
     The public files are up to date afterwards, and the production verifier has accepted a quote
     under them. Raises ``FolderDamaged`` or ``Refused``, naming the file.
     """
     try:
         with _locked(folder):
-            platform = _open(folder, now)
+            platform = _open(folder, now, tcb)
     except OSError as exc:
         raise Refused(
             f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
@@ -72,11 +79,15 @@ def open_platform(
     return platform if enclave is None else platform.seen_by(enclave)
 
 
-def _open(folder: Path, now: Clock) -> SimulatedPlatform:
+def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None) -> SimulatedPlatform:
     moment = now()
     machine = _machine(folder, moment)
-    collateral = _usable_collateral(folder, machine, moment)
-    platform = SimulatedPlatform(machine, now=now, collateral=collateral)
+    if tcb is None:
+        collateral = _usable_collateral(folder, machine, moment)
+        platform = SimulatedPlatform(machine, now=now, collateral=collateral)
+    else:
+        info = TcbInfo(status=tcb.status, advisories=tcb.advisories)
+        platform = SimulatedPlatform(machine, Parameters(tcb_info=info), now=now)
     try:
         _try_out(platform, platform.collateral, moment)
     except QuoteRefused as exc:

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.verdict import TcbStatus
 from keyhouse.wire.errors import Refused
 
 __all__ = [
     "PLATFORMS",
     "OpenSimulation",
     "PlatformMissing",
+    "SimulatedTcb",
     "open_for_quotes",
     "open_platform",
     "simulation",
@@ -39,6 +41,13 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class SimulatedTcb(NamedTuple):
+    """What the collateral of a simulated machine says of it."""
+
+    status: TcbStatus = TcbStatus.UP_TO_DATE
+    advisories: tuple[str, ...] = ()
+
+
 class OpenSimulation(Protocol):
     """Opens the simulated machine in ``folder``, which is made if there is none."""
 
@@ -48,10 +57,12 @@ class OpenSimulation(Protocol):
         *,
         now: Callable[[], datetime] = _utc_now,
         enclave: Measurements | None = None,
+        tcb: SimulatedTcb | None = None,
     ) -> Platform:
         """Return it as seen by the coordinator, or by the workload that ``enclave`` measures.
 
-        ``now``: the machine's clock, UTC; its collateral is renewed by it.
+        ``now``: the machine's clock, UTC; its collateral is renewed by it. ``tcb``: what the
+        collateral, made anew, says of the machine from now on; None: what it says already.
         """
         ...
 

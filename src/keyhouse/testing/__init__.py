@@ -6,6 +6,7 @@ production, by the same code. With pytest there is a fixture, ``keyhouse_deploym
 ``Deployment`` is a context manager.
 """
 
+from keyhouse.attestation import TcbStatus
 from keyhouse.launcher import ActivationRefused
 from keyhouse.testing.clock import MovableClock
 from keyhouse.testing.deployment import Deployment
@@ -20,6 +21,7 @@ __all__ = [
     "Enclave",
     "Marble",
     "MovableClock",
+    "TcbStatus",
     "enclave",
     "make_user",
 ]

@@ -14,8 +14,13 @@ from typing import Any, Final, Self, TypeVar
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.attestation import Platform, read_collateral, read_expected_identity
-from keyhouse.attestation.platforms import simulation
+from keyhouse.attestation import (
+    Platform,
+    TcbStatus,
+    read_collateral,
+    read_expected_identity,
+)
+from keyhouse.attestation.platforms import SimulatedTcb, simulation
 from keyhouse.client import Coordinator as CoordinatorClient
 from keyhouse.client import TrustedCoordinator, UserIdentity, verify_coordinator
 from keyhouse.launcher import (
@@ -67,6 +72,7 @@ class Deployment:
         self._ends = ExitStack()
         self._ports = Ports(0, 0)
         self._trusted: TrustedCoordinator | None = None
+        self._tcb = SimulatedTcb()
 
     def __enter__(self) -> Self:
         with ExitStack() as ends:
@@ -127,7 +133,21 @@ class Deployment:
         Processes, and what a test itself verifies, keep the machine's time.
         """
         self.clock.advance(by)
-        self._machine(None)
+        self.set_tcb(*self._tcb)
+
+    def set_tcb(self, status: TcbStatus | str, advisories: Sequence[str] = ()) -> None:
+        """Let the maker of the machine say from now on that its TCB has this ``status``.
+
+        It is what a TCB recovery does to machines that were not updated: ``OutOfDate``, or
+        ``SWHardeningNeeded`` with the ``advisories`` that they are open to. Activations are judged
+        by it at once. Raises ``ValueError`` for what is no status, and for ``Revoked``: no quote
+        of such a machine verifies, so there is nothing that a package could accept.
+        """
+        wanted = TcbStatus(status)
+        if wanted is TcbStatus.REVOKED:
+            raise ValueError("a machine that is revoked makes no quotes that verify")
+        self._tcb = SimulatedTcb(wanted, tuple(advisories))
+        simulation()(self.folder / "simulation", now=self.clock.moment, tcb=self._tcb)
 
     def activate(
         self,
