@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,21 @@ def test_security_versions_are_bound_to_their_plan_too(people: People) -> None:
     (change,) = now["plan"]["changes"]
     assert (change["before"], change["after"]) == ("5", "9")
     assert API.update(people.releaser, raise_version(9), now["digest"]).status == 200
+
+
+def test_no_value_is_lost_that_came_while_the_update_was_prepared(tmp_path: Path) -> None:
+    def slow(document: dict[str, Any]) -> None:
+        _without_note(document)
+        document["Secrets"]["rsa"] = {"Type": "cert-rsa", "Size": 2048, "Shared": True}
+
+    new = together(slow)
+    with Server(tmp_path / "data") as server, ExitStack() as stack:
+        people = People(server, stack)
+        assert people.nobody.set_manifest(together(UpdateThreshold=1)).status == 200
+        plan = told(API.plan(people.alice, new))["digest"]
+        assert people.writer.get("/api/v2/secrets?s=note").status == 200  # both are connected
+        with ThreadPoolExecutor(2) as threads:
+            updated = threads.submit(API.update, people.alice, new, plan)
+            uploaded = threads.submit(people.writer.upload, {"note": b"hello"})
+        found = (checked(updated.result()).status, checked(uploaded.result()).status)
+        assert found in {(409, 200), (200, 401), (200, 403)}
