@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -17,11 +18,28 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from keyhouse_tests_deployment import User
+from keyhouse_tests_peer import Peer, success
+from keyhouse_tests_sdk import trust_in_peer
 
+from keyhouse.client import Address, TokenIdentity, TrustedCoordinator, verify_coordinator
 from keyhouse.wire.secret import Secret
 
-__all__ = ["LIBRARY", "PIN", "TOKEN", "needs_engine", "needs_token", "on_token", "put_key", "token"]
+__all__ = [
+    "LIBRARY",
+    "PIN",
+    "TOKEN",
+    "children",
+    "identity",
+    "known_to",
+    "needs_engine",
+    "needs_token",
+    "on_token",
+    "put_key",
+    "token",
+    "trusted",
+]
 
+_STATUS: Final = success({"code": 3, "message": "running"})
 TOKEN: Final = "house"  # noqa: S105 its label
 PIN: Final = Secret(b"73910284")
 LIBRARY: Final = next(Path("/usr/lib").glob("**/libsofthsm2.so"), Path("/no SoftHSM"))
@@ -114,3 +132,34 @@ def _put_certificate(certificate: x509.Certificate, label: str) -> None:
 def _util(*arguments: str) -> None:
     """Run the tool that comes with SoftHSM."""
     subprocess.run(["softhsm2-util", *arguments], check=True, capture_output=True, env=os.environ)
+
+
+def identity(kind: str = "EC", **changes: Any) -> TokenIdentity:
+    plain = TokenIdentity(
+        module=LIBRARY, token=TOKEN, pin=PIN, certificate=on_token(kind).pem, label=kind
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def known_to(*kinds: str) -> Peer:
+    """Return a peer that asks for the certificates of these users."""
+    peer = Peer.new()
+    peer.users = b"".join(on_token(kind).pem for kind in kinds)
+    peer.replies["GET", "/api/v2/status"] = _STATUS
+    return peer
+
+
+def trusted(peer: Peer, address: Address) -> TrustedCoordinator:
+    trust = trust_in_peer(peer)
+    return verify_coordinator(
+        address,
+        expected=trust.expected,
+        root_ca_der=trust.root_ca_der,
+        collateral=trust.collateral,
+    )
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started, ended ones that nobody waited for too."""
+    found = Path("/proc/self/task").glob("*/children")
+    return {int(number) for listed in found for number in listed.read_text().split()}

@@ -1,122 +1,51 @@
-"""A user's key stays on a token, and the pin of the peer's certificate holds as without one."""
+"""What a user on a token is named by, and what is said of one that cannot be used."""
 
 import asyncio
-import base64
-import json
 import os
 import shutil
-import socket
-import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_peer import Certified, Peer, certify, listening, serving, success
-from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
-from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_engine, on_token, put_key
+from keyhouse_tests_peer import certify, serving
+from keyhouse_tests_sdk import MODES, Mode, session_with, trust_in_peer
+from keyhouse_tests_token import (
+    LIBRARY,
+    PIN,
+    TOKEN,
+    children,
+    identity,
+    known_to,
+    needs_engine,
+    on_token,
+    put_key,
+    trusted,
+)
 
 from keyhouse.client import (
-    NO_RETRIES,
-    Address,
     AsyncCoordinator,
     ClientSetup,
     Coordinator,
-    SecretUpload,
-    Timeouts,
     TokenIdentity,
     TrustedCoordinator,
     TrustFailed,
-    Unreachable,
     read_token,
-    verify_coordinator,
 )
-from keyhouse.client.openssl_program import TokenTls, failure, start
+from keyhouse.client.openssl_program import failure
 from keyhouse.wire.secret import Secret
 
-STATUS = success({"code": 3, "message": "running"})
-KINDS = ("EC", "P-384", "RSA")
 PUBLIC = ("cmdline", "environ")
 
 
-def identity(kind: str = "EC", **changes: Any) -> TokenIdentity:
-    plain = TokenIdentity(
-        module=LIBRARY, token=TOKEN, pin=PIN, certificate=on_token(kind).pem, label=kind
-    )
-    return msgspec.structs.replace(plain, **changes)
-
-
-def known_to(*kinds: str) -> Peer:
-    """Return a peer that asks for the certificates of these users."""
-    peer = Peer.new()
-    peer.users = b"".join(on_token(kind).pem for kind in kinds)
-    peer.replies["GET", "/api/v2/status"] = STATUS
-    return peer
-
-
-def trusted(peer: Peer, address: Address) -> TrustedCoordinator:
-    trust = trust_in_peer(peer)
-    return verify_coordinator(
-        address,
-        expected=trust.expected,
-        root_ca_der=trust.root_ca_der,
-        collateral=trust.collateral,
-    )
-
-
-def children() -> set[int]:
-    """Return the processes that this one has started, ended ones that nobody waited for too."""
-    found = Path("/proc/self/task").glob("*/children")
-    return {int(number) for listed in found for number in listed.read_text().split()}
-
-
-@needs_engine
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_token_signs_the_handshake_and_the_connection_is_kept(
-    tmp_path: Path, mode: Mode, kind: str
-) -> None:
-    peer, before = known_to(kind), children()
-    with (
-        serving(peer, tmp_path) as address,
-        connected(mode, address, trust_in_peer(peer), identity(kind)) as session,
-    ):
-        assert session.status().code == 3
-        running = children() - before
-        assert session.status().code == 3
-        assert children() - before == running
-        assert len(running) == 1
-    assert peer.client_certificates[1:] == [on_token(kind).der] * 2
-    assert children() == before
-
-
-@needs_engine
-@pytest.mark.parametrize("mode", MODES)
-def test_large_bodies_come_through_whole(tmp_path: Path, mode: Mode) -> None:
-    peer, large = known_to("EC"), os.urandom(1_500_000)
-    peer.replies["POST", "/api/v2/secrets"] = success(None)
-    peer.replies["GET", "/api/v2/update"] = success(
-        {"updateLog": [f'{{"update":"{large.hex()}"}}']}
-    )
-    with (
-        serving(peer, tmp_path) as address,
-        connected(mode, address, trust_in_peer(peer), identity()) as session,
-    ):
-        assert session.update_log()[0].update == large.hex()
-        session.write_secrets({"note": SecretUpload(key=Secret(large))})
-    sent = json.loads(peer.requests[-1][2])["secrets"]["note"]["key"]
-    assert base64.b64decode(sent) == large
+@pytest.fixture(scope="module")
+def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedCoordinator]:
+    """A coordinator that runs."""
+    peer = known_to("EC")
+    with serving(peer, tmp_path_factory.mktemp("peer")) as address:
+        yield trusted(peer, address)
 
 
 @needs_engine
@@ -138,9 +67,8 @@ def test_labels_may_hold_anything(tmp_path: Path) -> None:
     label = "of alice; 100 %/?&ä"
     user = certify("alice")
     put_key(user.key, label, "00ff3b")
-    peer = Peer.new()
+    peer = known_to("EC")
     peer.users = user.pem
-    peer.replies["GET", "/api/v2/status"] = STATUS
     with serving(peer, tmp_path) as address:
         names: list[dict[str, Any]] = [{"label": label}, {"label": "", "key_id": b"\0\xff;"}]
         for by in names:
@@ -148,106 +76,6 @@ def test_labels_may_hold_anything(tmp_path: Path) -> None:
             with Coordinator.connect(address, trust_in_peer(peer), who) as session:
                 session.status()
     assert peer.client_certificates.count(user.der) == 2
-
-
-@needs_engine
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("who", ["workload", "twin", "twin alone", "intermediate", "same names"])
-def test_another_certificate_hears_no_byte(tmp_path: Path, who: str, mode: Mode) -> None:
-    peer = known_to("EC")
-    with serving(peer, tmp_path) as address:
-        verified = trusted(peer, address)
-    twin = certify("Root", peer.root)  # the same names, signed by the root itself
-    served = {
-        "workload": (certify("Root", peer.intermediate, is_ca=False), peer.intermediate, peer.root),
-        "twin": (twin, peer.root),
-        "twin alone": (twin,),
-        "intermediate": (peer.intermediate, peer.root),
-        "same names": (certify("Root"),),
-    }[who]
-    before = children()
-    with listening(served, tmp_path) as (elsewhere, heard):
-        moved = msgspec.structs.replace(verified, address=elsewhere)
-        with (
-            session_with(mode, moved, identity()) as session,
-            pytest.raises(TrustFailed, match="another certificate"),
-        ):
-            session.status()
-    assert b"".join(heard) == b""
-    assert children() == before
-
-
-@needs_engine
-def test_the_letters_that_are_commands_to_openssl_are_sent(tmp_path: Path) -> None:
-    root = certify("Root")
-    with echoing(root, tmp_path) as address:
-        program = start(TokenTls(identity(), root.der), address)
-        try:
-            for letters in (b"Q\n", b"R\n", b"K\n", b"k\n", b"B\n", b"C\n", b"end"):
-                program.plain.sendall(letters)
-                assert program.plain.recv(16) == letters
-        finally:
-            program.end()
-
-
-@needs_engine
-def test_a_program_whose_owner_has_gone_ends_by_itself(tmp_path: Path) -> None:
-    root = certify("Root")
-    with echoing(root, tmp_path) as address:
-        program = start(TokenTls(identity(), root.der), address)
-        try:
-            program.plain.sendall(b"hello")
-            assert program.plain.recv(16) == b"hello"
-            program.plain.shutdown(socket.SHUT_WR)
-            assert program.plain.recv(16) == b""
-        finally:
-            program.end()
-
-
-@contextmanager
-def echoing(served: Certified, folder: Path) -> Iterator[Address]:
-    """Serve TLS to one client, and send back what it sends."""
-    chain = folder / "echo.pem"
-    chain.write_bytes(served.key_pem + served.pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
-
-    def echo(server: socket.socket) -> None:
-        with server.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as peer:
-            while heard := peer.recv(1024):
-                peer.sendall(heard)
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=echo, args=(server,))
-        thread.start()
-        yield Address("127.0.0.1", server.getsockname()[1])
-        thread.join()
-
-
-@needs_engine
-@pytest.mark.parametrize("age", ["not yet", "no longer"])
-def test_a_root_that_is_not_valid_now_is_refused_before_anything_is_started(age: str) -> None:
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Root")])
-    begin = now + timedelta(days=1 if age == "not yet" else -3)
-    root = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(days=2))
-        .sign(key, hashes.SHA256())
-    )
-    before = children()
-    with pytest.raises(TrustFailed, match="not valid at this time"):
-        start(TokenTls(identity(), root.public_bytes(Encoding.DER)), Address("127.0.0.1", 1))
-    assert children() == before
-
-
-@pytest.fixture(scope="module")
-def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedCoordinator]:
-    """A coordinator that runs."""
-    peer = known_to("EC")
-    with serving(peer, tmp_path_factory.mktemp("peer")) as address:
-        yield trusted(peer, address)
 
 
 @needs_engine
@@ -297,13 +125,6 @@ async def test_a_wrong_pin_is_tried_once_in_a_session(
 
 
 @needs_engine
-async def test_many_calls_run_at_the_same_time(somewhere: TrustedCoordinator) -> None:
-    async with AsyncCoordinator(somewhere, identity()) as session:
-        found = await asyncio.gather(*(session.status() for _ in range(5)))
-    assert [each.code for each in found] == [3] * 5
-
-
-@needs_engine
 @pytest.mark.parametrize(
     ("variable", "problem"),
     [("OPENSSL_ENGINES", "no engine for tokens"), ("PATH", "need the program openssl")],
@@ -314,48 +135,6 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setenv(variable, "/nonexistent")
     with Coordinator(somewhere, identity()) as session, pytest.raises(ClientSetup, match=problem):
         session.status()
-
-
-@needs_engine
-def test_a_name_is_looked_up_until_an_address_answers(somewhere: TrustedCoordinator) -> None:
-    named = msgspec.structs.replace(somewhere.address, host="localhost")
-    moved = msgspec.structs.replace(somewhere, address=named)
-    with Coordinator(moved, identity()) as session:
-        assert session.status().code == 3
-
-
-@needs_engine
-def test_a_name_that_nobody_has_is_unreachable(somewhere: TrustedCoordinator) -> None:
-    moved = msgspec.structs.replace(somewhere, address=Address("nobody.invalid", 4433))
-    with (
-        Coordinator(moved, identity(), retries=NO_RETRIES) as session,
-        pytest.raises(Unreachable, match="no TLS connection"),
-    ):
-        session.status()
-
-
-@needs_engine
-@pytest.mark.parametrize("mode", MODES)
-def test_nobody_there_and_nobody_who_answers_are_unreachable(
-    somewhere: TrustedCoordinator, mode: Mode
-) -> None:
-    before = children()
-    soon, options = Timeouts(connect=0.3), {"retries": NO_RETRIES}
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        where = Address("127.0.0.1", silent.getsockname()[1])
-        moved = msgspec.structs.replace(somewhere, address=where)
-        with (
-            session_with(mode, moved, identity(), timeout=soon, **options) as session,
-            pytest.raises(Unreachable, match="does not answer"),
-        ):
-            session.status()
-    with (
-        session_with(mode, moved, identity(), **options) as session,
-        pytest.raises(Unreachable, match="no TLS connection") as caught,
-    ):
-        session.status()
-    assert not caught.value.connected
-    assert children() == before
 
 
 @needs_engine
