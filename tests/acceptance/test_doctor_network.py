@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from keyhouse_tests_command import run
+from keyhouse_tests_deployment import user
 from keyhouse_tests_server import Server, free_port
 
 from keyhouse.attestation import read_collateral
@@ -71,3 +72,23 @@ def test_a_pccs_that_answers_and_one_that_does_not(running: Server, tmp_path: Pa
 
     away = looked_at(running, tmp_path, "--pccs", pccs.url, "--pccs-ca", str(ca))
     assert (away["code"], away["PCCS"]["level"]) == (1, "problem")
+
+
+def test_a_context_says_whom_to_ask_and_which_files_are_yours(
+    running: Server, tmp_path: Path
+) -> None:
+    machine, cert, key = running.data / "simulation", tmp_path / "alice.pem", tmp_path / "alice.key"
+    cert.write_bytes(user("alice").pem)
+    key.write_bytes(user("alice").key_pem)
+    key.chmod(0o600)
+    words = ("--attestation", str(machine / "attestation.json"), "--memory", "none")
+    root = ("--simulation-root", str(machine / "root.pem"), "--address")
+    who = (f"127.0.0.1:{running.port}", "--cert", str(cert), "--key", str(key))
+    made = run("context", "add", "here", *words, *root, *who, env={"HOME": str(tmp_path)})
+    assert made.code == 0, made.err
+
+    ended = run("doctor", "--context", "here", "--json", env={"HOME": str(tmp_path)})
+
+    found = {each["check"]: each["level"] for each in json.loads(ended.out)["findings"]}
+    checks = ("contexts", "user certificate", "user key", "coordinator", "state")
+    assert [found[check] for check in checks] == ["ok"] * 5

@@ -12,7 +12,7 @@ from keyhouse.wire.secret import Secret
 
 __all__ = ["MadeUser", "make_user"]
 
-_LIFE: Final = timedelta(days=30)
+_LIFE: Final = timedelta(days=90)
 _SLACK: Final = timedelta(minutes=5)
 
 
@@ -24,7 +24,7 @@ class MadeUser(NamedTuple):
 
 
 def make_user(name: str) -> MadeUser:
-    """Return a new identity (P-256) whose certificate says ``name`` and is good for 30 days."""
+    """Return a new identity (P-256) whose certificate says ``name`` and is good for 90 days."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
