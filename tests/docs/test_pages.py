@@ -52,7 +52,9 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert [_name(page) for page in _PAGES if page not in seen] == []
 
 
-@pytest.mark.parametrize("room", ["how-to/index", "explanation/index", "reference/README"])
+@pytest.mark.parametrize(
+    "room", ["how-to/index", "explanation/index", "reference/README", "decisions/README"]
+)
 def test_every_page_of_a_room_is_listed_where_it_begins(room: str) -> None:
     first = _ROOT / "docs" / f"{room}.md"
     listed = set(_LINK.findall(first.read_text(encoding="utf-8")))
