@@ -63,6 +63,11 @@ def paste(command: str, folder: Path) -> str:
     return done.stdout
 
 
+def coordinator_of(process: Started) -> int:
+    """Return the id of the coordinator below ``process``."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii"))
+
+
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
     """A directory for temporary files."""
@@ -95,21 +100,24 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
 ) -> None:
     file, port = tmp_path / "manifest.json", str(free_port())
     file.write_bytes(manifest())
-    with dev(temporary, "--manifest", str(file), "--client-port", port) as (_, ready):
+    with dev(temporary, "--manifest", str(file), "--client-port", port) as (process, ready):
         assert ready["clientApi"] == f"127.0.0.1:{port}"
         trust = ("--attestation", ready["attestation"], "--simulation-root")
         told = (ready["clientApi"], *trust, ready["simulationRoot"], "--memory", ready["memory"])
         who = ("--cert", ready["certificate"], "--key", ready["key"])
         assert run("manifest", "verify", ready["fingerprint"], *told).code == 0
         assert "shared" in run("secret", "get", "shared", *told, *who).out
+        os.kill(coordinator_of(process), signal.SIGKILL)
+        assert process.wait(30) == 1
 
     assert list(temporary.iterdir()) == []
+    told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
+    assert told_last == "the coordinator has ended by itself"
 
 
 def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Path) -> None:
     with dev(temporary) as (process, _):
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii")
-        coordinator = os.pidfd_open(int(children))
+        coordinator = os.pidfd_open(coordinator_of(process))
         process.kill()
         process.wait(30)
         ended = select.poll()
