@@ -42,7 +42,13 @@ _MODULES: Final = {
         "keyhouse.journal",
         "keyhouse_simulation",
     ),
-    "command": ("keyhouse.cli.commands", "keyhouse_simulation"),
+    "command": (
+        "keyhouse.cli.commands",
+        "keyhouse.client",  # what a command imports once it is to do something
+        "keyhouse.coordinator",
+        "keyhouse.cli.recover_files",
+        "keyhouse_simulation",
+    ),
 }
 
 # What the parser of commands imports when it first shows a result, a list and a mistake.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_command import run
 from keyhouse_tests_command_tree import Leaf, leaves, typed
+from keyhouse_tests_deployment import manifest
 from keyhouse_tests_process import KEYHOUSE
 
 from keyhouse.cli.talk import exit_code
@@ -71,6 +72,33 @@ def test_words_that_make_no_command_are_refused_as_one_object(words: str) -> Non
 )
 def test_exit_code_tells_what_kind_of_failure_it_was(error: KeyhouseError, code: int) -> None:
     assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("manifest", "signature", "m.json"),
+        ("manifest", "check", "m.json"),
+        ("manifest", "convert", "m.json"),
+        ("manifest", "schema"),
+        ("manifest", "template", "--package", f"app={'00' * 32}", "--marble", "web"),
+        ("context", "list"),
+        ("context", "add", "here"),
+        ("completion", "bash"),
+        ("version",),
+    ],
+    ids=" ".join,
+)
+def test_json_is_one_object_on_one_line(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    Path("m.json").write_bytes(manifest())
+
+    (line,) = typed(*words, "--json").stdout.splitlines()
+
+    assert isinstance(json.loads(line), dict)
 
 
 def test_every_problem_of_a_manifest_is_in_the_object(tmp_path: Path) -> None:

@@ -1,0 +1,258 @@
+"""Contexts, kept certificates, identities and ``--json`` of commands, on a real coordinator."""
+
+import json
+import os
+import re
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
+from keyhouse_tests_command import Ended, run
+from keyhouse_tests_deployment import manifest, user
+from keyhouse_tests_process import KEYHOUSE
+from keyhouse_tests_server import Server
+
+from keyhouse import __version__
+from keyhouse.cli.context_file import Context, Contexts, write
+from keyhouse.coordinator import Phase
+
+pytestmark = pytest.mark.acceptance
+
+PASSWORD = "correct horse"  # noqa: S105 of a file that is made here
+READER = "reader"
+
+
+class Desk:
+    """A person with a folder, who has named the coordinator that runs."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder = folder
+        self.host = f"127.0.0.1:{server.port}"
+        machine = server.data / "simulation"
+        self.trust = ("--attestation", str(machine / "attestation.json"),
+                      "--simulation-root", str(machine / "root.pem"))  # fmt: skip
+        self.environment = {"XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+        (folder / "me.crt").write_bytes(user(READER).pem)
+        (folder / "me.key").write_bytes(user(READER).key_pem)
+
+    def type(self, *words: str) -> Ended:
+        """Type ``keyhouse`` with ``words``."""
+        return run(*words, folder=self.folder, env=self.environment)
+
+    def done(self, *words: str) -> str:
+        """Type what has to succeed; return what it printed."""
+        ended = self.type(*words)
+        assert ended.code == 0, ended
+        return ended.out
+
+
+@pytest.fixture
+def desk(tmp_path: Path, running: Server) -> Desk:
+    made = Desk(tmp_path, running)
+    machine = running.data / "simulation"
+    here = Context(
+        address=made.host,
+        attestation=str(machine / "attestation.json"),
+        simulation_root=str(machine / "root.pem"),
+        cert=str(tmp_path / "me.crt"),
+        key=str(tmp_path / "me.key"),
+    )
+    write(tmp_path / "keyhouse" / "contexts.toml", Contexts("here", {"here": here}))
+    return made
+
+
+def test_host_trust_and_user_come_from_the_context(desk: Desk) -> None:
+    assert desk.done("status").startswith("state     3  ")
+    assert set(json.loads(desk.done("secret", "get", "shared", "key0", "--json"))["secrets"]) == {
+        "shared",
+        "key0",
+    }
+    assert desk.host not in desk.done("secret", "get", "shared", desk.host)
+
+
+def test_flags_take_the_place_of_all_that_the_context_trusts(desk: Desk) -> None:
+    ended = desk.type("status", desk.trust[0], desk.trust[1])
+
+    assert ended.code == 1
+    assert "without collateral no quote can be verified" in ended.err
+
+
+JSON = [
+    ("status",),
+    ("version",),
+    ("version", "--context", "here"),
+    ("manifest", "get"),
+    ("manifest", "log"),
+    ("manifest", "verify", "m.json"),
+    ("certificate", "root"),
+    ("certificate", "intermediate"),
+    ("certificate", "chain"),
+    ("secret", "get", "shared"),
+    ("trust", "show"),
+]
+
+
+@pytest.mark.parametrize("words", JSON, ids=" ".join)
+def test_json_is_one_object_on_one_line(desk: Desk, words: tuple[str, ...]) -> None:
+    raw = manifest(FeatureGates=["SignQuoteEndpoint", "MonotonicCounter"])
+    (desk.folder / "m.json").write_bytes(raw)
+
+    (line,) = desk.done(*words, "--json").splitlines()
+
+    assert isinstance(json.loads(line), dict)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("manifest", "update", "get"),
+        ("manifest", "set", "m.json"),
+        ("secret", "get", "no such"),
+        ("recover", "public-key"),
+        ("recover", "m.json", "--key", "me.key"),
+        ("trust", "forget", "elsewhere"),
+        ("package-info", "m.json"),
+        ("store", "verify", "nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_refusal_is_one_object_too(desk: Desk, words: tuple[str, ...]) -> None:
+    (desk.folder / "m.json").write_bytes(manifest(secrets=1))
+
+    ended = desk.type(*words, "--json")
+
+    assert (ended.code, ended.out) == (1, "")
+    error = json.loads(ended.err.splitlines()[-1])["error"]
+    assert error["code"]
+    assert error["message"]
+
+
+def test_version_of_the_coordinator_is_asked_for(desk: Desk) -> None:
+    assert (
+        desk.done("version", desk.host)
+        == f"keyhouse     {__version__}\ncoordinator  {__version__}\n"
+    )
+
+
+# --- certificates ---
+
+
+def test_kept_certificates_are_compared(desk: Desk, servers: dict[Phase, Server]) -> None:
+    chain = desk.done("certificate", "chain")
+    root, intermediate = (desk.done("certificate", each) for each in ("root", "intermediate"))
+    assert chain == intermediate + root
+    x509.load_pem_x509_certificate(intermediate.encode()).verify_directly_issued_by(
+        x509.load_pem_x509_certificate(root.encode())
+    )
+
+    desk.done("manifest", "get", "--keep-cert", "--coordinator-cert", "kept.pem")
+    kept = desk.folder / "kept.pem"
+    assert kept.read_text() == chain
+    assert kept.stat().st_mode & 0o777 == 0o600
+    desk.done("status", "--coordinator-cert", "kept.pem")
+
+    other = Desk(desk.folder, servers[Phase.ACCEPTING_MANIFEST])
+    named = (other.host, "--context", "none", *other.trust, "--coordinator-cert", "kept.pem")
+    refused = other.type("status", *named)
+    assert refused.code == 4
+    assert "another root certificate than kept.pem" in refused.err
+
+
+def test_certificates_are_kept_in_their_place_if_none_is_named(desk: Desk) -> None:
+    desk.done("manifest", "get", "--keep-cert")
+
+    kept = desk.folder / "keyhouse" / "coordinator-cert.pem"
+    assert ssl.PEM_cert_to_DER_cert(
+        kept.read_text().partition("\n-----END")[0] + "\n-----END CERTIFICATE-----"
+    )
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+# --- the quote ---
+
+
+def test_quote_is_saved_and_made_for_the_nonce(desk: Desk) -> None:
+    nonce = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+    desk.done("status", "--nonce", nonce, "--save-sgx-quote", "q.bin")
+
+    explained = json.loads(desk.done("attest", "explain", "q.bin", *desk.trust[2:], "--json"))
+    assert explained["verified"] is True
+    assert desk.type("status", "--nonce", "not base64").code == 1
+
+
+def test_states_of_the_platform_have_to_exist(desk: Desk) -> None:
+    assert desk.type("status", "--accepted-tcb-statuses", "OutOfDate,UpToDate").code == 0
+    ended = desk.type("status", "--accepted-tcb-statuses", "UpToDat")
+    assert (ended.code, "no TCB status" in ended.err) == (1, True)
+
+
+# --- who calls ---
+
+
+def test_user_may_be_in_a_pkcs12_file(desk: Desk) -> None:
+    key = load_pem_private_key(user(READER).key_pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    certificate = x509.load_pem_x509_certificate(user(READER).pem)
+    (desk.folder / "me.p12").write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"me",
+            key,
+            certificate,
+            None,
+            BestAvailableEncryption(PASSWORD.encode()),
+        )
+    )
+    (desk.folder / "password").write_text(f"{PASSWORD}\n")
+    (desk.folder / "wrong").write_text("wrong horse\n")
+
+    words = ("secret", "get", "shared", "--json", "--pkcs12", "me.p12", "--pkcs12-password-file")
+    assert "shared" in desk.done(*words, "password")
+    refused = desk.type(*words, "wrong")
+    assert refused.code == 1
+    assert "is the password right?" in refused.err
+    assert "horse" not in refused.err
+
+
+# --- secrets and terminals ---
+
+
+def on_a_terminal(desk: Desk, *words: str) -> tuple[int, str]:
+    """Return how a command ended on a terminal, and what that showed."""
+    ours, theirs = os.openpty()
+    environment = {"TERM": "xterm", "NO_COLOR": "1", **desk.environment}
+    with subprocess.Popen(
+        [KEYHOUSE, *words], cwd=desk.folder, env=environment, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:  # the terminal closed with the process
+            pass
+        os.close(ours)
+    return process.returncode, shown.decode()
+
+
+def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> None:
+    value = re.search(r"private +(\S+)", desk.done("secret", "get", "shared"))
+    assert value
+
+    code, shown = on_a_terminal(desk, "secret", "get", "shared")
+    assert (code, value[1] in shown) == (2, False)
+    assert "--show" in shown
+    code, shown = on_a_terminal(desk, "secret", "get", "shared", "--show")
+    assert (code, value[1] in shown) == (0, True)
+    assert f"from the context: {desk.host}, identity " in shown
+    assert "SIMULATED under " in shown
+    code, shown = on_a_terminal(desk, "secret", "get", "shared", "-o", "s.json")
+    assert (code, value[1] in shown) == (0, False)
+    assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
