@@ -313,6 +313,7 @@ def test_all_reviewers_see_one_digest_however_many_have_agreed() -> None:
     deployed, new = Deployment(together(UpdateThreshold=0)), together(word="new")
     first = deployed.plan(new, by="bob")
     assert first.missing_users == ("alice", "bob", "carol")
+    assert first.plan.needed == first.missing_acknowledgments == 3  # not the 2 of the new manifest
     deployed.do(deployed.prepare(new, plan=first.digest))
     for name, missing in (("bob", 2), ("carol", 1)):
         found = deployed.plan(new, by=name)
