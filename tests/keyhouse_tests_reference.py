@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from keyhouse_tests_man import write as write_man_pages
+
 from keyhouse.api import ERRORS, Route, routes, v1_reads
 from keyhouse.api.metric_names import METRICS
 from keyhouse.api.openapi import openapi
@@ -242,6 +244,7 @@ def _json(document: object) -> str:
 
 
 if __name__ == "__main__":
+    write_man_pages()
     for name, made in DOCUMENTS.items():
         (REFERENCE / name).write_text(made(), encoding="utf-8")
     for path in sorted(REFERENCE.glob("*.md")):
