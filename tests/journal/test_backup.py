@@ -1,0 +1,121 @@
+"""Backups put back: whole or not at all, whatever happens in between."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_state import DEK, Snapshots, open_home
+
+from keyhouse.journal import (
+    Fresh,
+    Locked,
+    NotEmpty,
+    Opened,
+    StoreDamaged,
+    make_backup,
+    restore_backup,
+)
+
+WHOLE = (b"base", b"event")
+
+
+def names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
+async def trust(_place: Path) -> None:
+    """Accept the files as they are."""
+
+
+async def refuse(_place: Path) -> None:
+    raise StoreDamaged("they are not to be used")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> Path:
+    """The directory of a stopped store."""
+    home = await open_home(tmp_path / "store")
+    await home.load()
+    journal = await home.establish(
+        store_id=secrets.token_bytes(16),
+        dek=DEK,
+        base=WHOLE[:1],
+        policy="ProductKey",
+        recovery_index=b"index",
+    )
+    await journal.append(WHOLE[1:])
+    await home.write_head()
+    await home.close()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def backup(store: Path, tmp_path: Path) -> Path:
+    await make_backup(store, tmp_path / "backup", trust)
+    return tmp_path / "backup"
+
+
+async def state_of(path: Path) -> object:
+    home = await open_home(path)
+    try:
+        what = await home.load()
+    finally:
+        await home.close()
+    if isinstance(what, Opened):
+        return (*what.replay.base, *what.replay.events)
+    return what
+
+
+async def test_a_crash_at_any_step_of_a_restore_leaves_all_or_nothing(
+    backup: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new"
+    snapshots = Snapshots(path, tmp_path / "kept")
+
+    await restore_backup(backup, path, trust, step=snapshots)
+
+    seen = [await state_of(copy) for _, copy in [*snapshots.taken, ("done", path)]]
+    turn = seen.index(WHOLE)
+    assert 0 < turn < len(seen) - 1
+    assert seen == [Fresh()] * turn + [WHOLE] * (len(seen) - turn)
+    assert names(path) == ["journal.db", "lock", "recovery_index", "sealed_key"]
+
+
+async def test_a_restore_that_is_refused_can_be_done_again(backup: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with pytest.raises(StoreDamaged, match="not to be used"):
+        await restore_backup(backup, path, refuse)
+    assert names(path) == ["lock"]
+    await restore_backup(backup, path, trust)
+    assert await state_of(path) == WHOLE
+    with pytest.raises(NotEmpty, match=r"journal\.db"):
+        await restore_backup(backup, path, trust)
+
+
+async def test_a_backup_that_is_refused_leaves_nothing(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreDamaged, match="not to be used"):
+        await make_backup(store, tmp_path / "backup", refuse)
+    assert names(tmp_path) == ["store"]
+
+
+async def test_a_backup_without_a_sealed_key_comes_back_locked(store: Path, tmp_path: Path) -> None:
+    (store / "sealed_key").unlink()
+    await make_backup(store, tmp_path / "backup", trust)
+    await restore_backup(tmp_path / "backup", tmp_path / "new", trust)
+    home = await open_home(tmp_path / "new")
+    assert isinstance(await home.load(), Locked)
+    recovered = await home.recover(DEK)
+    assert recovered.replay.base + recovered.replay.events == WHOLE
+    await home.close()
+
+
+async def test_nothing_is_restored_where_a_store_was_ended(backup: Path, tmp_path: Path) -> None:
+    home = await open_home(tmp_path / "new")
+    await home.load()
+    await home.establish(
+        store_id=secrets.token_bytes(16), dek=DEK, base=WHOLE[:1], policy="ProductKey"
+    )
+    await home.destroy()
+    await home.close()
+    with pytest.raises(NotEmpty, match="tombstone"):
+        await restore_backup(backup, tmp_path / "new", trust)
