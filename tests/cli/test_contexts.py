@@ -13,9 +13,11 @@ from typer.testing import Result
 
 from keyhouse.cli.context_file import Context, Contexts, ContextUnusable, as_toml, read, write
 from keyhouse.cli.secret import split_words
+from keyhouse.cli.talk import FileUnreadable
 from keyhouse.cli.target import Target, Trusting
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.cli.user_options import User
+from keyhouse.client import ClientIdentity
 
 HOST = "prod.example.com:4433"
 
@@ -226,6 +228,15 @@ def test_user_of_the_context_is_who_calls_unless_another_is_typed() -> None:
     )
     with pytest.raises(WrongUsage, match="who you are"):
         User(cert=Path("other.crt")).identity(Target())
+
+
+def test_token_of_the_context_is_the_users_if_no_other_key_is_there() -> None:
+    keep(cert="/me.crt", pkcs11_config="/token.json", pkcs11_key_label="me")
+    with pytest.raises(FileUnreadable, match=r"/token\.json"):
+        User().identity(Target())
+
+    keep(cert="/me.crt", key="/me.key", pkcs11_config="/token.json", pkcs11_key_label="me")
+    assert User().identity(Target()) == ClientIdentity(Path("/me.crt"), Path("/me.key"))
 
 
 @pytest.mark.parametrize("field", ["insecure", "namespace"])

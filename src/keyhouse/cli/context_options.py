@@ -64,7 +64,11 @@ class Described(Bundle, frozen=True, kw_only=True):
         Path | None, _file("--pkcs12", "both in one file; its password is not kept")
     ] = None
     pkcs11_config: Annotated[
-        Path | None, _file("--pkcs11-config", "the token with your key for recoveries")
+        Path | None,
+        _file(
+            "--pkcs11-config",
+            "the token with your key: as a user if no other is named, and for recoveries",
+        ),
     ] = None
     pkcs11_key_id: Annotated[
         str, typer.Option("--pkcs11-key-id", metavar="HEX", help="that key's id")
@@ -81,8 +85,8 @@ class Described(Bundle, frozen=True, kw_only=True):
         """Return the context, its paths absolute. Raises ``WrongUsage`` or ``ClientSetup``."""
         from keyhouse.client import parse_address
 
-        if (self.cert is None) != (self.key is None):
-            raise WrongUsage("--cert and --key go together")
+        if (self.key and not self.cert) or (self.cert and not (self.key or self.pkcs11_config)):
+            raise WrongUsage("--cert and --key go together", hint="or --pkcs11-config, for a token")
         if self.cert is not None and self.pkcs12 is not None:
             raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
         if self.address:

@@ -10,9 +10,11 @@ __all__ = ["write_output"]
 def write_output(content: bytes, path: str = "") -> None:
     """Write ``content`` to the new file ``path`` (0600), or to standard output, byte for byte.
 
+    ``""`` and ``-`` are standard output.
+
     Raises ``FileUnwritable`` if the file is there already or cannot be written.
     """
-    if path:
+    if path not in {"", "-"}:
         NewFile(path).write(content)
         return
     sys.stdout.flush()

@@ -59,7 +59,7 @@ def get(
         found = coordinator.secrets(names)
     secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
     if output or as_json:
-        write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output.removeprefix("-"))
+        write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output)
         return
     for name, values in secrets.items():
         show_rows({"name": name} | {field: _shown(value) for field, value in values.items()})

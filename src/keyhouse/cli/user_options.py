@@ -103,10 +103,10 @@ class User(Bundle, frozen=True, kw_only=True):
 
     def _named(self, target: Target) -> "User":
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
-        if self._is_on_token():
-            self._require_token()
-            return self
         found = self._of_context(target) if self._is_empty() else self
+        if found.is_on_token():
+            found.require_token()
+            return found
         if found.pkcs12 is not None and (found.cert or found.key):
             raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
         if found.pkcs12 is None and (found.cert is None or found.key is None):
@@ -118,19 +118,33 @@ class User(Bundle, frozen=True, kw_only=True):
         return found
 
     def _is_empty(self) -> bool:
-        return self.cert is self.key is self.pkcs12 is None
+        return not (self.cert or self.key or self.pkcs12 or self.is_on_token())
 
     def _of_context(self, target: Target) -> "User":
         named = chosen_context(target.context, target.host)
         if named is None:
             return self
-        cert, key, both = (
+        cert, key, both, token = (
             Path(each) if each else None
-            for each in (named.context.cert, named.context.key, named.context.pkcs12)
+            for each in (
+                named.context.cert,
+                named.context.key,
+                named.context.pkcs12,
+                named.context.pkcs11_config,
+            )
         )
-        return msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
+        found = msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
+        if key or both:
+            return found  # then the token is for recoveries
+        return msgspec.structs.replace(
+            found,
+            pkcs11_config=token,
+            pkcs11_key_id=named.context.pkcs11_key_id,
+            pkcs11_key_label=named.context.pkcs11_key_label,
+        )
 
-    def _is_on_token(self) -> bool:
+    def is_on_token(self) -> bool:
+        """Return whether anything about a token was typed."""
         return bool(
             self.pkcs11_config
             or self.pkcs11_key_id
@@ -139,7 +153,8 @@ class User(Bundle, frozen=True, kw_only=True):
             or self.pkcs11_cert_label
         )
 
-    def _require_token(self) -> None:
+    def require_token(self) -> None:
+        """Return if it is clear which key on which token. Raises ``WrongUsage``."""
         if self.key or self.pkcs12:
             raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
         if self.pkcs11_config is None:
