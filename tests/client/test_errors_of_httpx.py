@@ -10,7 +10,7 @@ from keyhouse.client import Address, ClientSetup, TrustFailed, Unreachable
 from keyhouse.client.http_rules import FROM_HTTPX, meaning
 from keyhouse.client.steps import Request
 
-WHERE = Address("localhost")
+WHERE = Address("localhost", 4433)
 NOT_CONNECTED = {httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout}
 # Misuse of a response by the program itself: it would be our bug, and has to be seen.
 BUGS = {httpx.StreamError, httpx.CookieConflict}

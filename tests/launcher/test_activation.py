@@ -27,7 +27,6 @@ from keyhouse.launcher import (
     Anchor,
     CoordinatorNotTrusted,
     Delivered,
-    MeshAddress,
     NotReachable,
     NotReady,
     Request,
@@ -36,6 +35,7 @@ from keyhouse.launcher import (
     read_names,
 )
 from keyhouse.launcher.tls import MOST_RECEIVED
+from keyhouse.wire.address import Address
 from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
 from keyhouse.wire.secret import Secret
 
@@ -46,7 +46,7 @@ WHO = uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 
 
 def _request(port: int) -> Request:
-    return Request(MeshAddress("127.0.0.1", port), CREDENTIALS, b"a quote", "web", WHO)
+    return Request(Address("127.0.0.1", port), CREDENTIALS, b"a quote", "web", WHO)
 
 
 async def _activate(port: int, anchor: Anchor | None = FULL, seconds: float = 30) -> Delivered:
@@ -160,7 +160,7 @@ async def test_nobody_there_is_unreachable() -> None:
 
 
 async def test_name_that_does_not_exist_is_unreachable() -> None:
-    request = _request(1)._replace(address=MeshAddress("nobody.invalid", 1))
+    request = _request(1)._replace(address=Address("nobody.invalid", 1))
 
     with pytest.raises(NotReachable):
         await activate(request, FULL, 30)

@@ -15,6 +15,7 @@ from keyhouse.attestation.quote_form import read_form
 from keyhouse.attestation.report import read_report
 from keyhouse.launcher import LaunchRefused, make_credentials, quote_over, read_names
 from keyhouse.launcher.address import read_mesh_address
+from keyhouse.wire.address import Address
 from keyhouse_simulation import open_platform
 
 _VECTORS = Path(__file__).parent.parent / "attestation/vectors"
@@ -126,7 +127,7 @@ def test_quotes_of_hardware_travel_in_the_form_of_their_kind(name: str, header: 
     ],
 )
 def test_address_has_the_usual_port(text: str, host: str, port: int) -> None:
-    assert read_mesh_address(text) == (host, port)
+    assert read_mesh_address(text) == Address(host, port)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What runs inside a workload: join the deployment, put what it delivers in place, start."""
 
 from keyhouse.launcher.activation import Request, activate
-from keyhouse.launcher.address import MeshAddress, read_mesh_address
+from keyhouse.launcher.address import read_mesh_address
 from keyhouse.launcher.credentials import Credentials, make_credentials
 from keyhouse.launcher.errors import (
     ActivationRefused,
@@ -29,7 +29,6 @@ __all__ = [
     "Credentials",
     "Delivered",
     "LaunchRefused",
-    "MeshAddress",
     "MonotonicClock",
     "Names",
     "NotReachable",

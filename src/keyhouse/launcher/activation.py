@@ -11,7 +11,6 @@ from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
-from keyhouse.launcher.address import MeshAddress
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
     ActivationRefused,
@@ -23,6 +22,7 @@ from keyhouse.launcher.errors import (
 from keyhouse.launcher.parameters import Delivered, checked
 from keyhouse.launcher.tls import ClientContext, PeerRefused
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
+from keyhouse.wire.address import Address
 from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
@@ -38,7 +38,7 @@ _TRY_AGAIN: Final = (
 class Request(NamedTuple):
     """Who asks to be activated, where."""
 
-    address: MeshAddress
+    address: Address
     credentials: Credentials
     quote: bytes  # empty: the platform has none
     kind: str  # the marble type
@@ -95,7 +95,7 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         )
 
 
-def _told(error: Exception, address: MeshAddress) -> KeyhouseError:
+def _told(error: Exception, address: Address) -> KeyhouseError:
     """Return what ``error``, of the connection or the call, means for the launcher."""
     if isinstance(error, PeerRefused):
         return error.reason_why
@@ -110,7 +110,7 @@ def _told(error: Exception, address: MeshAddress) -> KeyhouseError:
     return NotReachable(f"no connection to {address}", hint=_TRY_AGAIN)
 
 
-def _refusal(error: GRPCError, address: MeshAddress) -> KeyhouseError:
+def _refusal(error: GRPCError, address: Address) -> KeyhouseError:
     words = shown(error.message or "no reason given")
     if error.status is Status.DEADLINE_EXCEEDED:
         return NotReachable(f"{address} gives no answer in time", hint=_TRY_AGAIN)

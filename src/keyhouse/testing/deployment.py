@@ -25,7 +25,6 @@ from keyhouse.client import Coordinator as CoordinatorClient
 from keyhouse.client import TrustedCoordinator, UserIdentity, verify_coordinator
 from keyhouse.launcher import (
     Anchor,
-    MeshAddress,
     Request,
     activate,
     make_credentials,
@@ -37,6 +36,7 @@ from keyhouse.testing.coordinator import Coordinator, Ports
 from keyhouse.testing.enclave import Enclave
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
+from keyhouse.wire.address import Address
 
 __all__ = ["Deployment"]
 
@@ -169,7 +169,7 @@ class Deployment:
         quote = b""
         if enclave is not None:
             quote = quote_over(credentials.certificate, self._machine(enclave))
-        address = MeshAddress(_HERE, self._ports.workload_api)
+        address = Address(_HERE, self._ports.workload_api)
         request = Request(address, credentials, quote, kind, who or uuid.uuid4())
         delivered = _run(activate(request, Anchor(self.trusted.root_der), _PATIENCE))
         return marble_of(delivered)
