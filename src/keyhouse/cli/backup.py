@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.cli.talk import show_json, speaks
+from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Opener = Annotated[
         " shows without the key is checked",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 
 @speaks

@@ -27,6 +27,29 @@ Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]
 
+KeepCert = Annotated[
+    bool,
+    typer.Option(
+        "--keep-cert",
+        help="keep the coordinator's certificates: in --coordinator-cert, or else in"
+        " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
+    ),
+]
+DisplayUpdate = Annotated[
+    bool,
+    typer.Option(
+        "--display-update",
+        "-u",
+        help="with the security versions that updates raised since: not the signed bytes",
+    ),
+]
+WithSignature = Annotated[
+    bool,
+    typer.Option(
+        "--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"
+    ),
+]
+
 _FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
 _APPLIED = "Manifest updated"
 
@@ -36,28 +59,9 @@ def get(
     target: Target,
     output: Output = "",
     *,
-    keep_cert: Annotated[
-        bool,
-        typer.Option(
-            "--keep-cert",
-            help="keep the coordinator's certificates: in --coordinator-cert, or else in"
-            " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
-        ),
-    ] = False,
-    display_update: Annotated[
-        bool,
-        typer.Option(
-            "--display-update",
-            "-u",
-            help="with the security versions that updates raised since: not the signed bytes",
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"
-        ),
-    ] = False,
+    keep_cert: KeepCert = False,
+    display_update: DisplayUpdate = False,
+    as_json: WithSignature = False,
 ) -> None:
     """Print the manifest in force, byte for byte; its signature by the root has been checked.
 

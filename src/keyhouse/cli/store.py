@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhouse.cli.printable import printable
-from keyhouse.cli.talk import show_json, speaks
+from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["app", "show_checked"]
 app = typer.Typer(no_args_is_help=True, help="Check, list and restore stores of state directories.")
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="a state directory")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 
 @app.callback()
