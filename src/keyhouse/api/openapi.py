@@ -36,7 +36,7 @@ _MEANINGS: Final = {
     415: "Coded bodies are not taken.",
     431: "The headers are too large.",
     500: "Something that must hold does not; tell an operator.",
-    501: "Not built, or not served.",
+    501: "Not served.",
     503: "Not now: try again later.",
 }
 _REASONS: Final = {"type": "object", "additionalProperties": {"type": "string"}}

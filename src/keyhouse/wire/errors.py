@@ -13,7 +13,6 @@
      |    +-- WrongPhase         not in this phase of the coordinator                     409
      |    +-- Conflicting        contradicts what is stored or pending                    409
      |    +-- Invalid            content that breaks the rules: every problem at once     400
-     |    +-- NotYet             not built yet                                            501
      +-- Unavailable        try again later: full disk, too busy, shutting down           503
      +-- Broken             an invariant does not hold; an operator has to look           500
 
@@ -35,7 +34,6 @@ __all__ = [
     "Invalid",
     "KeyhouseError",
     "NotFound",
-    "NotYet",
     "Problem",
     "Refused",
     "TooLarge",
@@ -147,12 +145,6 @@ class Invalid(Refused):
         more = len(self.problems) - 20
         rest = f"; and {more} more" if more > 0 else ""
         super().__init__(f"{what}: {shown}{rest}")
-
-
-class NotYet(Refused):
-    """This part of the interface has not been built yet."""
-
-    code = "not-implemented"
 
 
 class Unavailable(KeyhouseError):
