@@ -113,6 +113,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
         "/api/v2/manifest": {"manifest", "set_manifest", "verify_manifest"},
         "/api/v2/monotonic-counter": {"raise_counter"},
         "/api/v2/openapi.json": {"openapi"},
+        "/api/v2/plan": {"plan"},
         "/api/v2/quote": {"attest"},
         "/api/v2/recover": {"recover", "recover_with"},
         "/api/v2/recover/public-key": {"recovery_offer"},
