@@ -138,7 +138,7 @@ def _join_earlier(
             pid=coordinator.process.pid,
             processor=processors.load,
             seconds=_JOINING_SECONDS,
-            warmup=0.01,
+            warmup=0.0,  # every one counts, or the last few would never be enough
         ).requests
 
 
