@@ -174,6 +174,18 @@ def test_no_changed_byte_leaves_it_readable(at: int, change: int) -> None:
     assert read_marble_certificate(bytes(leaf), KEYS.marble_root_cert) is None
 
 
+def test_signature_with_bits_that_do_not_count_is_refused() -> None:
+    leaf = next(cert for cert in (issued().cert for _ in range(500)) if cert[-1] % 2 == 0)
+    signature = x509.load_der_x509_certificate(leaf).signature
+    unused = len(leaf) - len(signature) - 1
+    changed = leaf[:unused] + b"\1" + leaf[unused + 1 :]
+
+    assert leaf[unused] == 0
+    assert x509.load_der_x509_certificate(changed).signature == signature  # the library reads it
+    assert read_marble_certificate(leaf, KEYS.marble_root_cert) is not None
+    assert read_marble_certificate(changed, KEYS.marble_root_cert) is None
+
+
 LEAF = issued().cert
 
 

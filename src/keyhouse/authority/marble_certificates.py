@@ -144,6 +144,9 @@ def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | 
     return _read(der, marble_root) if len(der) <= _LARGEST else None
 
 
+_ALL_BITS: Final = b"\0"
+
+
 @lru_cache(maxsize=512)
 def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
     try:
@@ -160,6 +163,10 @@ def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
     except (*LIBRARY_REFUSALS, InvalidSignature, x509.ExtensionNotFound):
         return None
     if ExtendedKeyUsageOID.SERVER_AUTH not in usages or not marble_type:
+        return None
+    # The library also reads a signature of which some bits are said not to count, if those are
+    # zero: other bytes, the same signature. Here one certificate is one sequence of bytes.
+    if not der.endswith(_ALL_BITS + certificate.signature):
         return None
     return MarbleIdentity(marble_type, str(uuid), start.astimezone(UTC), end.astimezone(UTC))
 
