@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -9,11 +10,12 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple, Self
 
 from keyhouse_tests_deployment import User
 from keyhouse_tests_process import KEYHOUSE, Started, start
@@ -103,13 +105,30 @@ class Client:
         self.close()
 
 
+def _ports() -> Iterator[int]:
+    """Yield ports that the kernel gives to no outgoing connection, other ones in each worker.
+
+    One that it gives out itself may be taken by a client of some other test before a server
+    listens on it.
+    """
+    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(12_000 + worker % 8, ephemeral, 8)
+    yield from itertools.cycle(SystemRandom().sample(own, len(own)))
+
+
+_PORTS: Final = _ports()
+
+
 def free_port() -> int:
     """Return a port of 127.0.0.1 on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert isinstance(port, int)
-    return port
+    for port in itertools.islice(_PORTS, 1000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise AssertionError("no port is free")
 
 
 class Server:
