@@ -18,6 +18,7 @@ PAGE_BYTES: Final = 1024 * 1024
 """Bytes of them, unless the first alone has more."""
 
 _LARGEST: Final = 2**63 - 1
+_DIGITS: Final = 19  # of the largest
 
 
 def read_activations(service: Service, view: View, head: Head) -> Answer:
@@ -47,10 +48,16 @@ def _begin(query: bytes, newest: int) -> int:
     if not given:
         return newest
     text = given[0]
-    if len(given) > 1 or not (text.isascii() and text.isdecimal() and int(text[:20]) <= _LARGEST):
+    if len(given) > 1 or not _is_place(text):
         raise BadRequest(
             "the place in the trail cannot be read",
             fields={"from": "must be one number, 0 or more"},
             hint="take it from next of the answer before",
         )
     return int(text)
+
+
+def _is_place(text: str) -> bool:
+    """Tell whether ``text`` is a number that can be a place; a long one is never converted."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return digits and int(text) <= _LARGEST
