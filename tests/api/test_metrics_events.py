@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from keyhouse.api.events import (
     LONGEST_REASON,
     MOST,
+    MOST_BYTES,
     MOST_REFUSALS,
     Activation,
     Events,
@@ -50,6 +51,34 @@ def test_only_the_newest_events_are_kept() -> None:
     assert len(kept) == MOST
     assert kept[0]["activation"]["uuid"] == "5"
     assert kept[-1]["activation"]["uuid"] == str(MOST + 4)
+
+
+def test_events_with_long_quotes_are_bounded_in_bytes() -> None:
+    events, quote, each = Events(), bytes(65_536), 65_536 * 4 // 3
+    for number in range(MOST_BYTES // each + 5):
+        events.activated(Activation("web", str(number), quote), at=number)
+
+    text = events.as_json()
+    kept = json.loads(text)
+
+    assert len(text) <= MOST_BYTES + len(kept) + 2  # commas, brackets
+    assert MOST_BYTES // each - 2 <= len(kept) <= MOST_BYTES // each
+    assert kept[-1]["activation"]["uuid"] == str(MOST_BYTES // each + 4)
+
+    for number in range(MOST):  # small ones have all their room again
+        events.activated(Activation("web", str(number)), at=number)
+    assert len(json.loads(events.as_json())) == MOST
+
+
+def test_all_who_ask_between_two_events_hold_one_text() -> None:
+    events = Events()
+    events.activated(Activation("web", "1"), at=0)
+    text = events.as_json()
+
+    assert events.as_json() is text
+
+    events.refused(Refusal("web", "2", "invalid", "x"), at=1)
+    assert len(json.loads(events.as_json())) == 2
 
 
 def test_refusals_stand_among_the_activations_in_the_order_of_their_happening() -> None:

@@ -11,10 +11,22 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["LONGEST_REASON", "MOST", "MOST_REFUSALS", "Activation", "Events", "Refusal", "rfc3339"]
+__all__ = [
+    "LONGEST_REASON",
+    "MOST",
+    "MOST_BYTES",
+    "MOST_REFUSALS",
+    "Activation",
+    "Events",
+    "Refusal",
+    "rfc3339",
+]
 
 MOST: Final = 10_000
 """Activations that are kept; older ones are forgotten."""
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of them, as JSON: a workload chooses how long its quote is, up to 64 KiB."""
 
 MOST_REFUSALS: Final = 1_000
 """Refusals that are kept beside them: strangers cannot push an activation out."""
@@ -46,16 +58,26 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """The last ``MOST`` activations and ``MOST_REFUSALS`` refusals, each kept as it is answered."""
+    """The last ``MOST`` activations and ``MOST_REFUSALS`` refusals, each kept as it is answered.
+
+    The activations are fewer where they would have more than ``MOST_BYTES``.
+    """
 
     def __init__(self) -> None:
         self._numbers = count()  # tells in which order they happened
-        self._activations: deque[tuple[int, bytes]] = deque(maxlen=MOST)
+        self._activations: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0  # of them
         self._refusals: deque[tuple[int, bytes]] = deque(maxlen=MOST_REFUSALS)
+        self._json: bytes | None = None  # all of them, until there is another one
 
     def activated(self, activation: Activation, *, at: int) -> None:
         """Add a successful activation; ``at`` is nanoseconds since 1970, UTC."""
-        self._activations.append(self._event(at, {"activation": activation}))
+        activations = self._activations
+        number, event = self._event(at, {"activation": activation})
+        activations.append((number, event))
+        self._bytes += len(event)
+        while len(activations) > MOST or self._bytes > MOST_BYTES:
+            self._bytes -= len(activations.popleft()[1])
 
     def refused(self, refusal: Refusal, *, at: int) -> None:
         """Add a refused one. Who calls this bounds how often."""
@@ -65,12 +87,15 @@ class Events:
         self._refusals.append(self._event(at, {"refusal": refusal}))
 
     def as_json(self) -> bytes:
-        """Return all events as a JSON array, oldest first."""
-        # Two runs that are sorted already: this only merges them.
-        ordered = sorted((*self._activations, *self._refusals))
-        return b"[%b]\n" % b",".join(event for _, event in ordered)
+        """Return all events as a JSON array, oldest first: one text for all who ask meanwhile."""
+        if self._json is None:
+            # Two runs that are sorted already: this only merges them.
+            ordered = sorted((*self._activations, *self._refusals))
+            self._json = b"[%b]\n" % b",".join(event for _, event in ordered)
+        return self._json
 
     def _event(self, at: int, about: Mapping[str, Activation | Refusal]) -> tuple[int, bytes]:
+        self._json = None
         event = {"time": rfc3339(at), **about}
         return next(self._numbers), msgspec.json.encode(event)
 
