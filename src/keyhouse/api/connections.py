@@ -5,47 +5,21 @@ from collections.abc import Awaitable
 from typing import Any, Protocol, TypeVar
 
 from keyhouse.api.limits import ConnectionLimits
-from keyhouse.api.plain_transport import PlainTransport
-from keyhouse.api.tls_transport import TlsTransport
+from keyhouse.api.transport import Above
 
 __all__ = ["Connection", "Connections"]
 
 T = TypeVar("T")
 
 
-class Connection(Protocol):
-    """One client of a listener. All calls come on the event loop's thread.
+class Connection(Above, Protocol):
+    """One client of a listener, which tells it more than its transport does.
 
     It counts as a connection from its making until ``connection_lost``, which comes also where the
     handshake fails.
     """
 
     generation: int  # of the TLS context under which it connected
-
-    # What the transport tells; see ``tls_transport.Above``.
-
-    def connecting(self, transport: TlsTransport | PlainTransport) -> None:
-        """The TCP connection is there, the handshake is not."""
-
-    def connection_made(self) -> None:
-        """The handshake is complete."""
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-
-    def eof_received(self) -> None:
-        """The client will send no more."""
-
-    def pause_writing(self) -> None:
-        """The client does not take what was written."""
-
-    def resume_writing(self) -> None:
-        """The client has taken what was written."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End; comes exactly once."""
-
-    # What the listener tells.
 
     def expire(self, now: float) -> None:
         """End what has passed its deadline at ``now``, the loop's time."""

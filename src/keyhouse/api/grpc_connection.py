@@ -20,8 +20,7 @@ from keyhouse.api.frame_meter import FrameMeter
 from keyhouse.api.grpc_calls import GrpcCalls
 from keyhouse.api.grpc_service import GrpcService
 from keyhouse.api.http2 import Http2
-from keyhouse.api.plain_transport import PlainTransport
-from keyhouse.api.tls_transport import TlsTransport
+from keyhouse.api.transport import Transport
 
 __all__ = ["GrpcConnection"]
 
@@ -42,7 +41,7 @@ class GrpcConnection:
         self.generation = generation
         self._service = service
         self._limits = service.limits
-        self._transport: TlsTransport | PlainTransport | None = None
+        self._transport: Transport | None = None
         self._phase = _Phase.HANDSHAKE
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not take what was written
@@ -53,7 +52,7 @@ class GrpcConnection:
 
     # What the transport tells.
 
-    def connecting(self, transport: TlsTransport | PlainTransport) -> None:
+    def connecting(self, transport: Transport) -> None:
         """The TCP connection is there, and the time for the handshake runs."""
         self._transport = transport
         self._deadline = self._service.after(self._limits.handshake_timeout)

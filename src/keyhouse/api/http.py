@@ -26,7 +26,6 @@ from keyhouse.api.chunks import ChunkedBody
 from keyhouse.api.connections import Connections
 from keyhouse.api.exchange import Admission, Answer, Application, Head, Refusal
 from keyhouse.api.limits import Limits
-from keyhouse.api.plain_transport import PlainTransport
 from keyhouse.api.request import (
     CHUNKED,
     HEAD_END,
@@ -36,7 +35,7 @@ from keyhouse.api.request import (
     read_head,
 )
 from keyhouse.api.request_counts import RequestCounts
-from keyhouse.api.tls_transport import TlsTransport
+from keyhouse.api.transport import Transport
 from keyhouse.wire.errors import Broken
 
 __all__ = ["HttpConnection", "Service"]
@@ -143,7 +142,7 @@ class HttpConnection:
     def __init__(self, service: Service, generation: int) -> None:
         self.generation = generation
         self._service = service
-        self._transport: TlsTransport | PlainTransport | None = None
+        self._transport: Transport | None = None
         self._phase = _HANDSHAKE
         self._deadline = math.inf
         service.add(self)
@@ -176,7 +175,7 @@ class HttpConnection:
 
     # What the transport tells.
 
-    def connecting(self, transport: TlsTransport | PlainTransport) -> None:
+    def connecting(self, transport: Transport) -> None:
         """The TCP connection is there, and the time for the handshake runs."""
         self._transport = transport
         self._deadline = self._service.after(self._service.limits.handshake_timeout)

@@ -5,7 +5,9 @@ end: what was written, the end of the stream, and a client that still sends is h
 """
 
 import asyncio
-from typing import Final, Protocol, cast
+from typing import Final, cast
+
+from keyhouse.api.transport import Above
 
 __all__ = ["PLAINTEXT", "PlainTransport", "Plaintext"]
 
@@ -18,31 +20,6 @@ PLAINTEXT: Final = Plaintext()
 
 MOST_KEPT: Final = 64 * 1024
 """Bytes after which the socket is left alone while an answer is awaited."""
-
-
-class Above(Protocol):
-    """The connection that a ``PlainTransport`` carries."""
-
-    def connecting(self, transport: "PlainTransport") -> None:
-        """The TCP connection is there."""
-
-    def connection_made(self) -> None:
-        """Bytes may come."""
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-
-    def eof_received(self) -> None:
-        """The client will send no more; what was written still goes out."""
-
-    def pause_writing(self) -> None:
-        """The client does not take what was written."""
-
-    def resume_writing(self) -> None:
-        """The client has taken what was written."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End; comes exactly once after ``connecting``."""
 
 
 class PlainTransport(asyncio.Protocol):

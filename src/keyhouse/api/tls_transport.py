@@ -20,7 +20,7 @@ the last answer. A deadline above bounds every phase of it.
 import asyncio
 from collections import deque
 from enum import Enum, auto
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from OpenSSL._util import ffi, lib
 
@@ -31,8 +31,9 @@ from keyhouse.api.tls import (
     new_memory_bio,
     peer_leaf,
 )
+from keyhouse.api.transport import Above
 
-__all__ = ["Above", "TlsTransport"]
+__all__ = ["TlsTransport"]
 
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
 _RECORDS_PER_TURN: Final = 16  # of one connection before others have their turn
@@ -43,31 +44,6 @@ _bio_read, _bio_write, _bio_length = lib.BIO_read, lib.BIO_write, lib.BIO_get_me
 _clear_errors = lib.ERR_clear_error
 _from_buffer = ffi.from_buffer
 _NULL: Final = ffi.NULL
-
-
-class Above(Protocol):
-    """The connection that a ``TlsTransport`` carries. All calls come on the event loop's thread."""
-
-    def connecting(self, transport: "TlsTransport") -> None:
-        """The TCP connection is there, the handshake is not."""
-
-    def connection_made(self) -> None:
-        """The handshake is complete."""
-
-    def data_received(self, data: bytes) -> None:
-        """Take decrypted bytes, at most one record."""
-
-    def eof_received(self) -> None:
-        """The client will send no more; what was written still goes out."""
-
-    def pause_writing(self) -> None:
-        """The client does not take what was written."""
-
-    def resume_writing(self) -> None:
-        """The client has taken what was written."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End; comes exactly once after ``connecting``."""
 
 
 class _Phase(Enum):
