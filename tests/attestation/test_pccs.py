@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -13,16 +13,13 @@ from keyhouse_tests_https import make_pair
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
-    Collateral,
     CollateralFacts,
     CollateralRefused,
     CollateralUnavailable,
-    CollateralUnusable,
     ConfigurationRefused,
     Mark,
     PckCa,
     PlatformKind,
-    QuoteProblem,
     QuoteRefused,
     Tee,
     Verifier,
@@ -32,13 +29,13 @@ from keyhouse.attestation import (
     write_collateral,
 )
 from keyhouse.attestation.collateral_cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral_lists import with_newer_lists
 from keyhouse.attestation.collateral_source import (
     AT_ONCE,
     FAILED_WITHIN,
     MOST_FAILED,
     MOST_RUNNING,
     SEEN_WITHIN,
-    BundleSource,
     PccsSource,
 )
 from keyhouse.attestation.pccs import PATIENCE, Pccs
@@ -47,6 +44,7 @@ from keyhouse_simulation import (
     Machine,
     Parameters,
     Pck,
+    QeIdentity,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -55,6 +53,9 @@ from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import Fault, PccsServer, Served
 
 REQUESTS = 4  # of one fetch
+NEXT_EVALUATION = Parameters(
+    tcb_info=TcbInfo(evaluation_number=2), qe_identity=QeIdentity(evaluation_number=2)
+)
 
 
 @pytest.fixture
@@ -89,7 +90,8 @@ async def test_quotes_of_real_machines_verify_with_what_is_fetched_for_them() ->
                 found = await opened.collateral_for(quote)
                 assert found == collateral
                 Verifier(INTEL_SGX_ROOT).verify(quote, found, RECORDED_AT)
-            assert [facts.kind.tee for facts in opened.held()] == [Tee.SGX, Tee.TDX]
+            ends = [read_facts(collateral).expires for _, collateral in quotes]
+            assert opened.expires() == min(ends)
 
 
 async def test_nothing_is_fetched_for_a_quote_that_does_not_lead_to_the_pinned_root(
@@ -405,25 +407,6 @@ def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-async def test_a_bundle_serves_its_platform_in_its_time(site: Site) -> None:
-    bundle = BundleSource(site.collateral, site.root_ca, now=site.clock)
-    assert await bundle.collateral_for(site.quote) == site.collateral
-    with pytest.raises(QuoteRefused):
-        await bundle.collateral_for(Site().quote)
-    site.now = read_facts(site.collateral).expires + timedelta(seconds=1)
-    with pytest.raises(CollateralUnusable) as caught:
-        await bundle.collateral_for(site.quote)
-    assert caught.value.reason is QuoteProblem.EXPIRED
-
-
-async def test_a_bundle_of_another_platform_is_named(site: Site) -> None:
-    wrong: Collateral = platform_of(
-        site.machine, Parameters(tcb_info=TcbInfo(fmspc=bytes(6)))
-    ).collateral
-    with pytest.raises(CollateralUnusable, match=r"FMSPC 000000000000.*FMSPC 511151115111"):
-        await BundleSource(wrong, site.root_ca, now=site.clock).collateral_for(site.quote)
-
-
 async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
     other = make_machine(site.now - timedelta(days=30), Pck(ppid=b"ANOTHER MACHINE!"))
     # Same maker: only the PCK certificate is of the machine.
@@ -513,7 +496,7 @@ async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
 async def test_what_another_kind_has_made_old_is_fetched_anew_and_never_served(
     site: Site,
 ) -> None:
-    """The lists are shared: a newer one seen with one kind of platform makes the others old."""
+    """The evaluation number is shared: one seen with one kind of platform makes the others old."""
     known: dict[str, Mark] = {}
     told: list[CollateralFacts] = []
     with site.pccs:
@@ -522,16 +505,77 @@ async def test_what_another_kind_has_made_old_is_fetched_anew_and_never_served(
             pccs, site.root_ca, now=site.clock, known=lambda: known, told=told.append
         ) as opened:
             old = await opened.collateral_of(site.kind)
-            seen = marks_of(told[0])["root-crl"]
-            known["root-crl"] = Mark(seen.number, seen.issued + 1)
+            seen = marks_of(told[0])["qe-identity/sgx"]
+            known["qe-identity/sgx"] = Mark(seen.number + 1, seen.issued)
             with pytest.raises(CollateralUnavailable, match="older than what was seen before"):
                 await opened.collateral_of(site.kind)
             site.now += FAILED_WITHIN
-            newer = site.publish(site.now)
+            newer = site.publish(site.now, NEXT_EVALUATION)
             opened.refresh_due()
             await finished(opened)
             assert await opened.collateral_of(site.kind) == newer != old
-            assert opened.counts == {"fetched": 2, "failed": 1}
+            assert opened.fetches() == {"fetched": 2, "failed": 1}
+
+
+async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone(
+    site: Site, tmp_path: Path
+) -> None:
+    """What was seen with one kind must not stop another, whose documents are as good as before."""
+    sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
+    other = Parameters(tcb_info=TcbInfo(fmspc=bytes.fromhex(sibling.fmspc)))
+    site.pccs.served.append(Served(platform_of(site.machine, other).collateral))
+    known: dict[str, Mark] = {}
+
+    def open_source() -> PccsSource:
+        pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
+        return PccsSource(pccs, site.root_ca, tmp_path, now=site.clock, known=lambda: known)
+
+    with site.pccs:
+        async with open_source() as opened:
+            before = await opened.collateral_of(sibling)
+            await opened.collateral_of(site.kind)
+            site.now += SEEN_WITHIN
+            newer = site.publish(site.now, Parameters(lists=Lists(number=2)))
+            opened.refresh_due()  # the PCCS has forgotten the second kind
+            await finished(opened)
+            assert opened.fetches() == {"fetched": 3, "failed": 1}
+            known |= marks_of(read_facts(newer))
+            shared = await opened.collateral_of(sibling)
+    assert (shared.root_ca_crl, shared.pck_crl) == (newer.root_ca_crl, newer.pck_crl)
+    assert (shared.tcb_info, shared.qe_identity) == (before.tcb_info, before.qe_identity)
+    async with open_source() as after_a_restart:
+        assert await after_a_restart.collateral_of(sibling) == shared
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [Parameters(lists=Lists(number=0)), Parameters(lists=Lists(issued_ago=timedelta(days=9)))],
+    ids=["number", "date"],
+)
+async def test_older_lists_of_one_kind_are_not_given_to_others(
+    site: Site, parameters: Parameters
+) -> None:
+    sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
+    other = msgspec.structs.replace(parameters, tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
+    site.pccs.served.append(Served(platform_of(site.machine, other).collateral))
+    with site.pccs:
+        async with source(site) as opened:
+            assert await opened.collateral_of(site.kind) == site.collateral
+            await opened.collateral_of(sibling)
+            assert await opened.collateral_of(site.kind) == site.collateral
+
+
+def test_lists_under_which_a_signer_is_revoked_make_nothing_else_usable(site: Site) -> None:
+    kept, newest = (
+        Kept(collateral, read_facts(collateral), site.now)
+        for collateral in (
+            site.collateral,
+            platform_of(
+                site.machine, Parameters(lists=Lists(number=2, revokes_tcb_signer=True))
+            ).collateral,
+        )
+    )
+    assert with_newer_lists(kept, newest, site.root_ca, site.now) is None
 
 
 async def test_what_lies_in_the_folder_is_looked_after_without_anybody_asking(
@@ -542,9 +586,86 @@ async def test_what_lies_in_the_folder_is_looked_after_without_anybody_asking(
             await opened.collateral_of(site.kind)
         site.now += SEEN_WITHIN
         newer = site.publish(site.now)
+        async with looked_after(site, tmp_path, site.clock) as opened:
+            assert opened.expires() == read_facts(newer).expires
+
+
+@asynccontextmanager
+async def looked_after(
+    site: Site, folder: Path, now: Callable[[], datetime]
+) -> AsyncIterator[PccsSource]:
+    """Open a source that looks after what it keeps without a pause, once it has fetched something.
+
+    Its task has not ended by itself.
+    """
+    fetched = asyncio.Event()
+    pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
+    async with PccsSource(
+        pccs, site.root_ca, folder, now=now, told=lambda _: fetched.set()
+    ) as opened:
+        looking = asyncio.create_task(opened.look_after(every=0))
+        await asyncio.wait(
+            [looking, waiting := asyncio.create_task(fetched.wait())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        waiting.cancel()
+        assert not looking.done()
+        yield opened
+        looking.cancel()
+
+
+class BrokenClock:
+    """A clock that fails as nobody foresaw: ``failures`` times, after ``before`` answers."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.before = self.failures = 0
+
+    def __call__(self) -> datetime:
+        self.before -= 1
+        if self.before < 0 < self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError
+        return self._site.now
+
+
+@pytest.fixture
+async def defects() -> list[BaseException]:
+    """What the event loop was told that nobody handled."""
+    found: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: found.append(context["exception"]))
+    return found
+
+
+async def test_a_look_that_fails_is_told_at_once_and_is_not_the_last_one(
+    site: Site, tmp_path: Path, defects: list[BaseException]
+) -> None:
+    with site.pccs:
         async with source(site, tmp_path) as opened:
-            for kept in CollateralCache(tmp_path, site.root_ca).read_all(site.now):
-                opened._remember(kept)
-            opened.refresh_due()
+            await opened.collateral_of(site.kind)
+        site.now += SEEN_WITHIN
+        newer = site.publish(site.now)
+        clock = BrokenClock(site)
+        clock.failures = 2
+        async with looked_after(site, tmp_path, clock) as opened:
+            assert opened.expires() == read_facts(newer).expires
+    assert [type(defect) for defect in defects] == [ZeroDivisionError] * 2
+
+
+async def test_a_fetch_that_fails_as_nobody_foresaw_is_told_and_what_is_kept_serves(
+    site: Site, defects: list[BaseException]
+) -> None:
+    clock, warned = BrokenClock(site), list[str]()
+    with site.pccs:
+        pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
+        async with PccsSource(pccs, site.root_ca, now=clock, warn=warned.append) as opened:
+            kept = await opened.collateral_of(site.kind)
+            site.now += SEEN_WITHIN
+            assert opened.at_hand(site.kind) == kept
+            clock.before, clock.failures = 0, 1
             await finished(opened)
-            assert [facts.issued for facts in opened.held()] == [read_facts(newer).issued]
+            assert opened.fetches() == {"fetched": 1, "failed": 1}
+            assert await opened.collateral_of(site.kind) == kept
+    assert [type(defect) for defect in defects] == [ZeroDivisionError]
+    assert len(warned) == 1

@@ -1,6 +1,6 @@
-"""Where the collateral of a quote comes from: a bundle file, or a PCCS with a cache.
+"""The collateral of quotes, from a PCCS with a cache.
 
-Theory of operation of the second. For each kind of platform (TEE, FMSPC, CA):
+Theory of operation. For each kind of platform (TEE, FMSPC, CA):
 
 - nothing is asked for a quote whose PCK chain does not lead to the pinned root;
 - one fetch at a time, whose result all who wait for it share; ``AT_ONCE`` kinds together;
@@ -8,10 +8,14 @@ Theory of operation of the second. For each kind of platform (TEE, FMSPC, CA):
   asked for, and no part older than what is kept (a PCCS may be wrong, or be played back);
 - what is kept and in its time is answered at once. Seen at the PCCS longer ago than
   ``SEEN_WITHIN``, or near its end, it is fetched anew meanwhile;
+- newer revocation lists that came for one kind serve all of the same authorities at once;
 - nothing older serves than what ``known`` says was seen before, and what has become so, because
-  another kind of platform brought a newer revocation list, is fetched anew;
+  another kind of platform brought a higher evaluation number, is fetched anew;
 - a fetch that failed is not repeated within ``FAILED_WITHIN``: what is kept serves until it
   expires, and each failure says until when; nothing kept, the failure is the answer.
+
+An error that nobody foresaw fails its fetch, or its look at what is kept, and no other. It goes to
+the event loop's exception handler at once, for nobody may be waiting for it.
 """
 
 import asyncio
@@ -19,7 +23,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -31,6 +35,7 @@ from keyhouse.attestation.collateral_facts import (
     require_sound,
     shown_time,
 )
+from keyhouse.attestation.collateral_lists import with_newer_lists
 from keyhouse.attestation.collateral_marks import Mark, is_as_new, marks_of, require_as_new
 from keyhouse.attestation.errors import (
     CollateralRefused,
@@ -49,8 +54,6 @@ __all__ = [
     "MOST_FAILED",
     "MOST_RUNNING",
     "SEEN_WITHIN",
-    "BundleSource",
-    "CollateralSource",
     "PccsSource",
 ]
 
@@ -82,33 +85,6 @@ LOOKED_AFTER: Final = 900.0
 Clock = Callable[[], datetime]
 
 
-class CollateralSource(Protocol):
-    """Has the collateral for quotes."""
-
-    async def collateral_for(self, quote: bytes) -> Collateral:
-        """Return what ``quote`` can be verified with, which is not verified by this.
-
-        Raises ``QuoteRefused`` if the quote cannot be of a platform that is known,
-        ``CollateralUnusable`` and ``CollateralUnavailable`` if there is none for it.
-        """
-        ...
-
-
-class BundleSource:
-    """A bundle, for sites without a way to a PCCS. It has to be replaced before it expires."""
-
-    def __init__(self, bundle: Collateral, root_ca: bytes, *, now: Clock | None = None) -> None:
-        self._bundle = bundle
-        self._root_ca = root_ca
-        self._now = now or _utc_now
-
-    async def collateral_for(self, quote: bytes) -> Collateral:
-        """Return the bundle if it is sound now and of the quote's kind of platform."""
-        kind = platform_kind(quote, self._root_ca)
-        require_kind(require_sound(self._bundle, self._root_ca, self._now()), kind)
-        return self._bundle
-
-
 class _Failure(msgspec.Struct, frozen=True):
     at: datetime
     error: KeyhouseError
@@ -122,8 +98,6 @@ class PccsSource:
     ``told`` is given what each fetch brought. ``known``: the marks of what was seen before, in
     other processes too. ``grace``: seconds that fetches which nobody waits for get at the end. Use
     it with ``async with``, in one event loop; it owns ``pccs`` from then on.
-
-    ``counts``: fetches by what became of them.
     """
 
     def __init__(
@@ -146,11 +120,12 @@ class PccsSource:
         self._warn = warn or _say_nothing
         self._told = told or _say_nothing
         self._known = known or dict
-        self.counts: Final = {"fetched": 0, "failed": 0}
+        self._counts = {"fetched": 0, "failed": 0}
         self._kept: dict[PlatformKind, Kept] = {}  # at most MOST_KEPT, latest seen last
         self._failed: dict[PlatformKind, _Failure] = {}  # at most MOST_FAILED, latest last
         self._running: dict[PlatformKind, asyncio.Task[None]] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
+        self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self._pccs.__aenter__()
@@ -178,17 +153,13 @@ class PccsSource:
                 self._fail(kind, CollateralUnavailable("the PCCS does not answer in time"))
         await asyncio.gather(*running.values(), return_exceptions=True)
 
-    def held(self) -> tuple[CollateralFacts, ...]:
-        """Return what is kept in memory says of itself, and so when each will expire."""
-        return tuple(kept.facts for kept in self._kept.values())
-
     def expires(self) -> datetime | None:
         """Return the end, UTC, of what ends first of all that is kept in memory."""
         return min((kept.facts.expires for kept in self._kept.values()), default=None)
 
     def fetches(self) -> Mapping[str, int]:
         """Return the fetches so far by what became of them."""
-        return self.counts
+        return self._counts
 
     async def collateral_for(self, quote: bytes) -> Collateral:
         """Return the collateral of the quote's kind of platform; it is sound now."""
@@ -227,15 +198,28 @@ class PccsSource:
             self._begin(kind)
         return kept.collateral
 
-    async def look_after(self) -> None:
-        """Keep what is kept new, also what lies in the folder, until cancelled."""
-        if self._cache is not None:
-            for kept in await asyncio.to_thread(self._cache.read_all, self._now()):
-                if kept.facts.kind not in self._kept:
-                    self._remember(kept)
+    async def look_after(self, *, every: float = LOOKED_AFTER) -> None:
+        """Keep what is kept new, also what lies in the folder, until cancelled.
+
+        ``every``: seconds from one look to the next.
+        """
+        unread = self._cache
         while True:
-            self.refresh_due()
-            await asyncio.sleep(LOOKED_AFTER)
+            try:
+                if unread is not None:
+                    await self._recall(unread)
+                    unread = None
+                self.refresh_due()
+            # One that ended this task would let all that is kept expire, and show at the stop only.
+            except Exception as error:  # noqa: BLE001
+                _tell_defect(error)
+            await asyncio.sleep(every)
+
+    async def _recall(self, cache: CollateralCache) -> None:
+        """Take what lies in the folder into memory."""
+        for kept in await asyncio.to_thread(cache.read_all, self._now()):
+            if kept.facts.kind not in self._kept:
+                self._remember(kept)
 
     def refresh_due(self) -> None:
         """Begin to fetch what is kept and is due."""
@@ -279,17 +263,42 @@ class PccsSource:
 
     async def _fetch(self, kind: PlatformKind) -> None:
         try:
-            async with self._turn:
-                collateral = await self._pccs.fetch(kind)
-            kept = await self._judged(kind, collateral)
+            await self._take(kind)
         except (CollateralRefused, CollateralUnavailable) as error:
             self._fail(kind, error)
-            return
-        self.counts["fetched"] += 1
+        except Exception as error:  # noqa: BLE001 - see above
+            _tell_defect(error)
+            self._fail(kind, CollateralUnavailable("its fetch failed in a way that is a defect"))
+
+    async def _take(self, kind: PlatformKind) -> None:
+        """Fetch the collateral of ``kind``, and keep it if it is to be believed."""
+        async with self._turn:
+            collateral = await self._pccs.fetch(kind)
+        kept = await self._judged(kind, collateral)
+        self._counts["fetched"] += 1
         self._failed.pop(kind, None)
         self._remember(kept)
         self._told(kept.facts)
-        if self._cache is not None:
+        await self._write(kind)
+        await self._share_lists(kept)
+
+    async def _share_lists(self, newest: Kept) -> None:
+        """Let the other kinds have the revocation lists of ``newest`` where they are newer."""
+        for kind, kept in list(self._kept.items()):
+            now = self._now()
+            found = await asyncio.to_thread(with_newer_lists, kept, newest, self._root_ca, now)
+            if found is not None and self._kept.get(kind) is kept:  # not fetched meanwhile
+                self._kept[kind] = found
+                await self._write(kind)
+
+    async def _write(self, kind: PlatformKind) -> None:
+        """Write what is kept of ``kind`` now; one after the other, for files have one writer."""
+        if self._cache is None:
+            return
+        async with self._writing:
+            kept = self._kept.get(kind)
+            if kept is None:
+                return
             try:
                 await asyncio.to_thread(self._cache.write, kept)
             except Refused as error:
@@ -310,7 +319,7 @@ class PccsSource:
         return Kept(collateral, facts, now)
 
     def _fail(self, kind: PlatformKind, error: KeyhouseError) -> None:
-        self.counts["failed"] += 1
+        self._counts["failed"] += 1
         self._failed.pop(kind, None)
         self._failed[kind] = _Failure(self._now(), error)
         if len(self._failed) > MOST_FAILED:
@@ -341,6 +350,13 @@ def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnav
     if failure is None:
         return CollateralUnavailable(f"{what} that is valid now", hint="try again")
     return CollateralUnavailable(f"{what}: {failure.error.message}", hint=failure.error.hint)
+
+
+def _tell_defect(error: Exception) -> None:
+    """Tell at once of an error that no code foresaw."""
+    asyncio.get_running_loop().call_exception_handler(
+        {"message": "the collateral of quotes is not looked after", "exception": error}
+    )
 
 
 def _utc_now() -> datetime:
