@@ -1,11 +1,11 @@
 """Walks a page of the documentation: saves its programs, types its commands."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
+
+from keyhouse_tests_process import on_path
 
 __all__ = ["walk"]
 
@@ -24,15 +24,16 @@ def walk(page: str, folder: Path) -> str:
     for file, program in _PROGRAM.findall(page):
         (folder / file).write_text(program, encoding="utf-8")
     blocks = [block for block in _COMMANDS.findall(page) if not block.startswith(_LEFT_OUT)]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-ec", "exec 2>&1\n" + "".join(blocks)],
-        cwd=folder,
-        env={"PATH": path, "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    with on_path() as (path, descriptors):
+        done = subprocess.run(
+            ["bash", "-ec", "exec 2>&1\n" + "".join(blocks)],
+            cwd=folder,
+            env={"PATH": path, "HOME": str(folder)},
+            pass_fds=descriptors,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout

@@ -4,7 +4,8 @@ The suite starts hundreds. An interpreter that has imported everything and forks
 what a start costs; from `keyhouse.cli.main` on it is the same program, with streams, environment,
 folder and process id of its own. Two such interpreters take turns, so that a restarted
 coordinator hashes strings as another process would. ``KEYHOUSE_TESTS_COLD=1`` gives every process
-an interpreter of its own, as a shell would.
+an interpreter of its own, as a shell would. What shells of the tests type can be warm as well:
+``on_path`` gives them a ``keyhouse`` that asks here for its process.
 """
 
 import atexit
@@ -12,22 +13,26 @@ import itertools
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Final, Protocol
 
 from keyhouse_tests_nursery import EXIT, LONGEST_REQUEST
 
-__all__ = ["KEYHOUSE", "Started", "start"]
+__all__ = ["KEYHOUSE", "Started", "on_path", "start", "typed"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
 _PROGRAM: Final = Path(__file__).with_name("keyhouse_tests_nursery.py")
+_STAND_IN: Final = Path(__file__).with_name("keyhouse_tests_stand_in.py")
 _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
 _LONGEST: Final = LONGEST_REQUEST // 2
 _TURNS: Final = 2
@@ -36,6 +41,10 @@ _TURNS: Final = 2
 # a library when it is loaded.
 _PLAIN: Final = frozenset({"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "OE_SIMULATION"})
 _PLAIN_PREFIXES: Final = ("KEYHOUSE_", "EDG_")
+# What a shell sets by itself, and Python where no locale is set.
+_OF_SHELLS: Final = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
+# Ctrl-C in their terminal has to reach them, or they become another program.
+_IN_PERSON: Final = (["serve"], ["run"], ["dev"])
 
 
 class Started(Protocol):
@@ -92,21 +101,64 @@ def start(
             cwd=folder,
         )
     kind = "serve" if arguments[:1] == ["serve"] else "command"
-    request = {
-        "arguments": [KEYHOUSE, *arguments],
-        "environment": dict(environment),
-        "folder": str(folder or Path.cwd()),
-    }
     with Path(os.devnull).open("rb") as nothing:
         given = nothing if isinstance(stdin, int) else stdin
         streams = (given.fileno(), output.fileno(), errors.fileno())
-        return next(_nurseries[kind]).fork(json.dumps(request).encode(), streams)
+        control = next(_nurseries[kind]).control()
+        return _fork(control, arguments, environment, folder or Path.cwd(), streams)
+
+
+@contextmanager
+def on_path() -> Iterator[tuple[str, Sequence[int]]]:
+    """Give a PATH for shells, and the descriptors that they need: ``keyhouse`` is warm for them."""
+    path = f"{Path(KEYHOUSE).parent}{os.pathsep}{os.environ['PATH']}"
+    if _COLD:
+        yield path, ()
+        return
+    number = next(_nurseries["command"]).control().fileno()
+    words = [sys.executable, "-E", "-S", str(_STAND_IN), str(number)]
+    with TemporaryDirectory() as folder:
+        program = Path(folder, "keyhouse")
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        program.chmod(0o700)
+        yield f"{folder}{os.pathsep}{path}", (number,)
+
+
+def typed(control: socket.socket, arguments: Sequence[str]) -> int:
+    """Do what a shell has asked of ``keyhouse``, in its place; return the exit code.
+
+    ``control`` leads to the warm interpreter for commands.
+    """
+    others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
+    if arguments[:1] in _IN_PERSON or not _may_fork(arguments, others):
+        os.execv(KEYHOUSE, [KEYHOUSE, *arguments])  # noqa: S606 it is what a shell wants to start
+    return _fork(control, arguments, os.environ, Path.cwd(), (0, 1, 2)).wait()
 
 
 def _may_fork(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
     plain = all(name in _PLAIN or name.startswith(_PLAIN_PREFIXES) for name in environment)
     size = sum(map(len, [*arguments, *environment, *environment.values()]))
     return plain and size < _LONGEST // 6  # JSON may write a character in six
+
+
+def _fork(
+    control: socket.socket,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    streams: tuple[int, int, int],
+) -> "_Forked":
+    request = {
+        "arguments": [KEYHOUSE, *arguments],
+        "environment": dict(environment),
+        "folder": str(folder),
+    }
+    ends, told = os.pipe()
+    try:
+        socket.send_fds(control, [json.dumps(request).encode()], [*streams, told])
+    finally:
+        os.close(told)
+    return _Forked(ends)
 
 
 class _Forked:
@@ -161,15 +213,10 @@ class _Nursery:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
 
-    def fork(self, request: bytes, streams: tuple[int, int, int]) -> _Forked:
+    def control(self) -> socket.socket:
+        """Return the socket that takes requests."""
         with self._lock:
-            control = self._control or self._start()
-        ends, told = os.pipe()
-        try:
-            socket.send_fds(control, [request], [*streams, told])
-        finally:
-            os.close(told)
-        return _Forked(ends)
+            return self._control or self._start()
 
     def _start(self) -> socket.socket:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
