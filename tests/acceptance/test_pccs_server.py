@@ -2,16 +2,34 @@
 
 import base64
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
+import grpc
 import pytest
 from keyhouse_tests_command import refused_start, run
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_server import Client, Reply, Server, free_port
+from keyhouse_tests_updates import together
+from keyhouse_tests_workloads import WORKLOAD, grpcio, request
 
-from keyhouse.attestation import read_collateral, read_facts
-from keyhouse_simulation import Parameters, QeIdentity, SimulatedPlatform, TcbInfo
+from keyhouse.attestation import (
+    Measurements,
+    quote_binding,
+    read_collateral,
+    read_facts,
+    report_data,
+)
+from keyhouse_simulation import (
+    Machine,
+    Parameters,
+    Pck,
+    QeIdentity,
+    SimulatedPlatform,
+    TcbInfo,
+)
+from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import PccsServer, Served
 from keyhouse_simulation.record import read_record
 
@@ -78,6 +96,53 @@ def test_collateral_is_fetched_kept_and_never_older_than_before(tmp_path: Path) 
     with server, server.client() as client:
         assert submit(client, quote).status == 200
         assert client.get("/api/v2/status").status == 200
+
+
+def workload_quote(machine: Machine) -> bytes:
+    """Return the quote of a workload of the package ``app`` that runs there."""
+    who = Measurements(
+        unique_id=bytes(32), signer_id=b"\xab" * 32, product_id=7, security_version=3
+    )
+    bound = report_data(quote_binding(WORKLOAD.certificate))
+    return SimulatedPlatform(machine).workload_quote(who, bound)
+
+
+def of_another_kind(machine: Machine) -> Machine:
+    """Return a machine by the same maker of which the PCCS knows nothing."""
+    issuer = ("Keyhouse Simulation PCK Platform CA", machine.pck_ca_key)
+    extension = pck_extension(Pck(fmspc=bytes(6)))
+    start = machine.pck.not_valid_before_utc
+    return replace(machine, pck=issue_leaf("PCK", machine.pck_key, issuer, start, extension))
+
+
+def test_workloads_join_with_quotes_whose_collateral_is_fetched(tmp_path: Path) -> None:
+    ca, pccs = tmp_path / "ca.pem", PccsServer([])
+    ca.write_bytes(pccs.ca_pem)
+    with (
+        pccs,
+        Server(tmp_path / "data", arguments=("--pccs", pccs.url, "--pccs-ca", str(ca))) as server,
+    ):
+        with server.client() as client:
+            assert client.set_manifest(together()).status == 200
+        simulation = server.data / "simulation"
+        machine = read_record((simulation / "machine.json").read_bytes())
+        pccs.served = [Served(read_collateral((simulation / "collateral.json").read_bytes()))]
+        good = workload_quote(machine)
+        bent = good[:400] + bytes([good[400] ^ 1]) + good[401:]
+        with grpcio(server.mesh_port) as channel:
+
+            def outcome(quote: bytes) -> grpc.StatusCode:
+                return channel.call(request(Quote=quote)).code
+
+            assert outcome(STRANGER) is grpc.StatusCode.PERMISSION_DENIED
+            assert pccs.asked == []
+            assert outcome(bent) is grpc.StatusCode.PERMISSION_DENIED
+            assert outcome(good) is grpc.StatusCode.OK
+            assert len(pccs.asked) == FETCH
+            assert outcome(workload_quote(of_another_kind(machine))) is grpc.StatusCode.UNAVAILABLE
+            asked = len(pccs.asked)
+            assert outcome(workload_quote(machine)) is grpc.StatusCode.OK
+            assert len(pccs.asked) == asked
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Collateral older than what was seen is refused: after restarts, and with a clock turned back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,12 +13,16 @@ from keyhouse_tests_deployment import (
     moment,
     running_engine,
     set_manifest,
+    user,
 )
+from keyhouse_tests_recovery import holders, recoverable
 
 from keyhouse.api.collateral_memory import JournalledMarks
 from keyhouse.api.quote_checks import QuoteChecks
-from keyhouse.attestation import Collateral, CollateralUnavailable, QuoteRefused
-from keyhouse.coordinator import Engine, Phase
+from keyhouse.attestation import Collateral, CollateralUnavailable, Mark, QuoteRefused
+from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
+from keyhouse.wire.secret import Secret
 from keyhouse_simulation import (
     Lists,
     Parameters,
@@ -112,3 +116,42 @@ async def test_without_a_manifest_quotes_verify_and_nothing_is_kept(tmp_path: Pa
             await checks.verify(QUOTE)
         assert engine.view.phase is Phase.ACCEPTING_MANIFEST
         assert engine.view.position is None
+
+
+async def _ready(_keys: CoordinatorKeys) -> Callable[[], None]:
+    return lambda: None
+
+
+async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_update(
+    tmp_path: Path,
+) -> None:
+    data, (holder,) = tmp_path / "state", holders(1)
+    async with running_engine(data) as engine:
+        await set_manifest(engine, recoverable([holder]))
+        share = holder.share(engine.view.running.recovery.holders[0].ciphertext)
+        async with checking(engine, collateral()) as checks:
+            await checks.verify(QUOTE)
+        marks = engine.view.running.collateral_marks
+        assert marks
+    (data / "sealed_key").unlink()
+    async with running_engine(data) as engine:
+        assert engine.view.phase is Phase.RECOVERY
+        deposit = Deposit(holder.name, Secret(share), holder.sign(share))
+        await engine.recover(Recovery(Secret(share), (deposit,), _ready))
+        await _only_as_new_as(engine, marks)
+        state, raw = engine.view.running, recoverable([holder], secrets=4)
+        update = prepare_update(state, user("admin").der, raw, now=engine.now())
+        assert (await engine.submit(update)).running.manifest == raw
+        await _only_as_new_as(engine, marks)
+    async with running_engine(data) as engine:
+        assert engine.view.running.manifest == raw
+        await _only_as_new_as(engine, marks)
+
+
+async def _only_as_new_as(engine: Engine, marks: Mapping[str, Mark]) -> None:
+    assert engine.view.running.collateral_marks == marks
+    async with checking(engine, collateral(number=4)) as checks:
+        with pytest.raises(CollateralUnavailable, match="root-crl has number 4"):
+            await checks.verify(QUOTE)
+    async with checking(engine, collateral()) as checks:
+        await checks.verify(QUOTE)
