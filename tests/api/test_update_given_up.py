@@ -1,33 +1,18 @@
 """An update that all agreed to and that cannot take effect any more: refused, and gone."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_deployment import NOW, FixedClock, running_engine, set_manifest, user
+from keyhouse_tests_deployment import NOW, FixedClock, running_engine, set_manifest
+from keyhouse_tests_services import head_of, service_of
 from keyhouse_tests_updates import together
 
-from keyhouse.api import Service, changes, routes
-from keyhouse.api.exchange import Head
-from keyhouse.api.quote_checks import QuoteChecks, no_collateral
-from keyhouse.api.quotes import Quotes
-from keyhouse.coordinator import CannotBeApplied, Engine
-from keyhouse_simulation import SimulatedPlatform, make_machine
+from keyhouse.api import changes
+from keyhouse.coordinator import CannotBeApplied
 
 DAY = 24 * 3600 * 1_000_000
-
-
-def _service(engine: Engine) -> Service:
-    platform = SimulatedPlatform(make_machine(datetime.now(UTC)))
-    checks = QuoteChecks(platform.root_ca, no_collateral, lambda: datetime.now(UTC))
-    quotes = Quotes(platform, engine.view.state.keys)
-    return Service(engine, quotes, routes(), quote_checks=checks, simulated=True)
-
-
-def _head(name: str) -> Head:
-    return Head("POST", "/api/v2/update", b"", user(name).der)
 
 
 def _short_lived(document: dict[str, Any]) -> None:
@@ -43,18 +28,18 @@ async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_pat
     clock, new = FixedClock(), together(_short_lived)
     async with running_engine(tmp_path / "data", clock) as engine:
         await set_manifest(engine, together())
-        service = _service(engine)
-        first = await changes.update_manifest(service, _head("alice"), new, changes.Proposal)
+        service = service_of(engine)
+        first = await changes.update_manifest(service, head_of("alice"), new, changes.Proposal)
         assert first.missing == 1
         clock.time = NOW + 60 * DAY
         with pytest.raises(CannotBeApplied) as refusal:
-            await changes.acknowledge_update(service, _head("bob"), new, changes.Proposal)
+            await changes.acknowledge_update(service, head_of("bob"), new, changes.Proposal)
         assert [problem.at for problem in refusal.value.problems] == ["Secrets.cert.Cert.NotAfter"]
         assert engine.view.running.pending is None
         assert engine.view.running.manifest == together()
         last = json.loads(engine.view.log.lines()[-1])
         assert set(last) == {"time", "update", "manifestFingerprint"}
         again = await changes.update_manifest(
-            service, _head("bob"), together(word="b"), changes.Proposal
+            service, head_of("bob"), together(word="b"), changes.Proposal
         )
         assert again.missing_users == ("alice", "carol")

@@ -6,8 +6,6 @@ activation is durable before the answer; without one its record follows within a
 Source: workload API, "Checks in order".
 """
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -26,6 +24,7 @@ from keyhouse.api.activation_counts import UNKNOWN, ActivationCounts
 from keyhouse.api.events import Activation, Events
 from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.refusal_log import RefusalLog
+from keyhouse.api.turns import Places, Turns
 from keyhouse.attestation import Verdict
 from keyhouse.authority import (
     LIFETIME,
@@ -95,8 +94,7 @@ class Activations:
         self._simulated = simulated
         self._events = events
         self._lifetime = lifetime
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="activate")
-        self._waiting = 0
+        self._turns = Turns("activate", Places(WAITING, "too many workloads are being activated"))
         self._refusals = RefusalLog(events)
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
@@ -127,7 +125,7 @@ class Activations:
 
     def close(self) -> None:
         """Give the thread back."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
 
     async def _read(self, request: ActivationRequest, identity: bytes | None) -> _Workload:
         """Check the request in the order of the interface, the cheap before the quote."""
@@ -173,13 +171,7 @@ class Activations:
 
         if not recipe.is_costly:
             return make()
-        if self._waiting >= WAITING:
-            raise Unavailable("too many workloads are being activated", hint="try again later")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, make)
-        finally:
-            self._waiting -= 1
+        return await self._turns.take(make)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
         """Return once the activation counts, or will be audited. Raises ``Stale``."""

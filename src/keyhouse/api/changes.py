@@ -158,7 +158,7 @@ async def plan_update(
         now = service.engine.now()
         return prepare_plan(view.running, head.identity, raw, now=now), view
 
-    return await service.off_loop(work)
+    return await service.plans.take(work)
 
 
 async def update_manifest(

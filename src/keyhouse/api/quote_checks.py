@@ -6,15 +6,13 @@ chain does not lead to the platform's own root. Collateral that is older than wh
 in this process or in another one of the same journal, is not used, whatever its own dates say.
 """
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from keyhouse.api.collateral_memory import CollateralMemory, ProcessMarks
+from keyhouse.api.turns import Places, Turns
 from keyhouse.attestation import (
     Collateral,
     CollateralRefused,
@@ -86,6 +84,8 @@ REMEMBERED: Final = 256
 REMEMBERED_FOR: Final = timedelta(seconds=10)
 """How long: other collateral or another time may let them pass."""
 
+_TOO_MANY: Final = "too many callers are having quotes verified"
+
 
 def no_collateral() -> Collateral:
     """Refuse: this coordinator was started without collateral."""
@@ -93,24 +93,6 @@ def no_collateral() -> Collateral:
         "this coordinator has no collateral to verify quotes with",
         hint="its operator has to start it with --pccs URL or --collateral FILE",
     )
-
-
-class _Places:
-    """Counts those who wait, and turns away who would be one too many."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Take a place for as long as the context lasts."""
-        if self._taken >= WAITING:
-            raise Unavailable("too many callers are having quotes verified", hint="try again later")
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
 
 
 class QuoteChecks:
@@ -131,9 +113,8 @@ class QuoteChecks:
         self._collateral = collateral
         self._now = now
         self._memory = memory or ProcessMarks()
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="check")
-        self._turns = _Places()
-        self._fetches = _Places()  # apart: who waits for a PCCS keeps nobody from a turn
+        self._turns = Turns("check", Places(WAITING, _TOO_MANY), AT_ONCE)
+        self._fetches = Places(WAITING, _TOO_MANY)  # apart: who waits for a PCCS keeps no turn
         self._refused: dict[bytes, tuple[datetime, QuoteRefused]] = {}  # oldest first
 
     async def verify(self, quote: bytes) -> Verdict:
@@ -168,12 +149,11 @@ class QuoteChecks:
 
         Raises ``Unavailable`` if too many callers wait already.
         """
-        with self._turns.one():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await self._turns.take(work)
 
     def close(self) -> None:
         """Give the threads back."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
 
     async def _found(self, quote: bytes) -> CollateralNow:
         """Return what has the collateral for ``quote``, which is fetched if it has to be."""

@@ -1,15 +1,14 @@
 """The coordinator's own evidence: its certificates, and quotes over its root certificate."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
 
+from keyhouse.api.turns import Places, TooMany, Turns
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
-from keyhouse.wire.errors import Broken, Unavailable
+from keyhouse.wire.errors import Broken
 
 __all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
 
@@ -39,8 +38,8 @@ class Quotes:
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
         self._platform = platform
         self._root = keys.root_cert
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quote")
-        self._waiting = 0
+        places = Places(WAITING, "too many callers are waiting for a quote")
+        self._turns = Turns("quote", places, AT_ONCE)
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce = self._quote(self._root, b"")
 
@@ -54,21 +53,17 @@ class Quotes:
         """Return evidence over ``nonce`` as JSON: made for this call alone.
 
         Raises:
-            Unavailable: too many callers wait for a quote already.
+            TooMany: too many callers wait for a quote already.
         """
-        if self._waiting >= WAITING:
-            self.counts["refused"] += 1
-            raise Unavailable("too many callers are waiting for a quote", hint="try again later")
-        self._waiting += 1
+        root = keys.root_cert
         try:
-            loop = asyncio.get_running_loop()
-            root = keys.root_cert
-            quote = await loop.run_in_executor(self._threads, self._quote, root, nonce)
+            quote = await self._turns.take(lambda: self._quote(root, nonce))
+        except TooMany:
+            self.counts["refused"] += 1
+            raise
         except Exception:
             self.counts["failed"] += 1
             raise
-        finally:
-            self._waiting -= 1
         self.counts["made"] += 1
         return _evidence(keys, quote)
 
@@ -84,7 +79,7 @@ class Quotes:
 
     def close(self) -> None:
         """Give the threads back."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
 
     def _quote(self, root: bytes, nonce: bytes) -> bytes:
         data = report_data(quote_binding(root, nonce))

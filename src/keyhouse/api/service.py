@@ -17,10 +17,11 @@ from keyhouse.api.recovery import RecoveryDesk
 from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.server import Acceptor, Listener
 from keyhouse.api.tls import TlsContext
+from keyhouse.api.turns import Places, Turns
 from keyhouse.api.view_answers import ViewAnswers
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.coordinator import Engine, Running, View, policy_of, require
-from keyhouse.wire.errors import Forbidden, KeyhouseError, Unavailable
+from keyhouse.wire.errors import Forbidden, KeyhouseError
 
 __all__ = ["Service"]
 
@@ -39,6 +40,9 @@ SHARED: Final = 5
 
 MANIFESTS_WAITING: Final = 4
 """First manifests that may wait while one is prepared: anybody may send one."""
+
+PLANS: Final = 16
+"""Plans that are being made or wait for that; one is made at a time, beside the updates."""
 
 
 class Service:
@@ -60,13 +64,15 @@ class Service:
         self.log_text: Final = LogText()
         self.simulated: Final = simulated
         self.recovery: Final = RecoveryDesk(engine, self._ready_for)
+        self.plans: Final = Turns("plan", Places(PLANS, "other plans are being made"))
         self._listener: Listener | None = None
         self._others: tuple[Acceptor, ...] = ()
         self._table = table
         self._answers = ViewAnswers()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
         self._one_manifest = asyncio.Semaphore(1)
-        self._manifests = 0
+        places = MANIFESTS_WAITING + 1
+        self._manifests = Places(places, "other manifests are being prepared")
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -163,18 +169,14 @@ class Service:
         Raises:
             Unavailable: others are waiting for the same already.
         """
-        if self._manifests > MANIFESTS_WAITING:
-            raise Unavailable("other manifests are being prepared", hint="try again later")
-        self._manifests += 1
-        try:
+        with self._manifests.one():
             async with self._one_manifest:
                 return await work()
-        finally:
-            self._manifests -= 1
 
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.plans.close()
         self.recovery.close()
         self.quotes.close()
         self.quote_checks.close()
