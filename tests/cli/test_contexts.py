@@ -1,8 +1,10 @@
 """Contexts: what they keep, what they fill in, and that what is typed wins as a whole."""
 
 import json
+import os
 import stat
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,15 @@ from hypothesis import strategies as st
 from keyhouse_tests_command_tree import typed
 from typer.testing import Result
 
-from keyhouse.cli.context_file import Context, Contexts, ContextUnusable, as_toml, read, write
+from keyhouse.cli.context_file import (
+    Context,
+    Contexts,
+    ContextUnusable,
+    as_toml,
+    change,
+    read,
+    write,
+)
 from keyhouse.cli.secret import split_words
 from keyhouse.cli.talk import FileUnreadable
 from keyhouse.cli.target import Target, Trusting
@@ -81,7 +91,21 @@ def test_file_is_for_its_owner_alone() -> None:
 
     assert stat.S_IMODE(place().stat().st_mode) == 0o600
     assert stat.S_IMODE(place().parent.stat().st_mode) == 0o700
-    assert [each.name for each in place().parent.iterdir()] == ["contexts.toml"]
+    there = {each.name: each for each in place().parent.iterdir()}
+    assert there.keys() == {"contexts.toml", "contexts.toml.lock"}
+    assert stat.S_IMODE(there["contexts.toml.lock"].stat().st_mode) == 0o600
+
+
+def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
+    names = [f"c{number}" for number in range(40)]
+
+    def add(name: str) -> None:
+        change(place(), lambda known: Contexts("", {**known.contexts, name: Context()}))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, names))
+
+    assert sorted(read(place()).contexts) == sorted(names)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +120,8 @@ def test_file_is_for_its_owner_alone() -> None:
         (("use", "nobody"), "there is no context"),
         (("remove", "nobody"), "there is no context"),
         (("show", "nobody"), "there is no context"),
+        (("add", "x", "--cert", os.fsdecode(b"\xff"), "--key", "k"), "is not UTF-8"),
+        (("add", "x", "--pccs", os.fsdecode(b"https://\xff")), "is not UTF-8"),
     ],
     ids=str,
 )
@@ -117,6 +143,10 @@ def test_what_makes_no_context_is_refused(words: tuple[str, ...], problem: str) 
         "contexts = 1",
         "[contexts.prod]\nattestatoin = '/a'",
         "[contexts.prod]\nattestation = 1",
+        "[contexts.prod]\nattestation = '/a'\ncert = \"/a\\u0000b\"",
+        '[contexts.prod]\naccepted-advisories = ["\\u0000"]',
+        pytest.param(f"a = {'[' * 100_000}", id="arrays too deep"),
+        pytest.param(f"a = {'9' * 10_000}", id="number too long"),
         "[contexts.prod]\naccepted-tcb-statuses = 'UpToDate'",
         "[contexts.'a b']",
         "also = 1",
@@ -141,7 +171,7 @@ def test_file_that_others_can_write_is_refused() -> None:
         read(place())
 
 
-words = st.text(max_size=20)
+words = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20)
 
 
 @settings(max_examples=40)

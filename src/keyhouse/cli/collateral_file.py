@@ -11,6 +11,7 @@ import structlog
 
 from keyhouse.attestation import Collateral, CollateralRefused, read_collateral, read_facts
 from keyhouse.attestation.collateral import MAX_COLLATERAL
+from keyhouse.cli.os_reason import os_reason
 from keyhouse.wire.errors import Refused
 
 __all__ = ["CollateralFile"]
@@ -74,8 +75,7 @@ class CollateralFile:
                     raise self._unreadable("it is no file")
                 content = file.read(MAX_COLLATERAL + 1)
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-            raise self._unreadable(reason) from None
+            raise self._unreadable(os_reason(error)) from None
         try:
             return read_collateral(content)
         except CollateralRefused as refused:

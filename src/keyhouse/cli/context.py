@@ -1,5 +1,6 @@
 """`keyhouse context`: name a deployment once, instead of typing where it is and who it must be."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,9 @@ from keyhouse.cli.context_file import (
     Context,
     Contexts,
     ContextUnusable,
+    change,
     contexts_path,
     read,
-    write,
 )
 from keyhouse.cli.context_options import Described
 from keyhouse.cli.table import show_table
@@ -45,18 +46,21 @@ def add(
 
     Files are named, not copied: what they hold counts when a command runs. No password is kept.
     """
-    known = _known()
     if not NAMES.fullmatch(name) or name == "none":
         raise WrongUsage(
             f"{name!r} cannot name a context",
             hint="letters, digits, dots, dashes and underlines; up to 64; not none",
         )
-    if name in known.contexts and not replace:
-        raise ContextUnusable(f"there is a context {name!r}", hint="--replace it, or name another")
     made = described.as_context()
-    contexts = {**known.contexts, name: made}
-    _write(Contexts(known.current or name, contexts))
-    _show(name, made, current=name == (known.current or name), as_json=as_json)
+
+    def step(known: Contexts) -> Contexts:
+        if name in known.contexts and not replace:
+            raise ContextUnusable(
+                f"there is a context {name!r}", hint="--replace it, or name another"
+            )
+        return Contexts(known.current or name, {**known.contexts, name: made})
+
+    _show(name, made, current=_change(step).current == name, as_json=as_json)
 
 
 @app.command(name="use")
@@ -66,10 +70,13 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse context use prod
     """
-    known = _known()
-    if name != "none":
-        _require(known, name)
-    _write(msgspec.structs.replace(known, current="" if name == "none" else name))
+
+    def step(known: Contexts) -> Contexts:
+        if name != "none":
+            _require(known, name)
+        return msgspec.structs.replace(known, current="" if name == "none" else name)
+
+    _change(step)
     if as_json:
         show_json({"current": None if name == "none" else name})
     else:
@@ -123,10 +130,13 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
 
     Example: keyhouse context remove prod
     """
-    known = _known()
-    _require(known, name)
-    rest = {each: one for each, one in known.contexts.items() if each != name}
-    _write(Contexts("" if known.current == name else known.current, rest))
+
+    def step(known: Contexts) -> Contexts:
+        _require(known, name)
+        rest = {each: one for each, one in known.contexts.items() if each != name}
+        return Contexts("" if known.current == name else known.current, rest)
+
+    _change(step)
     if as_json:
         show_json({"removed": name})
     else:
@@ -143,13 +153,13 @@ def _require(known: Contexts, name: str) -> Context:
     return known.contexts[name]
 
 
-def _write(contexts: Contexts) -> None:
+def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
     path: Path | None = contexts_path()
     if path is None:
         raise ContextUnusable(
             "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
-    write(path, contexts)
+    return change(path, step)
 
 
 def _show(name: str, context: Context, *, current: bool, as_json: bool) -> None:

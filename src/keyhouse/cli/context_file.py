@@ -17,14 +17,26 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from keyhouse.cli.os_reason import os_reason
+from keyhouse.cli.replaced_file import locked, replace_file
 from keyhouse.wire.errors import Refused
 
-__all__ = ["NAMES", "Context", "ContextUnusable", "Contexts", "contexts_path", "read", "write"]
+__all__ = [
+    "NAMES",
+    "Context",
+    "ContextUnusable",
+    "Contexts",
+    "change",
+    "contexts_path",
+    "read",
+    "write",
+]
 
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -85,34 +97,45 @@ def read(path: Path | None) -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        raise ContextUnusable(f"the contexts in {path} cannot be read: {reason}") from None
+        raise ContextUnusable(
+            f"the contexts in {path} cannot be read: {os_reason(error)}"
+        ) from None
     try:
         tree = tomllib.loads(content.decode()) if len(content) <= _LARGEST else None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # also numbers of too many digits, arrays too deep
         tree = None
     if tree is None:
         raise ContextUnusable(f"the contexts in {path} are no TOML", hint="mend or remove the file")
     return _contexts(path, tree)
 
 
-def write(path: Path, contexts: Contexts) -> None:
-    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
+    """Replace the contexts at ``path`` by ``step`` of them and return those; others wait meanwhile.
+
+    Raises ``ContextUnusable``, and what ``step`` raises: then nothing changes.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(as_toml(contexts).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        with locked(path):
+            contexts = step(read(path))
+            write(path, contexts)
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        raise ContextUnusable(f"the contexts in {path} cannot be written: {reason}") from None
+        raise ContextUnusable(
+            f"the contexts in {path} cannot be changed: {os_reason(error)}"
+        ) from None
+    return contexts
+
+
+def write(path: Path, contexts: Contexts) -> None:
+    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes."""
+    content = as_toml(contexts).encode()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(path, content)
+    except OSError as error:
+        raise ContextUnusable(
+            f"the contexts in {path} cannot be written: {os_reason(error)}"
+        ) from None
 
 
 def as_toml(contexts: Contexts) -> str:
@@ -132,7 +155,12 @@ def _list(values: list[str]) -> str:
 
 def _string(text: str) -> str:
     """Return a TOML basic string: JSON's escapes are TOML's, but for the one below."""
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    try:
+        return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    except UnicodeEncodeError:  # a name of a file need not be text
+        raise ContextUnusable(
+            f"{text!r} is not UTF-8, and no context can hold it", hint="give the file another name"
+        ) from None
 
 
 def _require_own(path: Path, found: os.stat_result) -> None:
@@ -170,6 +198,8 @@ def _context(path: Path, name: str, table: object) -> Context:
             raise ContextUnusable(
                 f"{where}: {field} is no {'list of strings' if listed else 'string'}"
             )
+        if "\0" in "".join(value):
+            raise ContextUnusable(f"{where}: {field} holds a NUL, which nothing can be named")
     return msgspec.convert(table, Context)
 
 

@@ -1,7 +1,6 @@
 """The certificates of a coordinator that was verified, in a file: intermediate, then root, PEM."""
 
 import hmac
-import os
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ import msgspec
 
 from keyhouse.cli.context_file import contexts_path
 from keyhouse.cli.new_file import FileUnwritable
+from keyhouse.cli.os_reason import os_reason
+from keyhouse.cli.replaced_file import replace_file
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target
 from keyhouse.cli.usage import WrongUsage
@@ -42,20 +43,12 @@ def keep(proven: "TrustedCoordinator", path: str) -> str:
     if not path and default is None:
         raise WrongUsage("there is no place for the certificates", hint="--coordinator-cert FILE")
     place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
-    new = place.with_name(f"{place.name}.{os.getpid()}.new")
     try:
         if not path:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(chain_pem(proven).encode("ascii"))
-            new.replace(place)
-        finally:
-            new.unlink(missing_ok=True)
+        replace_file(place, chain_pem(proven).encode("ascii"))
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        raise FileUnwritable(f"cannot write {place}: {reason}") from None
+        raise FileUnwritable(f"cannot write {place}: {os_reason(error)}") from None
     return str(place)
 
 

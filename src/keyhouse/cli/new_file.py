@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 
+from keyhouse.cli.os_reason import os_reason
 from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["FileUnwritable", "NewFile"]
@@ -56,5 +57,4 @@ class NewFile:
 
 
 def _unwritable(path: str, error: OSError) -> FileUnwritable:
-    reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-    return FileUnwritable(f"cannot write {path}: {reason}")
+    return FileUnwritable(f"cannot write {path}: {os_reason(error)}")

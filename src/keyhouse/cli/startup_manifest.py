@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from keyhouse import manifest as manifests
+from keyhouse.cli.os_reason import os_reason
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
@@ -144,9 +145,9 @@ def _read(path: Path, limit: int, flag: str) -> bytes:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
         raise StartupRefused(
-            f"the file of {flag} cannot be read: {reason}", hint="look at its name and permissions"
+            f"the file of {flag} cannot be read: {os_reason(error)}",
+            hint="look at its name and permissions",
         ) from None
     if flag == _FLAG and len(content) > limit:
         raise StartupRefused(
