@@ -1,12 +1,14 @@
 """A coordinator is trusted for its quote, its certificate and its nonce together, or not at all."""
 
 import socket
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
+from keyhouse_tests_odd_certificates import odd_certificates
 from keyhouse_tests_peer import Peer, certify, serving
 
 from keyhouse.attestation import (
@@ -197,6 +199,27 @@ def test_any_other_chain_than_intermediate_and_root_is_refused(tmp_path: Path, c
     peer.bend_chain = lambda _: chain
     with pytest.raises(TrustFailed, match=problem):
         verify(peer, tmp_path)
+
+
+def test_an_intermediate_that_no_library_takes_is_refused_as_any_other(tmp_path: Path) -> None:
+    """Whoever answers has made the chain, and is not trusted yet."""
+    peer = Peer.new()
+    pems = [
+        ssl.DER_cert_to_PEM_cert(odd)
+        for what, odd in odd_certificates(peer.intermediate.certificate, peer.root.key)
+        if "key" not in what and "curve" not in what  # nothing is done with its key
+    ]
+    with serving(peer, tmp_path) as address:
+        for pem in pems:
+            peer.bend_chain = lambda _, pem=pem: pem + peer.root.pem.decode()  # type: ignore[misc]
+            with pytest.raises(TrustFailed, match="intermediate"):
+                verify_coordinator(
+                    address,
+                    expected=platform().expected_identity,
+                    root_ca_der=peer.platform.root_ca,
+                    collateral=peer.platform.collateral,
+                    timeout=10,
+                )
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from grpclib import GRPCError
 from grpclib.const import Status
 from keyhouse_tests_mesh import MeshPeer, coordinator_keys, leaf_for, pem
+from keyhouse_tests_odd_certificates import odd_certificates
 
 from keyhouse.api import TlsContext
 from keyhouse.authority import make_coordinator_keys
@@ -118,6 +120,27 @@ async def test_workload_of_the_same_root_is_no_coordinator() -> None:
         assert peer.asked == []
 
 
+async def test_peer_whose_certificate_no_library_takes_is_no_coordinator(tmp_path: Path) -> None:
+    key = load_der_private_key(OURS.intermediate_key.reveal(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    plain = x509.load_der_x509_certificate(OURS.marble_root_cert)
+    odd = dict(odd_certificates(plain, key))["of version 2"]
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "odd.pem").write_bytes(private + ssl.DER_cert_to_PEM_cert(odd).encode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(tmp_path / "odd.pem")
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
+    async with server:
+        with pytest.raises(CoordinatorNotTrusted, match="cannot be read"):
+            await _activate(server.sockets[0].getsockname()[1])
+
+
 @pytest.mark.parametrize(
     ("status", "raised"),
     [
@@ -210,6 +233,7 @@ _HEADERS = _frame(1, 4, b"\x88\x0f\x10\x10application/grpc")  # :status 200, con
         b"\xff" * 100,
         _SETTINGS,
         _SETTINGS + _frame(1, 5, b"\x88"),  # no content-type
+        _SETTINGS + _frame(1, 5, _HEADERS[10:]),  # no :status
         _SETTINGS + _frame(1, 5, b"\x8d\x0f\x10\x10application/grpc"),  # :status 404
         _SETTINGS + _HEADERS + _frame(0, 1, b"\1\0\0\0\2{}"),  # compressed
         _SETTINGS + _HEADERS + _frame(0, 1, b"\0\0\0\0\2\xff\xff"),  # no such message
@@ -218,7 +242,7 @@ _HEADERS = _frame(1, 4, b"\x88\x0f\x10\x10application/grpc")  # :status 200, con
         _SETTINGS + _frame(3, 0, b"\0\0\0\7"),  # reset
         _SETTINGS + _frame(7, 0, bytes(8)),  # go away, on a wrong stream
     ],
-    ids=range(12),
+    ids=range(13),
 )
 async def test_peer_that_speaks_something_else_is_told_by_name(sent: bytes) -> None:
     context = TlsContext(OURS.intermediate_key, [OURS.marble_root_cert], alpn=b"h2", required=True)

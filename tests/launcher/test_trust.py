@@ -1,13 +1,16 @@
 """Who may be the coordinator, and which answer may be its own: every way in which it is not."""
 
+import ssl
 import uuid
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
 from keyhouse_tests_mesh import coordinator_keys, leaf_for, pem, predefined
+from keyhouse_tests_odd_certificates import odd_certificates
 
 from keyhouse.authority import renew_intermediate
 from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor
@@ -184,6 +187,31 @@ def test_anchor_is_the_root_or_the_intermediate_and_the_root() -> None:
 def test_file_that_is_no_anchor_is_named(content: bytes) -> None:
     with pytest.raises(CoordinatorNotTrusted):
         read_anchor(content, "root.pem")
+
+
+def _odd(certificate: bytes, signer: Secret) -> dict[str, bytes]:
+    key = load_der_private_key(signer.reveal(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return dict(odd_certificates(x509.load_der_x509_certificate(certificate), key))
+
+
+def test_certificate_that_no_library_takes_is_refused_as_any_other() -> None:
+    """Whoever answers has made them, and is not trusted yet."""
+    for served in _odd(OURS.marble_root_cert, OURS.intermediate_key).values():
+        with pytest.raises(CoordinatorNotTrusted):
+            require_served(served, FULL)
+    for intermediate in _odd(OURS.intermediate_cert, OURS.root_key).values():
+        with pytest.raises(CoordinatorNotTrusted):
+            require_issued(intermediate, OURS.root_cert)
+        anchor = ssl.DER_cert_to_PEM_cert(intermediate).encode() + pem(OURS.root_cert)
+        with pytest.raises(CoordinatorNotTrusted):
+            read_anchor(anchor, "root.pem")
+    for leaf in _odd(_leaf(), OURS.intermediate_key).values():
+        env = predefined(OURS, str(WHO), KIND)
+        chain = ssl.DER_cert_to_PEM_cert(leaf).encode() + _INTERMEDIATE
+        env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"] = chain
+        with pytest.raises(CoordinatorNotTrusted):
+            _answer(env, None)
 
 
 def test_root_does_not_vouch_for_itself_as_intermediate() -> None:

@@ -5,7 +5,6 @@ import ssl
 import uuid
 from typing import Final, NamedTuple
 
-import grpclib
 from google.protobuf.message import DecodeError
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
@@ -64,9 +63,10 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     try:
         async with asyncio.timeout(timeout):
             answer = await _ask(request, context, timeout)
-    except (OSError, grpclib.exceptions.StreamTerminatedError, GRPCError) as error:
+    except (OSError, StreamTerminatedError, GRPCError) as error:
         raise _told(error, request.address) from None
-    except (ProtocolError, DecodeError, NotImplementedError, AssertionError):
+    except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
+        # grpclib takes for granted that there is a :status, a known form of message, and so on.
         raise AnswerUnreadable(
             f"what answers at {request.address} does not speak this interface",
             hint="name the coordinator's workload API",

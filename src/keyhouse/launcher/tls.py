@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
-from OpenSSL import SSL
+from cryptography.hazmat.primitives.serialization import load_der_private_key
+from OpenSSL import SSL, crypto
 
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import CoordinatorNotTrusted
@@ -103,11 +103,11 @@ class Session:
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
             raise PeerRefused(_untrusted("it does not speak gRPC there (no ALPN h2)"))
-        leaf = self._connection.get_peer_certificate(as_cryptography=True)
+        leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:
                 raise _untrusted("it shows no certificate")
-            self._check(leaf.public_bytes(Encoding.DER))
+            self._check(crypto.dump_certificate(crypto.FILETYPE_ASN1, leaf))
         except CoordinatorNotTrusted as why:
             raise PeerRefused(why) from None
 
