@@ -13,6 +13,9 @@ import (
 const (
 	grace          = 5 * time.Second       // for requests that are under way at the end
 	pauseOnFailure = 10 * time.Millisecond // a server that is gone is not asked in a tight loop
+
+	readyPerSecond = 800 // workloads whose papers are made before the clock starts
+	maxReady       = 20_000
 )
 
 // window is the time in which a request must begin to be counted.
@@ -21,6 +24,7 @@ type window struct{ begin, end time.Time }
 // client is one caller that asks again as soon as it has its answer. Only its goroutine writes here
 // until all have ended.
 type client struct {
+	ready     []*workload     // whose papers are made, by the number of the request
 	workload  *workload       // who it is, where it activates over a kept connection
 	latencies []time.Duration // of answers with the expected status
 	statuses  map[int]int64
@@ -31,13 +35,14 @@ type client struct {
 // measure runs the plan and returns after all its clients have ended: at most warm-up, duration
 // and grace later. Every request that begins in the window counts, however late it ends.
 func measure(p *plan) report {
+	ready := prepare(p)
 	begin := time.Now().Add(p.warmup)
 	counted := window{begin: begin, end: begin.Add(p.duration)}
 	var turn atomic.Int64
 	var running sync.WaitGroup
 	clients := make([]*client, p.clients)
 	for i := range clients {
-		clients[i] = &client{statuses: map[int]int64{}, failures: map[failure]int64{}}
+		clients[i] = &client{ready: ready, statuses: map[int]int64{}, failures: map[failure]int64{}}
 		running.Add(1)
 		go func() {
 			defer running.Done()
@@ -53,6 +58,25 @@ func measure(p *plan) report {
 		own:       ownTime() - own,
 		wallClock: ended.Sub(begin),
 	}, counted)
+}
+
+// prepare makes the keys and papers of the workloads that activate over a connection of their own, as
+// many as may get their turn. Each launcher has a machine for this work; here all share one with
+// each other, and would have the server wait for them.
+func prepare(p *plan) []*workload {
+	if p.types == nil || !p.newConnections {
+		return nil
+	}
+	wanted := int64(readyPerSecond * (p.warmup + p.duration).Seconds())
+	ready := make([]*workload, 0, min(wanted, p.maxRequests, maxReady))
+	for len(ready) < cap(ready) {
+		made, err := newWorkload(p.keys)
+		if err != nil {
+			break // the request itself meets the error again, and counts it
+		}
+		ready = append(ready, made)
+	}
+	return ready
 }
 
 func (c *client) run(p *plan, counted window, turn *atomic.Int64) {
@@ -90,13 +114,15 @@ type task struct {
 	tls     *tls.Config
 }
 
-// next returns the request number k. A workload's key and papers are made here, as by a launcher,
-// before the time of its request begins.
+// next returns the request number k. A workload's key and papers are new, as a launcher's are. Those
+// that were not made beforehand are made here, before the time of the request begins.
 func (c *client) next(p *plan, k int64) (task, error) {
 	if p.types == nil {
 		return task{p.requests[k%int64(len(p.requests))], p.tls}, nil
 	}
-	if c.workload == nil || p.newConnections {
+	if p.newConnections && k < int64(len(c.ready)) {
+		c.workload, c.ready[k] = c.ready[k], nil
+	} else if c.workload == nil || p.newConnections {
 		made, err := newWorkload(p.keys)
 		if err != nil {
 			return task{}, failedWorkload
