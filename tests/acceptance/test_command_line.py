@@ -317,6 +317,54 @@ def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
     assert done.stderr == b"error: the output cannot be written: no space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "closed", "code", "said"),
+    [
+        ("version", ">&-", 1, b"error: the output cannot be written: bad file descriptor\n"),
+        ("version --json", ">&- <&-", 1, b"error: the output cannot be written: bad file desc"),
+        ("manifest check -", "<&-", 1, b"<standard input>:1:1: error: is empty"),
+        ("manifest template", "<&-", 1, b"error: nobody can be asked"),
+        ("manifest check none", "2>&-", 1, b""),
+        ("version", "2>&-", 0, b""),
+    ],
+)
+def test_streams_that_are_closed_at_the_start_are_no_defect(
+    words: str, closed: str, code: int, said: bytes
+) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {KEYHOUSE} {words} {closed}"], capture_output=True, check=False
+    )
+    assert done.returncode == code
+    assert said in done.stderr
+    assert b"defect" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("store", "list", "a" * 300),
+        ("backup", "a" * 300, "b"),
+        ("package-info", "a" * 300),
+        ("manifest", "diff", "a" * 300, "b"),
+        ("doctor", "--data-dir", "a" * 300),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_path_that_cannot_be_used_is_named(words: tuple[str, ...]) -> None:
+    ended = run(*words, "--json")
+
+    error = json.loads(ended.err)["error"]
+    assert (ended.code, error["code"]) == (1, "file-unreadable")
+    assert error["message"] == f"cannot use {'a' * 300}: file name too long"
+
+
+def test_names_that_are_no_text_are_escaped_in_json() -> None:
+    ended = run("manifest", "signature", os.fsdecode(b"\xff"), "--json")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert json.loads(ended.err)["error"]["message"].startswith("cannot read \udcff: no such")
+
+
 # --- help, version, colours ---
 
 

@@ -5,7 +5,8 @@ import sys
 
 from keyhouse.cli.command_table import app_of
 from keyhouse.cli.error_text import error_text
-from keyhouse.cli.standard_error import write_error
+from keyhouse.cli.os_reason import os_reason
+from keyhouse.cli.standard_error import stand_in_streams, write_error
 from keyhouse.cli.talk import REFUSED, show_error
 from keyhouse.cli.usage import WrongUsage
 
@@ -19,6 +20,7 @@ sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
+    stand_in_streams()
     try:
         try:
             _run_typed()
@@ -27,8 +29,7 @@ def run() -> None:
     except OSError as error:
         # What could not be written is still in the buffer: Python would try again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        write_error(f"error: the output cannot be written: {reason}\n")
+        write_error(f"error: the output cannot be written: {os_reason(error)}\n")
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
         from keyhouse.cli.last_resort import Unexpected
 

@@ -1,4 +1,4 @@
-"""Standard error as the coordinator writes to it: nothing that becomes of it stops a request.
+"""Standard streams: standard error that stops no request, and what stands in for closed ones.
 
 Whoever reads the log belongs to the host. A reader that has gone or a full disk loses the log and
 must not lose an answer.
@@ -6,9 +6,10 @@ must not lose an answer.
 
 import io
 import os
+import sys
 from contextlib import suppress
 
-__all__ = ["StandardError", "open_standard_streams", "write_error"]
+__all__ = ["StandardError", "open_standard_streams", "stand_in_streams", "write_error"]
 
 _DESCRIPTOR = 2
 
@@ -40,3 +41,30 @@ def open_standard_streams() -> None:
     while (handle := os.open(os.devnull, os.O_RDWR)) <= _DESCRIPTOR:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way
     os.close(handle)
+
+
+def stand_in_streams() -> None:
+    """Give a command the standard streams that it was started without.
+
+    What is asked for is at its end, and what is told is lost. What is printed cannot be written,
+    which is an error as it is with a full disk: data must not look delivered.
+    """
+    if sys.stdin is None:
+        _null(0, os.O_RDONLY)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 for good
+    if sys.stdout is None:
+        _null(1, os.O_RDONLY)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        _null(2, os.O_WRONLY)
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _null(descriptor: int, mode: int) -> None:
+    """Let ``descriptor``, which is not open, be the null device, also for what is executed."""
+    handle = os.open(os.devnull, mode)
+    if handle == descriptor:
+        os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way
+    else:
+        os.dup2(handle, descriptor)
+        os.close(handle)

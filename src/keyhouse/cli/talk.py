@@ -5,6 +5,7 @@ Data go to standard output, talk to standard error. Exit codes: 0 done, 1 refuse
 """
 
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import typer
 from keyhouse.cli.bundles import bundled
 from keyhouse.cli.error_text import error_object, error_text
 from keyhouse.cli.examples import with_example_first
+from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.errors import KeyhouseError, Unavailable
@@ -60,18 +62,27 @@ def speaks(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except KeyhouseError as error:
-            show_error(error, as_json=bool(kwargs.get("as_json")))
-            sys.exit(exit_code(error))
+        except (KeyhouseError, OSError) as error:
+            told = error if isinstance(error, KeyhouseError) else _of_a_file(error)
+            show_error(told, as_json=bool(kwargs.get("as_json")))
+            sys.exit(exit_code(told))
 
     run.__doc__ = with_example_first(command.__doc__ or "")
     return run
 
 
+def _of_a_file(error: OSError) -> FileUnreadable:
+    """Return what to tell of a path that cannot be used. What has none is about the output."""
+    if error.filename is None:
+        raise error
+    path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    return FileUnreadable(f"cannot use {path}: {os_reason(error)}")
+
+
 def show_error(error: KeyhouseError, *, as_json: bool) -> None:
     """Tell ``error`` on standard error: as lines for people, or as one JSON object."""
     if as_json:
-        sys.stderr.write(msgspec.json.encode(error_object(error)).decode() + "\n")
+        sys.stderr.write(_json(error_object(error)) + "\n")
     else:
         sys.stderr.write(error_text(error))
 
@@ -89,8 +100,7 @@ def read_file(path: str) -> bytes:
             with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
                 content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        raise FileUnreadable(f"cannot read {path}: {reason}") from None
+        raise FileUnreadable(f"cannot read {path}: {os_reason(error)}") from None
     if len(content) > _LARGEST_FILE:
         raise FileUnreadable(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
     return content
@@ -107,4 +117,11 @@ def show_rows(rows: Mapping[str, str]) -> None:
 
 def show_json(value: Any) -> None:
     """Print one JSON object on one line."""
-    sys.stdout.write(msgspec.json.encode(value).decode("utf-8") + "\n")
+    sys.stdout.write(_json(value) + "\n")
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode("utf-8")
+    except UnicodeEncodeError:  # names of files need not be text: what is not is escaped
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
