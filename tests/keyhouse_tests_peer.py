@@ -29,7 +29,17 @@ from keyhouse.attestation import add_header, quote_binding, report_data
 from keyhouse.client import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
-__all__ = ["Certified", "Drip", "Fault", "Peer", "Reply", "certify", "listening", "serving"]
+__all__ = [
+    "Certified",
+    "Drip",
+    "Fault",
+    "Flood",
+    "Peer",
+    "Reply",
+    "certify",
+    "listening",
+    "serving",
+]
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,14 @@ class Drip:
     enough: threading.Event = field(default_factory=threading.Event)
 
 
-Fault = bytes | threading.Event | Drip | None
+@dataclass
+class Flood:
+    """Bytes that come again and again, for as long as anybody takes them."""
+
+    content: bytes
+
+
+Fault = bytes | threading.Event | Drip | Flood | None
 """Instead of a reply: bytes, then the end of the connection; nothing until the event; or none."""
 
 
@@ -205,9 +222,12 @@ def _context(peer: Peer, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def _fail(fault: bytes | threading.Event | Drip, out: BufferedIOBase) -> None:
+def _fail(fault: bytes | threading.Event | Drip | Flood, out: BufferedIOBase) -> None:
     if isinstance(fault, bytes):
         out.write(fault)
+    elif isinstance(fault, Flood):
+        while True:  # until the client hangs up
+            out.write(fault.content)
     elif isinstance(fault, Drip):
         for byte in fault.content:
             if fault.enough.wait(0.1):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_peer import Drip, Fault, Peer, serving, success
+from keyhouse_tests_peer import Drip, Fault, Flood, Peer, serving, success
 from keyhouse_tests_sdk import MODES, Mode, connected, trust_in_peer
 
 from keyhouse.client import (
@@ -115,6 +115,15 @@ def test_an_answer_in_drips_does_not_outlast_the_call(mode: Mode, tmp_path: Path
                 coordinator.status()
         finally:
             dripping.enough.set()
+
+
+def test_an_answer_that_never_begins_does_not_outlast_the_call(mode: Mode, tmp_path: Path) -> None:
+    flood = Flood(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+    with (
+        session(mode, tmp_path, flood, timeout=1, retries=NO_RETRIES) as (coordinator, _),
+        pytest.raises(Unreachable, match="in time"),
+    ):
+        coordinator.status()
 
 
 def test_a_name_that_is_no_text_is_the_callers_doing(mode: Mode, tmp_path: Path) -> None:

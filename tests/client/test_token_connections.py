@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from keyhouse_tests_peer import Certified, certify, listening, serving, success
+from keyhouse_tests_peer import Certified, Flood, certify, listening, serving, success
 from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
 from keyhouse_tests_token import (
     PIN,
@@ -212,6 +212,20 @@ def test_an_answer_that_breaks_off_is_asked_for_again(tmp_path: Path, mode: Mode
         assert len(children() - before) == 1
     assert len(peer.requests) == 4  # the quote, and three times the status
     assert children() == before
+
+
+@needs_engine
+@pytest.mark.parametrize("mode", MODES)
+def test_an_answer_that_never_begins_does_not_outlast_the_call(tmp_path: Path, mode: Mode) -> None:
+    peer = known_to("EC")
+    with serving(peer, tmp_path) as address:
+        verified = trusted(peer, address)
+        peer.faults = [Flood(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)]
+        with (
+            session_with(mode, verified, identity(), timeout=3, retries=NO_RETRIES) as session,
+            pytest.raises(Unreachable, match="in time"),
+        ):
+            session.status()
 
 
 @needs_engine

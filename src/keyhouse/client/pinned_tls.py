@@ -23,6 +23,13 @@ _SOONEST: Final = 0.001  # 0 would mean not to block at all
 
 
 class _Socket(ssl.SSLSocket):
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Receive, before the context's deadline: who never stops sending makes nobody wait."""
+        context: Any = self.context
+        if time.monotonic() > context.deadline:
+            raise TimeoutError("the deadline is over")
+        return super().recv(buflen, flags)
+
     def settimeout(self, value: float | None) -> None:
         """Wait for ``value`` seconds at each call, but never beyond the context's deadline."""
         context: Any = self.context
@@ -47,8 +54,8 @@ class _Object(ssl.SSLObject):
 class PeerContext(ssl.SSLContext):
     """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs.
 
-    ``deadline`` of ``time.monotonic()``: a peer that sends a byte now and then does not keep the
-    owner of a blocking socket waiting beyond it. HTTP sets its waits for each piece anew.
+    ``deadline`` of ``time.monotonic()``: a peer that sends a byte now and then, or without end,
+    does not keep the owner of a blocking socket beyond it. HTTP sets its waits for each piece anew.
     """
 
     sslsocket_class = _Socket

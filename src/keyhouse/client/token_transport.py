@@ -47,7 +47,7 @@ class TokenTransport(httpx.HTTPTransport):
         self._pool = httpcore.ConnectionPool(
             ssl_context=context,
             network_backend=_Backend(_Tries(tls), context),
-            keepalive_expiry=5.0,
+            keepalive_expiry=_KEPT,
         )
 
 
@@ -158,6 +158,8 @@ class _Stream(_Started, httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         plain = self._plain
         with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
+            if time.monotonic() > self._context.deadline:  # also of who never stops sending
+                raise TimeoutError("the deadline is over")
             plain.settimeout(self._seconds(timeout))
             return plain.recv(max_bytes)
 
