@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 from benchmarks.manifests import User, envelope, secrets_manifest, upload_chunks
-from benchmarks.processes import Process, Trouble, free_port, until_answered
+from benchmarks.processes import Process, Trouble, until_answered
+from demo.ports import free_port
 
 __all__ = ["STATUS", "Coordinator"]
 

@@ -14,7 +14,7 @@ from typing import IO, Final, Self
 
 import msgspec
 
-__all__ = ["Memory", "Process", "Processors", "Trouble", "free_port", "pinned", "until_answered"]
+__all__ = ["Memory", "Process", "Processors", "Trouble", "pinned", "until_answered"]
 
 _PATIENCE_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 15.0
@@ -153,12 +153,6 @@ class Process:
             if stream is not None:
                 stream.close()
         return time.perf_counter() - begun
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody used a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def until_answered(process: Process, port: int, path: str) -> None:

@@ -15,7 +15,8 @@ from demo.access import read_as_carol, read_as_others, see_the_log, upload_as_bo
 from demo.calls import Caller
 from demo.crash import crash_it
 from demo.disk import carry_it_away
-from demo.process import CoordinatorProcess, free_port
+from demo.ports import free_port
+from demo.process import CoordinatorProcess
 from demo.recovery import recover_it
 from demo.screen import Screen, Unexpected
 from demo.setting import check_it, read_it_back, set_it

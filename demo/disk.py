@@ -4,7 +4,8 @@ import base64
 from pathlib import Path
 
 from demo.access import TOKEN
-from demo.process import CoordinatorProcess, free_port
+from demo.ports import free_port
+from demo.process import CoordinatorProcess
 from demo.shell import typed
 from demo.stage import Stage
 from keyhouse.client import ClientIdentity, Coordinator, TrustedCoordinator

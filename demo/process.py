@@ -3,16 +3,16 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from types import TracebackType
 from typing import Final, Self
 
+from demo.ports import free_port
 from demo.screen import Unexpected
 from demo.shell import Shell
 
-__all__ = ["CoordinatorProcess", "free_port"]
+__all__ = ["CoordinatorProcess"]
 
 _PATIENCE: Final = 60.0  # seconds
 _POLL: Final = 0.01
@@ -104,12 +104,6 @@ class CoordinatorProcess:
         code = self._child.poll() if self._child else None
         ended = "" if code is None else f"\n(the process has ended with exit code {code})"
         return log[-1000:].strip() + ended
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody used a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def _signal_group(leader: int, how: signal.Signals) -> None:

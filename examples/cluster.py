@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from demo.calls import Caller
-from demo.process import CoordinatorProcess, free_port
+from demo.ports import free_port
+from demo.process import CoordinatorProcess
 from demo.screen import Screen, Unexpected
 from demo.shell import Done, Shell, typed
 from demo.stage import Stage

@@ -5,7 +5,7 @@ from typing import Final
 
 from cryptography import x509
 from demo.people import make_user
-from demo.process import free_port
+from demo.ports import free_port
 from demo.screen import Screen
 from demo.shell import typed
 

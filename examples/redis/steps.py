@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from demo.process import free_port
+from demo.ports import free_port
 from demo.screen import Screen
 from demo.shell import typed
 
