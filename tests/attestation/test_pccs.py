@@ -320,6 +320,7 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
         "https://pccs/#CANARY",
         "https://pccs:CANARY",
         "https://pccs:99999999",
+        "https://xn--a",
         "https://" + "a" * 3000,
     ],
 )

@@ -167,10 +167,10 @@ def _unavailable(
 def _base(url: str) -> str:
     try:
         parsed = httpx.URL(url)
-        port = parsed.port
+        host, port = parsed.host, parsed.port  # each is read from the text only now
     except (httpx.InvalidURL, ValueError):
         raise _no_address() from None
-    plain = parsed.scheme == "https" and parsed.host and (port is None or 0 < port <= _PORTS)
+    plain = parsed.scheme == "https" and host and (port is None or 0 < port <= _PORTS)
     if not plain or parsed.userinfo or parsed.query or parsed.fragment or len(url) > _LONGEST_URL:
         raise _no_address()
     return str(parsed).rstrip("/?#") + "/"
