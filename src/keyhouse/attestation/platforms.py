@@ -6,13 +6,15 @@ platform, and none is ever taken in place of another.
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.verdict import TcbStatus
 from keyhouse.wire.errors import Refused
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "PLATFORMS",
@@ -131,6 +133,8 @@ def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> No
 
 def simulation() -> OpenSimulation:
     """Return what opens simulated machines. Raises ``PlatformMissing`` if it is not installed."""
+    from importlib.metadata import entry_points  # what runs on hardware needs none of it
+
     found = list(entry_points(group=_GROUP, name="simulation"))
     if not found:
         raise PlatformMissing(
@@ -140,7 +144,7 @@ def simulation() -> OpenSimulation:
     return _load(found)
 
 
-def _load(found: list[EntryPoint]) -> OpenSimulation:
+def _load(found: "list[EntryPoint]") -> OpenSimulation:
     # An editable and a wheel installation may both be seen; any other provider is an impostor.
     if {entry.value for entry in found} != {_SIMULATION}:
         raise PlatformMissing(

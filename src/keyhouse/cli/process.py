@@ -7,7 +7,6 @@ import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from keyhouse.cli.held_environment import PREFIX as HELD
@@ -110,6 +109,8 @@ def _may_lock_memory() -> bool:
     """
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
         return True
+    from pathlib import Path  # not for the process that is only to be replaced
+
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     effective = next((line for line in status.splitlines() if line.startswith("CapEff:")), "")
     return bool(int(effective.partition(":")[2] or "0", 16) >> CAP_IPC_LOCK & 1)
