@@ -253,6 +253,20 @@ async def test_the_journal_is_compacted_and_nothing_is_lost(tmp_path: Path) -> N
         assert engine.view.log.lines() == log
 
 
+async def test_a_journal_in_memory_is_compacted_as_well(tmp_path: Path) -> None:
+    big = b"x" * 100_000
+    async with running_engine(tmp_path / "data") as engine:
+        await set_manifest(engine, manifest(SealMode="Disabled"))
+        for number in range(30):
+            await upload(engine, {"note": big + bytes([number])})
+            assert engine.weight is not None
+            assert engine.weight.since < 2_000_000  # what nobody can read does not fill the memory
+        assert engine.view.revision > "2."
+        assert stored(engine.view)["note"] == big + bytes([29])
+        assert len(engine.view.log) == 31
+    assert {each.name for each in (tmp_path / "data").iterdir()} == {"lock"}
+
+
 async def test_journalled_time_never_runs_backwards(tmp_path: Path) -> None:
     clock = FixedClock()
     async with running_engine(tmp_path / "data", clock) as engine:

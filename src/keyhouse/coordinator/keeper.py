@@ -151,12 +151,12 @@ class Keeper:
 
         A failure that leaves the journal as it was is logged and tried again later.
         """
-        if self._journal is None or not self._on_disk:
+        if self._journal is None:
             return
         try:
             if self._journal.outweighs_base():
                 await self._compact(state, log)
-            elif self._journal.position.sequence - self._head_at >= HEAD_EVERY:
+            elif self._on_disk and self._journal.position.sequence - self._head_at >= HEAD_EVERY:
                 self._head_at = self._journal.position.sequence
                 await self._home.write_head()
         except OutcomeUnknown as error:
