@@ -403,6 +403,33 @@ async def test_a_changed_definition_empties_an_uploaded_secret(tmp_path: Path) -
         assert stored(engine.view)["other"] == b"kept"
 
 
+def _gives(value: bytes) -> Callable[[Document], object]:
+    """Return a change that gives two user-defined secrets a value in the manifest."""
+    given = {"Type": "plain", "UserDefined": True, "Private": base64.b64encode(value).decode()}
+    return lambda content: content["Secrets"].update(note=given, other=given, new=given)
+
+
+async def test_a_value_given_for_a_secret_that_stays_is_not_taken_and_the_log_says_so(
+    tmp_path: Path,
+) -> None:
+    async with running_engine(tmp_path / "data") as engine:
+        await set_manifest(engine, _raw(updaters=1, threshold=0))
+        await upload(engine, {"note": b"uploaded"})
+        await _update_alone(engine, _raw(_gives(b"first"), updaters=1, threshold=0))
+        values = stored(engine.view)
+        assert (values["note"], values["new"]) == (b"uploaded", b"first")
+        assert "other" not in values
+        assert _log(engine)[-1]["update"] == (
+            'Manifest updated; it does not take the values that the manifest gives for "note",'
+            ' "other": a secret that stays keeps what it has, upload the new value'
+        )
+        await _update_alone(engine, _raw(_gives(b"first"), updaters=1, threshold=0))
+        assert _log(engine)[-1]["update"] == "Manifest updated"  # it gives nothing new
+        await _update_alone(engine, _raw(_gives(b"second"), updaters=1, threshold=0))
+        assert '"new"' in _log(engine)[-1]["update"]
+        assert stored(engine.view)["new"] == b"first"
+
+
 async def test_rotation_makes_the_old_root_secret_and_keys_the_previous_ones(
     tmp_path: Path,
 ) -> None:

@@ -414,6 +414,14 @@ def test_curves_of_all_sizes_fit_and_sixteen_thousand_do() -> None:
     assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets"]
 
 
+def test_a_certificate_alone_is_no_value_of_a_secret_that_users_upload() -> None:
+    document = full()
+    pem = document["Users"]["alice"]["Certificate"]
+    secret = {"Type": "cert-ecdsa", "UserDefined": True, "Cert": "".join(pem.splitlines()[1:-1])}
+    document["Secrets"]["uploaded"] = secret
+    assert "Secrets.uploaded.Cert" in warned_places(document)
+
+
 def test_a_template_with_everything_that_is_honoured_is_accepted() -> None:
     document = full()
     document["Secrets"]["apiCert"].pop("ValidFor")

@@ -79,9 +79,13 @@ def _origin(definition: SecretDefinition) -> tuple[str, str]:
 def _redefined(
     state: Running, name: str, before: SecretDefinition, after: SecretDefinition
 ) -> Iterator[PlanChange]:
+    equal = equal_definitions(before, after)
     for field, was, becomes in fields_that_differ(before, after):
-        yield _field(name, field, was, becomes)
-    if equal_definitions(before, after):
+        if field in _OF_VALUES or (field in _OF_TEMPLATES and after.user_defined):
+            yield _given(name, "Cert" if field in _OF_TEMPLATES else field, equal=equal)
+        else:
+            yield _field(name, field, was, becomes)
+    if equal:
         return
     yield from _lost(state, name)
     if not after.user_defined:
@@ -99,14 +103,16 @@ def _redefined(
         yield change(_SECRETS, Effect.VALUE_NEEDED, name, text)
 
 
+def _given(name: str, field: str, *, equal: bool) -> PlanChange:
+    """Return that a part of the value in the manifest differs, and no more of it."""
+    text = f"secret {quoted(name)}: {field} in the manifest differs"
+    if equal:
+        text += "; a secret that stays keeps what it has, and does not take it"
+    return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field=field)
+
+
 def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
-    """Return that a field differs; of values and templates no more than that is told."""
-    if field in _OF_VALUES:
-        text = (
-            f"secret {quoted(name)}: {field} in the manifest differs; a secret that stays keeps"
-            " what it has, and does not take it"
-        )
-        return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field=field)
+    """Return that a field differs; of templates no more than that is told."""
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
         return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from keyhouse.authority import effective_threshold
+from keyhouse.coordinator.plan_compare import listed
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.versions import versions_in_force
@@ -20,6 +21,7 @@ __all__ = [
     "notes_of_update",
     "recovery_terms",
     "stays",
+    "values_not_taken",
 ]
 
 KEPT_NOWHERE: Final = (
@@ -43,6 +45,21 @@ def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool)
     return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)
 
 
+def values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the secrets that stay, though ``new`` gives them another value than ``old`` did.
+
+    What a manifest gives is a first value. Users have uploaded others since, or left it empty on
+    purpose, and it is not for an update to overwrite that unseen.
+    """
+    for name, definition in sorted(new.secrets.items()):
+        former = old.secrets.get(name)
+        if definition.private is None or former is None:
+            continue
+        values = (definition.private, definition.cert_der)
+        if equal_definitions(former, definition) and values != (former.private, former.cert_der):
+            yield name
+
+
 def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
     """Return keys and effective threshold: other terms take a new data key and new shares."""
     keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
@@ -58,6 +75,11 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
         if package.security_version < version:
             lowered = f"{version} to {package.security_version}"
             yield f"it lowers SecurityVersion of {name} from {lowered}"
+    if kept := tuple(values_not_taken(old, new)):
+        yield (
+            f"it does not take the values that the manifest gives for {listed(kept)}: a secret that"
+            " stays keeps what it has, upload the new value"
+        )
     if old.recovery_keys and not new.recovery_keys:
         yield "it removes all recovery keys: a lost state cannot be recovered"
     if not policy_of(new.raw).permissions.holders(Action.UPDATE_MANIFEST):

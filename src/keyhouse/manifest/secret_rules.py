@@ -136,7 +136,9 @@ def _check_certificate(
     if cert == b"":
         findings.refuse((*place, "Cert"), "is an empty string", "leave it out, or write a template")
         cert = None
-    if not kind.is_certificate or (secret.user_defined and isinstance(cert, WrittenTemplate)):
+    # Without Private there is no first value that a certificate could be part of.
+    is_value = secret.user_defined and secret.private and not isinstance(cert, WrittenTemplate)
+    if not kind.is_certificate or (secret.user_defined and not is_value):
         for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
             if value:
                 findings.warn((*place, field), "has no effect: no certificate is made for it")
