@@ -375,14 +375,15 @@ class Engine:
         for waiting in batch:
             try:
                 happened = decide(state, waiting.command, context)
-                if not _goes_alone(waiting.command):
-                    payloads += encode_events(happened)
+                # A list, so that a command which cannot be encoded leaves nothing of it behind.
+                encoded = [] if _goes_alone(waiting.command) else list(encode_events(happened))
             except (Refused, Stale, Unencodable) as refusal:
                 self._fail([waiting], refusal)
             else:
                 accepted.append(_Accepted(waiting, state))
                 state = evolve_all(state, happened)
                 events += happened
+                payloads += encoded
         return _Decided(accepted, events, payloads, state)
 
     async def _make_durable(self, decided: _Decided) -> None:
