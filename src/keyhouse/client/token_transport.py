@@ -206,6 +206,7 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         loop = asyncio.get_running_loop()
         with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
             async with asyncio.timeout(timeout):
+                await asyncio.sleep(0)  # what is there already is taken without letting others run
                 return await loop.sock_recv(self._plain, max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
