@@ -67,6 +67,24 @@ def test_no_changed_byte_is_sound(name: str) -> None:
             require_sound(changed, INTEL_SGX_ROOT, RECORDED_AT)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        Parameters(tcb_info=TcbInfo(issued_ago=timedelta(days=2))),
+        Parameters(qe_identity=QeIdentity(issued_ago=timedelta(days=2))),
+        Parameters(lists=Lists(issued_ago=timedelta(days=2))),
+        Parameters(lists=Lists(number=0)),
+    ],
+    ids=["TCB info", "QE identity", "date of lists", "number of lists"],
+)
+def test_one_older_part_makes_it_older_however_new_the_others_are(parameters: Parameters) -> None:
+    now = read_facts(SITE.collateral)
+    older = read_facts(platform_of(SITE.machine, parameters).collateral)
+    assert older.older_than(now)
+    assert not now.older_than(older)
+    assert not now.older_than(now)
+
+
 def test_the_time_decides_to_the_second() -> None:
     facts = read_facts(SGX_COLLATERAL)
     for at in (facts.issued, facts.expires):

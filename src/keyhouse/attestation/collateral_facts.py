@@ -56,6 +56,10 @@ class CollateralFacts(msgspec.Struct, frozen=True):
             or self.root_crl_number < other.root_crl_number
             or self.pck_crl_number < other.pck_crl_number
             or self.issued < other.issued
+            or self.tcb_info_issued < other.tcb_info_issued
+            or self.qe_identity_issued < other.qe_identity_issued
+            or self.root_crl_issued < other.root_crl_issued
+            or self.pck_crl_issued < other.pck_crl_issued
         )
 
 
