@@ -33,9 +33,15 @@ def issue_leaf(
     issuer: tuple[str, ec.EllipticCurvePrivateKey],
     start: datetime,
     extension: bytes = b"",
+    names: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
-    """Return a certificate that signs but issues nothing; ``extension`` is Intel's, DER."""
+    """Return a certificate that signs but issues nothing; ``extension`` is Intel's, DER.
+
+    ``names``: its alternative ones, by which a server is known.
+    """
     builder = _builder(name, key, issuer, start, is_ca=False)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     if extension:
         content = x509.UnrecognizedExtension(x509.ObjectIdentifier(_SGX), extension)
         builder = builder.add_extension(content, critical=False)

@@ -28,16 +28,25 @@ from typing import Final, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
-from keyhouse.attestation import Collateral, PlatformKind, Tee, read_collateral, read_facts
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefused,
+    PlatformKind,
+    Tee,
+    read_collateral,
+    read_facts,
+)
+from keyhouse_simulation.certificates import issue_authority, issue_leaf
+from keyhouse_simulation.machine import make_machine, pem
+from keyhouse_simulation.platform import SimulatedPlatform
+from keyhouse_simulation.record import Unusable, read_record
 
-__all__ = ["Fault", "PccsServer", "Served", "main"]
+__all__ = ["Fault", "PccsServer", "Served", "from_arguments", "main"]
 
-_LIFETIME = timedelta(days=365)
+_STALE = timedelta(days=30)  # how long ago it had what it gives on a bad day
 _NOBODY = 20.0  # seconds after which a slow answer comes after all
 
 
@@ -246,40 +255,12 @@ def _identity() -> tuple[bytes, bytes]:
     """Return the PEM of a fresh CA, and key and certificate that it gave the server."""
     start = datetime.now(UTC) - timedelta(days=1)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name = _name("Keyhouse Simulation PCCS CA")
-    ca = _certificate(ca_name, ca_key, ca_name, start, is_ca=True).sign(ca_key, hashes.SHA256())
+    authority = ("Keyhouse Simulation PCCS CA", ca_key)
+    ca = issue_authority(authority[0], ca_key, authority, start)
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    leaf = (
-        _certificate(_name("Keyhouse Simulation PCCS"), key, ca_name, start, is_ca=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
+    leaf = issue_leaf("Keyhouse Simulation PCCS", key, authority, start, names=names)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return ca.public_bytes(Encoding.PEM), private + leaf.public_bytes(Encoding.PEM)
-
-
-def _certificate(
-    name: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: x509.Name,
-    start: datetime,
-    *,
-    is_ca: bool,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + _LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    return pem(ca).encode(), private + pem(leaf).encode()
 
 
 def _tls(identity: bytes) -> ssl.SSLContext:
@@ -293,12 +274,37 @@ def _tls(identity: bytes) -> ssl.SSLContext:
 
 
 def _fault(text: str) -> tuple[Fault, float]:
-    name, _, probability = text.partition("=")
-    return Fault(name), float(probability or "1")
+    name, _, share = text.partition("=")
+    try:
+        fault, probability = Fault(name), float(share or "1")
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"is none of {', '.join(Fault)}, or has no number"
+        ) from None
+    if not 0 <= probability <= 1:
+        raise argparse.ArgumentTypeError("has a probability of 0 to 1")
+    return fault, probability
 
 
-def main(words: Sequence[str]) -> None:
-    """Serve until the process is ended."""
+def _served(folder: Path) -> Served:
+    """Return the collateral of the machine in ``folder``, and another maker's; for each fault one.
+
+    Raises ``OSError``, ``CollateralRefused`` and ``Unusable`` if it holds none.
+    """
+    now = datetime.now(UTC)
+    machine = read_record((folder / "machine.json").read_bytes())
+    return Served(
+        read_collateral((folder / "collateral.json").read_bytes()),
+        stale=SimulatedPlatform(machine, now=lambda: now - _STALE).collateral,
+        foreign=SimulatedPlatform(make_machine(now)).collateral,
+    )
+
+
+def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
+    """Return the server that a command line asks for, and where the PEM of its CA shall go.
+
+    Ends the process where it cannot be read, or names no simulated machine.
+    """
     parser = argparse.ArgumentParser(prog="python -m keyhouse_simulation.pccs")
     parser.add_argument("folder", type=Path, help="folder of a simulated machine")
     parser.add_argument("--port", type=int, default=8081)
@@ -306,13 +312,20 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--fault", type=_fault, action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
-    collateral = read_collateral((given.folder / "collateral.json").read_bytes())
-    server = PccsServer(
-        [Served(collateral)], faults=dict(given.fault), seed=given.seed, port=given.port
-    )
+    try:
+        served = _served(given.folder)
+    except (OSError, CollateralRefused, Unusable):
+        parser.error(f"{given.folder} is not the folder of a simulated machine")
+    server = PccsServer([served], faults=dict(given.fault), seed=given.seed, port=given.port)
+    return server, given.ca
+
+
+def main(words: Sequence[str]) -> None:
+    """Serve until the process is ended."""
+    server, ca = from_arguments(words)
     with server:
-        if given.ca is not None:
-            given.ca.write_bytes(server.ca_pem)
+        if ca is not None:
+            ca.write_bytes(server.ca_pem)
         sys.stderr.write(f"SIMULATED PCCS on {server.url}\n")
         threading.Event().wait()
 

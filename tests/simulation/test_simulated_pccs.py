@@ -1,0 +1,88 @@
+"""The PCCS that can be tried out from the command line: each of its faults is one."""
+
+from pathlib import Path
+
+import pytest
+
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefused,
+    CollateralUnavailable,
+    CollateralUnusable,
+    read_collateral,
+    read_facts,
+    require_sound,
+)
+from keyhouse.attestation.pccs import Pccs
+from keyhouse_simulation import SimulatedPlatform, open_platform
+from keyhouse_simulation.pccs import Fault, from_arguments
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machine") / "simulation"
+
+
+@pytest.fixture(scope="module")
+def machine(folder: Path) -> SimulatedPlatform:
+    return open_platform(folder)
+
+
+async def fetched(folder: Path, *words: str) -> Collateral:
+    """Return what a PCCS that was started with ``words`` gives for the machine in ``folder``."""
+    kind = read_facts(read_collateral((folder / "collateral.json").read_bytes())).kind
+    server, _ = from_arguments([str(folder), "--port", "0", *words])
+    with server:
+        async with Pccs(server.url, server.ca_pem, patience=0.5) as pccs:
+            return await pccs.fetch(kind)
+
+
+async def test_it_serves_the_collateral_of_the_machine(
+    folder: Path, machine: SimulatedPlatform
+) -> None:
+    assert await fetched(folder) == machine.collateral
+
+
+async def test_what_is_stale_is_true_and_older(folder: Path, machine: SimulatedPlatform) -> None:
+    stale = await fetched(folder, "--fault", "stale")
+    now = machine.collateral
+    assert read_facts(stale).older_than(read_facts(now))
+    require_sound(stale, machine.root_ca, read_facts(now).issued)
+
+
+async def test_another_makers_is_not_true(folder: Path, machine: SimulatedPlatform) -> None:
+    foreign = await fetched(folder, "--fault", "wrong-ca=1.0")
+    with pytest.raises(CollateralUnusable, match="do not lead to the pinned root"):
+        require_sound(foreign, machine.root_ca, read_facts(machine.collateral).issued)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault.SLOW, CollateralUnavailable),
+        (Fault.NOT_FOUND, CollateralUnavailable),
+        (Fault.GARBAGE, CollateralRefused),
+    ],
+)
+@pytest.mark.usefixtures("machine")
+async def test_a_bad_day_gives_nothing(folder: Path, fault: Fault, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await fetched(folder, "--fault", fault)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--fault", "tired"), "is none of slow, 404, stale, garbage, wrong-ca"),
+        (("--fault", "slow=often"), "or has no number"),
+        (("--fault", "slow=1.5"), "probability of 0 to 1"),
+        (("--fault", "slow=nan"), "probability of 0 to 1"),
+        ((), "is not the folder of a simulated machine"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
+) -> None:
+    with pytest.raises(SystemExit):
+        from_arguments([str(tmp_path), *words])
+    assert problem in capsys.readouterr().err
