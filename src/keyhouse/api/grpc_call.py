@@ -5,6 +5,7 @@ Source: gRPC, "gRPC over HTTP2", "Requests".
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -41,6 +42,7 @@ class Call:
         "outcome",
         "received",
         "stream",
+        "until",
     )
 
     def __init__(self, stream: int, method: Method | None, labels: Labels, deadline: float) -> None:
@@ -48,6 +50,7 @@ class Call:
         self.method = method
         self.labels = labels
         self.deadline = deadline  # for the whole request, then for taking the whole answer
+        self.until = math.inf  # the loop's time at which its client waits no more
         self.received = bytearray()
         self.complete = False  # the client will send no more
         self.outcome: asyncio.Future[bytes] | None = None  # while it runs

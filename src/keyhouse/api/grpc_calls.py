@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,9 +29,11 @@ from h2.exceptions import H2Error
 from keyhouse.api.envelope import wording
 from keyhouse.api.frame_meter import FrameMeter
 from keyhouse.api.grpc_call import Call, CallRefused, framed
+from keyhouse.api.grpc_deadline import called_until, read_timeout
 from keyhouse.api.grpc_service import GrpcService
 from keyhouse.api.grpc_status import Status, as_message
 from keyhouse.api.http2 import Http2
+from keyhouse.api.request_memory import RequestMemory
 from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["GrpcCalls"]
@@ -41,7 +43,6 @@ _log = structlog.get_logger("keyhouse.api.grpc")
 _FRAME: Final = 16 * 1024  # bytes of data: what every client takes
 _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
 _ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
-
 
 _Header = tuple[str, str]
 
@@ -73,7 +74,7 @@ class GrpcCalls:
         self._flush = flush
         self._settled = settled
         self._calls: dict[int, Call] = {}
-        self._held = 0  # bytes of requests
+        self._memory = RequestMemory(service)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -81,12 +82,8 @@ class GrpcCalls:
     def take(self, event: Event) -> None:
         """Act on what the client did."""
         match event:
-            case RequestReceived():
-                self._begin(event)
-            case DataReceived():
-                self._receive(event)
-            case StreamEnded():
-                self._run(event.stream_id)
+            case RequestReceived() | DataReceived() | StreamEnded():
+                self._take_request(event)
             case StreamReset():
                 self._reset_by_client(event.stream_id)
             case WindowUpdated() | RemoteSettingsChanged():
@@ -121,6 +118,18 @@ class GrpcCalls:
 
     # Requests.
 
+    def _take_request(self, event: RequestReceived | DataReceived | StreamEnded) -> None:
+        try:
+            match event:
+                case RequestReceived():
+                    self._begin(event)
+                case DataReceived():
+                    self._receive(event)
+                case StreamEnded():
+                    self._run(event.stream_id)
+        except CallRefused as refused:
+            self._refuse(self._calls[event.stream_id], refused.status, refused.message)
+
     def _begin(self, event: RequestReceived) -> None:
         service, stream = self._service, event.stream_id
         if not self.admits or service.streams >= service.limits.all_streams:
@@ -142,9 +151,12 @@ class GrpcCalls:
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             self._answer_as_http(call, 415)
         elif call.method is None:
-            self._refuse(call, Status.UNIMPLEMENTED, "there is no such method")
+            raise CallRefused(Status.UNIMPLEMENTED, "there is no such method")
         elif headers.get(b"grpc-encoding", b"identity") != b"identity":
-            self._refuse(call, Status.UNIMPLEMENTED, "the request is compressed (send it as it is)")
+            raise CallRefused(Status.UNIMPLEMENTED, "the request is compressed (send it as it is)")
+        elif b"grpc-timeout" in headers:
+            seconds = read_timeout(headers[b"grpc-timeout"])
+            call.until = asyncio.get_running_loop().time() + seconds
 
     def _receive(self, event: DataReceived) -> None:
         stream, length = event.stream_id, event.flow_controlled_length
@@ -153,32 +165,8 @@ class GrpcCalls:
         call = self._calls.get(stream)
         if call is None or call.complete:
             return
-        try:
-            self._hold(len(event.data))
-            call.take(event.data, self._service.limits.message)
-        except CallRefused as refused:
-            self._refuse(call, refused.status, refused.message)
-
-    def _hold(self, count: int) -> None:
-        """Take memory for ``count`` bytes; each connection has some of its own."""
-        limits, held = self._service.limits, self._held + count
-        if held > limits.connection_bytes:
-            raise CallRefused(
-                Status.RESOURCE_EXHAUSTED,
-                f"this connection has more than {limits.connection_bytes} bytes of requests"
-                " in flight (send fewer at a time)",
-            )
-        shared = max(0, held - limits.free_bytes) - max(0, self._held - limits.free_bytes)
-        if not self._service.reserve(shared):
-            raise CallRefused(
-                Status.UNAVAILABLE, "too many requests are being sent (try again later)"
-            )
-        self._held = held
-
-    def _release(self, count: int) -> None:
-        free, held = self._service.limits.free_bytes, self._held - count
-        self._service.bytes_held -= max(0, self._held - free) - max(0, held - free)
-        self._held = held
+        self._memory.hold(len(event.data))
+        call.take(event.data, self._service.limits.message)
 
     def _run(self, stream: int) -> None:
         """Run a call whose request is complete."""
@@ -186,19 +174,18 @@ class GrpcCalls:
         if call is None or call.method is None:
             return
         call.complete = True
-        try:
-            message = call.message()
-        except CallRefused as refused:
-            self._refuse(call, refused.status, refused.message)
-            return
+        message = call.message()
         if service.calls >= service.limits.calls:
-            self._refuse(call, Status.UNAVAILABLE, "too many calls are in flight (try again later)")
-            return
+            raise CallRefused(Status.UNAVAILABLE, "too many calls are in flight (try again later)")
         service.counts.received[call.labels] += 1
         service.calls += 1
         call.has_slot = True
         call.deadline = math.inf
-        call.outcome = service.wait_for(call.method(message, self._identity))
+        if call.until == math.inf:
+            outcome = call.method(message, self._identity)
+        else:
+            outcome = called_until(call.until, call.method, message, self._identity)
+        call.outcome = service.wait_for(outcome)
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
@@ -212,6 +199,8 @@ class GrpcCalls:
             self._answer(call, outcome.result())
         elif isinstance(error, KeyhouseError):
             self._refuse(call, wording(error).grpc, str(error), error.code)
+        elif isinstance(error, CallRefused):
+            self._refuse(call, error.status, error.message)
         elif isinstance(error, asyncio.CancelledError):
             self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
         else:
@@ -223,12 +212,7 @@ class GrpcCalls:
     # Answers.
 
     def _answer(self, call: Call, message: bytes) -> None:
-        headers: list[_Header] = [
-            (":status", "200"),
-            ("content-type", "application/grpc"),
-            *self._service.headers,
-        ]
-        if self._sent_headers(call, headers, end=False):
+        if self._sent_headers(call, self._service.headers, end=False):
             call.answer = memoryview(framed(message))
             call.deadline = self._service.after(self._service.limits.answer_timeout)
             self._service.counts.sent[call.labels] += 1
@@ -258,9 +242,7 @@ class GrpcCalls:
 
     def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
         """End a call with a status that is none of success. ``code`` is for programs."""
-        headers: list[_Header] = [
-            (":status", "200"),
-            ("content-type", "application/grpc"),
+        headers = [
             *self._service.headers,
             ("grpc-status", str(int(status))),
             ("grpc-message", as_message(message).decode()),
@@ -277,7 +259,7 @@ class GrpcCalls:
         if self._sent_headers(call, [(":status", str(status))], end=True):
             self._end(call, Status.UNIMPLEMENTED)
 
-    def _sent_headers(self, call: Call, headers: list[_Header], *, end: bool) -> bool:
+    def _sent_headers(self, call: Call, headers: Sequence[_Header], *, end: bool) -> bool:
         """Send headers or trailers; return False, with the call ended, where nobody takes them."""
         try:
             self._http2.send_headers(call.stream, headers, end_stream=end)
@@ -296,7 +278,7 @@ class GrpcCalls:
             return
         self._service.counts.ended(call.labels, status)
         self._service.streams -= 1
-        self._release(len(call.received))
+        self._memory.release(len(call.received))
         call.received = bytearray()
         call.answer = None
         if call.outcome is None:

@@ -13,9 +13,9 @@ __all__ = ["GrpcService"]
 class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and what their callers use.
 
-    ``headers`` go with every answer. ``streams`` are open, ``calls`` run or wait for their client
-    to take the answer, ``bytes_held`` are those of requests beyond what each connection may send.
-    Used on the event loop's thread only.
+    ``headers`` begin every answer, those that are given among them. ``streams`` are open, ``calls``
+    run or wait for their client to take the answer, ``bytes_held`` are those of requests beyond
+    what each connection may send. Used on the event loop's thread only.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class GrpcService(Connections):
         super().__init__(limits)
         self.methods = dict(methods)
         self.limits = limits
-        self.headers = headers
+        self.headers = ((":status", "200"), ("content-type", "application/grpc"), *headers)
         self.counts = GrpcCounts(methods)
         self.streams = 0
         self.calls = 0

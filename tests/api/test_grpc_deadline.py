@@ -1,0 +1,98 @@
+"""The deadline that a client gives: what it is, and that nothing is begun or goes on after it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_listener import workloads
+from keyhouse_tests_workloads import Http2Wire, framed, request
+
+from keyhouse.api.grpc_call import CallRefused
+from keyhouse.api.grpc_deadline import called_until, read_timeout
+from keyhouse.api.grpc_status import Status
+from keyhouse.api.limits import WorkloadLimits
+
+
+def asking(kind: str) -> bytes:
+    """Return the framed request of a marble type."""
+    return framed(request(MarbleType=kind).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (b"2H", 7200),
+        (b"3M", 180),
+        (b"0004S", 4),
+        (b"5m", 0.005),
+        (b"6u", 0.000_006),
+        (b"99999999n", 0.099_999_999),
+        (b"0n", 0),
+    ],
+)
+def test_timeout_is_a_number_and_a_unit(header: bytes, seconds: float) -> None:
+    assert read_timeout(header) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"1",
+        b"S",
+        b"-1S",
+        b"+1S",
+        b"1.5S",
+        b"1 S",
+        b"1s",
+        b"1h",
+        b"100000000S",
+        b"1S\n",
+        b"\xb2S",
+    ],
+)
+def test_what_is_no_timeout_is_refused(header: bytes) -> None:
+    with pytest.raises(CallRefused) as refused:
+        read_timeout(header)
+    assert refused.value.status is Status.INVALID_ARGUMENT
+
+
+async def test_failure_of_a_method_to_be_in_time_itself_is_no_deadline_of_the_client() -> None:
+    async def method(_message: bytes, _identity: bytes | None) -> bytes:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await called_until(float(10**9), method, b"", None)
+
+
+async def test_method_that_waits_is_cancelled_at_the_deadline() -> None:
+    ended = []
+
+    async def method(_message: bytes, _identity: bytes | None) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return b""
+
+    with pytest.raises(CallRefused) as refused:
+        await called_until(asyncio.get_running_loop().time() + 0.02, method, b"", None)
+    assert (refused.value.status, ended) == (Status.DEADLINE_EXCEEDED, ["cancelled"])
+
+
+def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Path) -> None:
+    with workloads(tmp_path, WorkloadLimits(calls=1)) as server, Http2Wire(server.port) as wire:
+        answer = wire.begin().call(asking("wait"), ("grpc-timeout", "20m"))
+        assert answer.status == Status.DEADLINE_EXCEEDED
+        server.do_until(lambda: server.listener.calls_in_flight == 0)
+        assert wire.call(asking("app"), ("grpc-timeout", "1H")).status == Status.OK
+        assert server.listener.counts.handled["DeadlineExceeded", "Activate", "rpc.Marble", "unary"]
+
+
+@pytest.mark.parametrize("timeout", ["0n", "0H", "never"])
+def test_call_whose_deadline_has_passed_or_is_none_never_runs(tmp_path: Path, timeout: str) -> None:
+    expected = Status.INVALID_ARGUMENT if timeout == "never" else Status.DEADLINE_EXCEEDED
+    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+        assert wire.begin().call(asking("app"), ("grpc-timeout", timeout)).status == expected
+        assert server.joining.identities == []
+        assert wire.call(asking("app"), ("grpc-timeout", "99999999H")).status == Status.OK
