@@ -104,6 +104,8 @@ def _enclave(sgx: Mapping[str, Any]) -> Iterator[str]:
         yield "sgx.enclave_size: must be at least 512M"
     if not _is_number(sgx.get("max_threads"), _FEWEST_THREADS, _LARGEST_NUMBER):
         yield f"sgx.max_threads: must be at least {_FEWEST_THREADS}"
+    if "seal_key" in sgx:
+        yield "sgx.seal_key: must not be set; by its masks other enclaves could derive the keys"
     if _table(sgx, "profile").get("enable", "none") not in {"none", False}:
         yield "sgx.profile.enable: must not be set; it works with sgx.debug only"
 

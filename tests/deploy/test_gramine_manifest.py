@@ -101,6 +101,7 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
         ("sgx.enclave_size", '"1G"', '"much"'),
         ("sgx.max_threads", "max_threads = 64", "max_threads = 4"),
         ("sgx.profile.enable", "sgx.edmm_enable = false", 'sgx.profile.enable = "main"'),
+        ("sgx.seal_key", "sgx.edmm_enable = false", 'sgx.seal_key.flags_mask = "0x0"'),
         (
             "sgx.insecure__rpc_thread_num",
             "sgx.edmm_enable = false",

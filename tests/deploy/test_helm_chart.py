@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from keyhouse_tests_command import run
+from keyhouse_tests_deployment import manifest
+from keyhouse_tests_server import free_port
 
 from keyhouse.cli.settings import SETTINGS, read_settings
 
@@ -62,6 +65,19 @@ def test_what_the_chart_sets_itself_cannot_be_given_too() -> None:
     assert flags <= {each.flag for each in SETTINGS}
     for setting in SETTINGS:
         assert bool(refused.match(setting.flag)) == (setting.flag in flags)
+
+
+def test_the_commands_that_are_shown_lack_nothing_but_a_coordinator(tmp_path: Path) -> None:
+    who = {"SignerID": "ab" * 32, "ProductID": 1, "SecurityVersion": 1}
+    (tmp_path / "attestation.json").write_text(json.dumps(who), encoding="utf-8")
+    (tmp_path / "manifest.json").write_bytes(manifest())
+    notes = (_CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    nowhere = re.sub(r"\{\{ \.Values\.service\.clientPort \}\}", str(free_port()), notes)
+    commands = re.findall(r"^  keyhouse (.+)$", nowhere, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["status", "manifest"]
+    for command in commands:
+        ended = run(*command.split(), folder=tmp_path)
+        assert (ended.code, ended.out) == (3, ""), ended.err  # nothing answers there
 
 
 def test_the_container_is_told_what_keyhouse_takes() -> None:
