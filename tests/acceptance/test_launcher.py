@@ -1,6 +1,7 @@
 """`keyhouse run` as a process: what the program gets, and how a start ends that may not be."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -284,4 +285,24 @@ def test_program_that_is_not_there_is_named_and_its_files_are_taken_back(
 
     assert ended.code == 1
     assert "'no-such-program' cannot be started: no such file" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["uuid"]
+
+
+def test_variable_that_no_program_can_have_is_named_without_its_value(
+    tmp_path: Path, root: Path
+) -> None:
+    most = 32 * os.sysconf("SC_PAGE_SIZE")  # bytes of a variable, see execve(2)
+    long = SECRET * (most // len(SECRET) + 1)
+    with MeshPeer(env={"LONG": long}, files={"key": SECRET}) as peer:
+        delivered = launch(
+            peer.port, "--root-certificate", str(root), "--", "true", folder=tmp_path
+        )
+    # The launcher keeps those that it was started with under longer names, which this one exceeds.
+    kept = launch(1, "--", "true", folder=tmp_path, env={"LONG": long.decode()[: most - 6]})
+
+    for ended in (delivered, kept):
+        assert ended.code == 1
+        assert "the longest is the variable 'LONG' with" in ended.err
+        assert SECRET.decode() not in ended.err
+        assert "Traceback" not in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["uuid"]

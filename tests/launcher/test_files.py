@@ -104,6 +104,14 @@ def test_link_at_any_component_is_refused(
     assert link.is_symlink()
 
 
+def test_link_to_itself_is_refused(here: Path) -> None:
+    (here / "loop").symlink_to("loop")
+
+    for path in ("loop", "loop/x"):
+        with pytest.raises(LaunchRefused, match="symbolic link"):
+            _write(path)
+
+
 def test_absolute_path_through_a_link_is_refused_with_the_real_one(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

@@ -32,6 +32,11 @@ def test_program_by_command_line_and_manifest(
     assert (program.file, program.argv) == (file, arguments)
 
 
+def test_program_without_a_name_is_refused() -> None:
+    with pytest.raises(LaunchRefused, match="name is empty"):
+        program_of((b"",), {}, _delivered(("web",)))
+
+
 def test_delivered_variables_replace_and_the_others_stay() -> None:
     program = program_of(
         (b"app",),

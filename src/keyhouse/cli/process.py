@@ -7,11 +7,11 @@ import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from keyhouse.cli.held_environment import PREFIX as HELD
 from keyhouse.cli.held_environment import held
-from keyhouse.cli.standard_error import open_standard_streams
+from keyhouse.cli.standard_error import open_standard_streams, write_error
 
 __all__ = ["clean_environment", "forbid_dumps", "harden", "isolate"]
 
@@ -58,7 +58,24 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
     if hold:
         environment |= held(os.environ)
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
-    os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
+    try:
+        os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
+    except OSError as error:
+        _stay_away(error, command, environment)
+
+
+def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Tell why there is no isolated process, and end: this one must not go on."""
+    from keyhouse.cli.error_text import error_text
+    from keyhouse.launcher.start_limits import not_started
+
+    file, *argv = map(os.fsencode, command)
+    env = {
+        os.fsencode(name.removeprefix(HELD)): os.fsencode(value)
+        for name, value in environment.items()
+    }
+    write_error(error_text(not_started(error, file, argv, env)))
+    sys.exit(1)
 
 
 def harden() -> list[str]:

@@ -14,7 +14,6 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from keyhouse.launcher.errors import LaunchRefused
@@ -159,7 +158,7 @@ def _is_link(above: int, name: bytes) -> bool:
 
 
 def _link(path: str) -> str:
-    real = ascii(str(Path(path).resolve()))
+    real = ascii(os.path.realpath(path))
     return f"{path!a} is a symbolic link, and none is followed; the real path is {real}"
 
 

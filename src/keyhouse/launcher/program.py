@@ -25,6 +25,7 @@ import msgspec
 
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.parameters import Delivered
+from keyhouse.launcher.start_limits import not_started
 from keyhouse.wire.secret import Secret
 
 __all__ = ["Program", "program_of", "start"]
@@ -32,7 +33,6 @@ __all__ = ["Program", "program_of", "start"]
 _DEFAULT: Final = (b"./marble",)
 # Python ignores these two from its start on, which a program would inherit.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
-_LONGEST_SHOWN: Final = 200
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -49,8 +49,10 @@ def program_of(
     """Return the program for the ``words`` of the command line and what was delivered.
 
     ``environment`` is what the launcher was started with: delivered variables replace those of the
-    same name, the others stay.
+    same name, the others stay. Raises ``LaunchRefused`` for a program without a name.
     """
+    if words and not words[0]:
+        raise LaunchRefused("the program's name is empty", hint="name it after --")
     argv = tuple(argument.encode("utf-8") for argument in delivered.argv)
     argv = argv or tuple(words) or _DEFAULT
     env = {name: Secret(value) for name, value in environment.items()}
@@ -70,9 +72,4 @@ def start(program: Program) -> NoReturn:
     try:
         os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-        name = ascii(program.file.decode("utf-8", "backslashreplace")[:_LONGEST_SHOWN])
-        raise LaunchRefused(
-            f"the program {name} cannot be started: {reason}",
-            hint="name it with its path, and see that it is there and may be executed",
-        ) from None
+        raise not_started(error, program.file, program.argv, env) from None
