@@ -185,13 +185,32 @@ def test_quote_is_saved_and_made_for_the_nonce(desk: Desk) -> None:
 
     explained = json.loads(desk.done("attest", "explain", "q.bin", *desk.trust[2:], "--json"))
     assert explained["verified"] is True
-    assert desk.type("status", "--nonce", "not base64").code == 1
+    for wrong in ("not base64", "\u00fc", "AAE", "AAEC" * 400):
+        ended = desk.type("status", "--nonce", wrong)
+        assert (ended.code, "--nonce is not 1 to 1024 bytes" in ended.err) == (1, True)
 
 
 def test_states_of_the_platform_have_to_exist(desk: Desk) -> None:
     assert desk.type("status", "--accepted-tcb-statuses", "OutOfDate,UpToDate").code == 0
     ended = desk.type("status", "--accepted-tcb-statuses", "UpToDat")
     assert (ended.code, "no TCB status" in ended.err) == (1, True)
+
+
+@pytest.mark.parametrize("option", ["--accepted-tcb-statuses", "--accepted-advisories"])
+def test_an_empty_list_is_not_taken_for_none_given(desk: Desk, option: str) -> None:
+    ended = desk.type("status", option, " , ")
+
+    assert (ended.code, f"{option} names nothing" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--memory", "--coordinator-cert"])
+@pytest.mark.parametrize("path", [".", "/"])
+def test_directory_is_no_place_for_a_file(desk: Desk, option: str, path: str) -> None:
+    ended = desk.type("manifest", "get", "--keep-cert", option, path)
+
+    assert ended.code in {1, 2}
+    assert f" {path}" in ended.err
+    assert "defect" not in ended.err
 
 
 # --- who calls ---
@@ -224,10 +243,10 @@ def test_user_may_be_in_a_pkcs12_file(desk: Desk) -> None:
 # --- secrets and terminals ---
 
 
-def on_a_terminal(desk: Desk, *words: str) -> tuple[int, str]:
+def on_a_terminal(desk: Desk, *words: str, **variables: str) -> tuple[int, str]:
     """Return how a command ended on a terminal, and what that showed."""
     ours, theirs = os.openpty()
-    environment = {"TERM": "xterm", "NO_COLOR": "1", **desk.environment}
+    environment = {"TERM": "xterm", "NO_COLOR": "1", **desk.environment, **variables}
     with subprocess.Popen(
         [KEYHOUSE, *words], cwd=desk.folder, env=environment, stdout=theirs, stderr=theirs
     ) as process:
@@ -256,3 +275,12 @@ def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> N
     code, shown = on_a_terminal(desk, "secret", "get", "shared", "-o", "s.json")
     assert (code, value[1] in shown) == (0, False)
     assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("columns", "is_drawn"), [("12", False), ("300", True)])
+def test_table_is_whole_on_a_terminal_of_any_width(
+    desk: Desk, columns: str, *, is_drawn: bool
+) -> None:
+    code, shown = on_a_terminal(desk, "context", "list", NO_COLOR="", COLUMNS=columns)
+
+    assert (code, desk.host in shown, "\u2500" in shown) == (0, True, is_drawn)

@@ -310,9 +310,32 @@ def test_last_word_is_a_name_in_a_context_unless_it_looks_like_a_host(
 ) -> None:
     keep()
 
+    found, target = split_words(typed_words, Trusting(attestation=Path("/b.json")))
+
+    assert (found, target.host) == (names, host)
+
+
+@pytest.mark.parametrize(
+    ("typed_words", "names", "host"),
+    [(["a", HOST], ["a"], HOST), (["a", "db.password", HOST], ["a", "db.password"], HOST)],
+)
+def test_name_that_looks_like_a_host_stands_before_the_host(
+    typed_words: list[str], names: list[str], host: str
+) -> None:
+    keep()
+
     found, target = split_words(typed_words, Trusting())
 
     assert (found, target.host) == (names, host)
+
+
+@pytest.mark.parametrize("option", ["", "prod"])
+def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
+    keep()
+
+    with pytest.raises(WrongUsage, match="taken for an address") as refused:
+        split_words(["a", "db.password"], Trusting(context=option))
+    assert refused.value.hint.endswith(f"db.password {HOST}")
 
 
 def test_without_a_context_one_word_names_no_secret() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import binascii
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,7 +14,9 @@ from keyhouse.cli.pccs_options import from_pccs, maker_root
 from keyhouse.cli.progress import working
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target, told
-from keyhouse.wire.errors import Refused
+from keyhouse.cli.usage import WrongUsage
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.errors import BadRequest, Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from keyhouse.client import CollateralFor, Coordinator, StateMemory, TrustedCoordinator
 
 __all__ = ["coordinator_of", "trusted"]
+
+_LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
 
 
 def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
@@ -84,10 +87,8 @@ def _expected(target: Target) -> ExpectedIdentity:
     from keyhouse.attestation import TcbStatus, read_expected_identity
 
     found = read_expected_identity(read_file(str(target.attestation)))
-    statuses, advisories = (
-        _listed(target.accepted_tcb_statuses),
-        _listed(target.accepted_advisories),
-    )
+    statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
+    advisories = _listed("--accepted-advisories", target.accepted_advisories)
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
         raise Refused(
@@ -102,18 +103,30 @@ def _expected(target: Target) -> ExpectedIdentity:
     return msgspec.structs.replace(found, nonce=_nonce(target.nonce)) if target.nonce else found
 
 
-def _listed(given: list[str]) -> list[str]:
-    """Return the values of an option that may come again, and have several with commas."""
-    return [each.strip() for text in given for each in text.split(",") if each.strip()]
+def _listed(option: str, given: list[str]) -> list[str]:
+    """Return the values of an option that may come again, and have several with commas.
+
+    Raises ``WrongUsage`` if it came with none: the attestation file's may be more than was meant.
+    """
+    found = [each.strip() for text in given for each in text.split(",") if each.strip()]
+    if given and not found:
+        raise WrongUsage(
+            f"{option} names nothing", hint="leave it out for what the attestation file accepts"
+        )
+    return found
 
 
 def _nonce(text: str) -> bytes:
     try:
-        nonce = binascii.a2b_base64(text.replace("-", "+").replace("_", "/"), strict_mode=True)
-    except binascii.Error:
+        standard = text.replace("-", "+").replace("_", "/")
+        nonce = decode_base64(standard, maximum=_LONGEST_NONCE)
+    except BadRequest:
         nonce = b""
     if not nonce:
-        raise Refused("--nonce is not in base64", hint="such as $(openssl rand -base64 32)")
+        raise Refused(
+            f"--nonce is not 1 to {_LONGEST_NONCE} bytes in base64",
+            hint="such as $(openssl rand -base64 32)",
+        )
     return nonce
 
 

@@ -9,7 +9,7 @@ import typer
 from keyhouse.cli.context_file import Context, ContextUnusable, contexts_path, read
 from keyhouse.cli.usage import WrongUsage
 
-__all__ = ["ContextOption", "Named", "chosen_context", "require_address"]
+__all__ = ["ContextOption", "Named", "chosen_context", "is_of_another", "require_address"]
 
 ContextOption = Annotated[
     str,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from keyhouse.cli.usage import WrongUsage
+
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory
 
@@ -29,13 +31,18 @@ _WARNING: Final = (
 
 
 def memory_of(option: str) -> "StateMemory | None":
-    """Return the memory that was chosen. None: chosen not to have one, or there is no place."""
+    """Return the memory that was chosen. None: chosen not to have one, or there is no place.
+
+    Raises ``WrongUsage`` for what cannot be the name of a file.
+    """
     if option == NONE:
         return None
     path = Path(option) if option else _default()
     if path is None:
         typer.echo(_WARNING, err=True)
         return None
+    if not path.name:
+        raise WrongUsage(f"--memory {option} names no file", hint="a new or an older one, or none")
     from keyhouse.client import FileMemory
 
     return FileMemory(path)

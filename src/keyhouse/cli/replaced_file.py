@@ -1,5 +1,6 @@
 """Small files of the user's own, each put whole in the place of the one before."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ def locked(path: Path) -> Iterator[None]:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Make ``path`` (0600) hold ``content``, durably, or leave it as it is. Raises ``OSError``."""
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     new.unlink(missing_ok=True)  # left by a process of this number, which ended in the middle
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

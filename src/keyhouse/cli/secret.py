@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from keyhouse.cli.connect import coordinator_of
-from keyhouse.cli.context_chosen import chosen_context
+from keyhouse.cli.context_chosen import chosen_context, is_of_another
 from keyhouse.cli.output import write_output
 from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
 from keyhouse.cli.target import Target, Trusting
@@ -106,7 +106,8 @@ def split_words(words: list[str], trusting: Trusting) -> tuple[list[str], Target
     """Return names and coordinator of ``NAME... HOST``.
 
     In a context that has an address HOST may be left out; then the last word is one only if it
-    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsage`` without a name.
+    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsage`` without a name,
+    and for a word that looks like one and is not said to be another coordinator.
     """
     named = chosen_context(trusting.context)
     last = words[-1]
@@ -115,6 +116,13 @@ def split_words(words: list[str], trusting: Trusting) -> tuple[list[str], Target
     if not names:
         raise WrongUsage("no secret is named", hint="keyhouse secret get NAME... HOST")
     host = last if len(names) < len(words) else ""
+    if named is not None and trusting.attestation is None and is_of_another(named, host):
+        raise WrongUsage(
+            f"{host} is taken for an address, and the context {named.name!r} is for"
+            f" {named.context.address}",
+            hint=f"if it is a secret, name the address, too: keyhouse secret get ... {host}"
+            f" {named.context.address}",
+        )
     return names, Target.at(host, trusting)
 
 

@@ -13,7 +13,7 @@ __all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_m
 
 _HEX: Final = re.compile("[0-9A-Fa-f]{64}")
 _SIGNED: Final = re.compile(
-    "signer:(?P<signer>[^,]*),product:(?P<product>[0-9]+),version:(?P<version>[0-9]+)"
+    "signer:(?P<signer>[^,]*),product:(?P<product>[0-9]{1,9}),version:(?P<version>[0-9]{1,9})"
 )
 _SIZES: Final = {
     "symmetric-key": 256,
