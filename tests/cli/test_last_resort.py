@@ -9,6 +9,7 @@ from keyhouse.cli.last_resort import Unexpected, place_of
 from keyhouse.cli.logs import _escape
 from keyhouse.cli.printable import printable
 from keyhouse.cli.settings import _is_address
+from keyhouse.cli.talk import show_rows
 from keyhouse.wire.errors import Invalid, Problem, Refused
 
 
@@ -51,3 +52,12 @@ def test_plain_text_stays_as_it_is() -> None:
 
     assert printable(text) == text
     assert json.loads(json.dumps(printable(text))) == text
+
+
+def test_names_of_rows_are_escaped_as_their_values_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_rows({"package a\x1b[31m": "b\x1b]0;title\x07", "at": "now"})
+
+    out = capsys.readouterr().out
+    assert out == "package a\\x1b[31m  b\\x1b]0;title\\x07\nat                 now\n"

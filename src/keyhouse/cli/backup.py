@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
@@ -48,7 +49,8 @@ def backup(
     asyncio.run(make_backup(directory, target.absolute(), verify))
     _tell("backup", target, found[0], as_json=as_json)
     if not as_json:
-        typer.echo(f"next, when it is needed: keyhouse restore {target} DIR", err=True)
+        shown = printable(str(target))
+        typer.echo(f"next, when it is needed: keyhouse restore {shown} DIR", err=True)
 
 
 @speaks
@@ -75,8 +77,8 @@ def restore(
     _tell("restored", directory, found[0], as_json=as_json)
     if not as_json:
         typer.echo(
-            f"next: start the coordinator in {directory}; commands that remember a state later than"
-            f" {found[0].state} refuse it until keyhouse trust forget HOST",
+            f"next: start the coordinator in {printable(str(directory))}; commands that remember a"
+            f" state later than {found[0].state} refuse it until keyhouse trust forget HOST",
             err=True,
         )
 
@@ -106,7 +108,7 @@ def _tell(word: str, path: Path, checked: "StoreChecked", *, as_json: bool) -> N
         return
     from keyhouse.cli.store import show_checked
 
-    typer.echo(f"{word:<15} {path}")
+    typer.echo(f"{word:<15} {printable(str(path))}")
     show_checked(checked)
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
 
 from keyhouse.cli.printable import printable
 
@@ -15,7 +16,8 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    shown = f"{printable(what)} ..."
+    # Cut, for what is wrapped could not be taken back.
+    shown = f"{printable(what)} ..."[: max(get_terminal_size().columns - 1, 0)]
     sys.stderr.write(shown)
     sys.stderr.flush()
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhouse.cli.printable import printable
+from keyhouse.cli.table import show_table
 from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
@@ -79,7 +80,7 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
         return
     _show_stores(stores)
     if ended is not None:
-        typer.echo(str(ended), err=True)
+        typer.echo(printable(str(ended)), err=True)
 
 
 @app.command(name="restore")
@@ -106,7 +107,7 @@ def restore(
     typer.echo(f"restored  {name}")
     if aside:
         typer.echo(f"archived  {aside}")
-    typer.echo(f"next: keyhouse store verify {directory}", err=True)
+    typer.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
 
 
 def _existing(directory: Path) -> Path:
@@ -150,8 +151,4 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
         )
         for store in stores
     ]
-    head = ("STORE", "ID", "EPOCH", "BYTES", "SEALED FOR", "")
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = (printable(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    show_table(("STORE", "ID", "EPOCH", "BYTES", "SEALED FOR", ""), rows)

@@ -109,8 +109,9 @@ def read_file(path: str) -> bytes:
 def show_rows(rows: Mapping[str, str]) -> None:
     """Print names and values in two columns; the names are bold where colours are wanted."""
     bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = max(map(len, rows)) + 1
-    for name, value in rows.items():
+    names = [printable(name) for name in rows]
+    width = max(map(len, names)) + 1
+    for name, value in zip(names, rows.values(), strict=True):
         shown = typer.style(name.ljust(width), bold=True) if bold else name.ljust(width)
         sys.stdout.write(f"{shown} {printable(value)}\n")
 
