@@ -18,6 +18,7 @@ __all__ = [
     "JOINING_LARGE",
     "LARGE",
     "LOAD_BOUND",
+    "MEDIUM",
     "SHORT",
     "SMALL",
     "WRITTEN",
@@ -30,6 +31,7 @@ __all__ = [
 BARE: Final = "bare"
 SHORT: Final = "short"  # a coordinator with a small manifest and an update log of one line
 SMALL: Final = "100"  # with so many uploaded secrets
+MEDIUM: Final = "1,000"
 LARGE: Final = "10,000"
 WRITTEN: Final = "written"  # as the small one, after many earlier writes
 JOINING: Final = "small"  # where workloads join: with a small manifest

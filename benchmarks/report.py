@@ -11,6 +11,7 @@ from benchmarks.figures import (
     JOINING_LARGE,
     LARGE,
     LOAD_BOUND,
+    MEDIUM,
     SHORT,
     SMALL,
     WRITTEN,
@@ -60,8 +61,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _speed_table(comparisons: Iterable[Comparison]) -> str:
-    servers, ours = (BARE, SHORT, SMALL, LARGE, WRITTEN), (SHORT, SMALL, LARGE, WRITTEN)
-    grown = (LARGE, WRITTEN)
+    ours = (SHORT, SMALL, MEDIUM, LARGE, WRITTEN)
+    servers, grown = (BARE, *ours), (MEDIUM, LARGE, WRITTEN)
     ratios = (*(f"{name}/{BARE}" for name in ours), *(f"{name}/{SMALL}" for name in grown))
     rows = [["", *servers, *ratios]]
     rows += [
@@ -151,6 +152,8 @@ def _heading(result: Result) -> str:
         [
             f"{result.time}: {machine.processor}, {machine.processors} processors used",
             f"kernel {machine.kernel}, Python {machine.python}, load from {result.load_program}",
+            f"one turn of a Python loop {machine.loop_ns:,.0f} ns",
+            f"one signature on P-384 verified {machine.verify_us:,.0f} µs",
             f"data on {machine.file_system}, write and sync of 4 KiB {machine.sync_us:,.0f} µs",
             f"used by others under load {disturbance.others_share:.0%} of all processors",
             f"withheld by a hypervisor {disturbance.stolen_share:.0%}",
@@ -186,6 +189,7 @@ def _footprint_table(result: Result) -> str:
     rows.append([title, f"{median(found.bulk_upload_ms):,.1f} ms"])
     title = f"set a manifest of {found.large_manifest_bytes / 1e6:.2f} MB"
     rows.append([title, f"{median(found.large_manifest_ms):,.0f} ms"])
+    rows.append(["start with it", f"{median(found.large_start_ms):,.0f} ms"])
     title = "last acknowledgement of an update to it"
     rows.append([title, f"{median(found.large_update_ms):,.0f} ms"])
     title = f"recovery of {found.recovered_records:,} records"

@@ -26,6 +26,7 @@ class Footprint(msgspec.Struct, frozen=True):
     bulk_upload_ms: list[float]
     large_manifest_bytes: int
     large_manifest_ms: list[float]
+    large_start_ms: list[float]
     large_update_ms: list[float]
     recovered_records: int
     recovery_ms: list[float]

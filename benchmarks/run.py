@@ -62,7 +62,7 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
         _say("uploading many secrets at once")
         bulk = servers.bulk_times(LARGE, SECRETS[LARGE], 5 * options.rounds)
         _say("setting large manifests")
-        taken = servers.manifest_times(envelope(manifest), options.rounds)
+        taken, large_starts = servers.manifest_times(envelope(manifest), options.rounds)
         _say("applying large updates")
         updated = servers.update_times(options.rounds)
         _say("recovering a long journal")
@@ -87,6 +87,7 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
             bulk_upload_ms=_milliseconds(bulk),
             large_manifest_bytes=len(manifest),
             large_manifest_ms=_milliseconds(taken),
+            large_start_ms=_milliseconds(large_starts),
             large_update_ms=_milliseconds(updated),
             recovered_records=options.records,
             recovery_ms=_milliseconds(recovered),

@@ -11,6 +11,7 @@ from benchmarks.figures import (
     JOINING,
     JOINING_LARGE,
     LARGE,
+    MEDIUM,
     SHORT,
     SMALL,
     WRITTEN,
@@ -28,7 +29,7 @@ from benchmarks.manifests import (
 
 __all__ = ["JOINS", "MARBLES", "SCENARIOS", "SECRETS", "Requests"]
 
-SECRETS: Final = {SMALL: 100, LARGE: 10_000, WRITTEN: 100}
+SECRETS: Final = {SMALL: 100, MEDIUM: 1000, LARGE: 10_000, WRITTEN: 100}
 """How many secrets a server holds; the one with a short log holds none that are uploaded."""
 
 MARBLES: Final = {JOINING: 1, JOINING_LARGE: 1000, JOINED: 1}

@@ -100,14 +100,19 @@ class Servers:
             self.coordinators[name].post("/api/v2/secrets", body, self.user) for _ in range(times)
         ]
 
-    def manifest_times(self, body: bytes, times: int) -> list[float]:
-        """Return the seconds that setting a manifest takes, each time on a fresh coordinator."""
-        taken = []
+    def manifest_times(self, body: bytes, times: int) -> tuple[list[float], list[float]]:
+        """Return the seconds that setting a manifest takes, and a start with it thereafter.
+
+        Each time on a fresh coordinator.
+        """
+        taken, starts = [], []
         for number in range(times):
             coordinator = self._fresh(f"manifest-{number}")
             taken.append(coordinator.post("/api/v2/manifest", body))
+            coordinator.restart()
+            starts.append(coordinator.first_answer)
             coordinator.stop()
-        return taken
+        return taken, starts
 
     def update_times(self, times: int) -> list[float]:
         """Return the seconds of the last acknowledgement, which applies a large full update.

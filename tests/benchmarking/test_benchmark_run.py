@@ -40,10 +40,12 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     assert set(result.footprint.loaded_kib) == {SHORT, *SECRETS}
     assert len(result.footprint.bulk_upload_ms) == 5
     assert len(result.footprint.large_manifest_ms) == 1
+    assert len(result.footprint.large_start_ms) == 1
     assert len(result.footprint.large_update_ms) == 1
     assert len(result.footprint.recovery_ms) == 1
     assert [cost.quote for cost in result.quotes] == ["sgx_quote", "tdx_quote"]
     assert "verify sgx_quote, machine known" in done.stdout
+    assert "1,000/100" in done.stdout
     assert "10,000/100" in done.stdout
     assert "written/100" in done.stdout
     assert not list(data.iterdir())
