@@ -3,8 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyhouse_tests_peer import certify
 
-from keyhouse.client import Address, ClientSetup, parse_address
+from keyhouse.client import Address, ClientSetup, Timeouts, parse_address
+from keyhouse.client.connection import Connection
+from keyhouse.client.pinned_tls import pinned_context
 
 
 @pytest.mark.parametrize(
@@ -13,6 +16,7 @@ from keyhouse.client import Address, ClientSetup, parse_address
         ("localhost", Address("localhost", 4433), "localhost:4433"),
         ("a.example.com:1", Address("a.example.com", 1), "a.example.com:1"),
         ("10.0.0.7:65535", Address("10.0.0.7", 65535), "10.0.0.7:65535"),
+        ("a.example.:1", Address("a.example.", 1), "a.example.:1"),
         ("[::1]:443", Address("::1", 443), "[::1]:443"),
         ("[fe80::1]", Address("fe80::1", 4433), "[fe80::1]:4433"),
     ],
@@ -40,6 +44,11 @@ def test_hosts_with_and_without_a_port_are_read(text: str, address: Address, aga
         "[1.2.3.4]:1",
         "host name",
         "host\n",
+        "..",
+        "a..b",
+        ".a",
+        "x" * 64,
+        "x." * 127 + "x",
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
@@ -55,3 +64,9 @@ def test_any_text_is_an_address_or_a_refusal(text: str) -> None:
     except ClientSetup:
         return
     assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize("host", ["999.1.1.1", "xn--", "xn--a-", "a..b", "x" * 64])
+def test_host_that_cannot_be_one_is_refused_before_it_is_looked_up(host: str) -> None:
+    with pytest.raises(ClientSetup, match="no address of a host"):
+        Connection(Address(host, 1), pinned_context(certify("root").der), Timeouts())

@@ -25,14 +25,30 @@ FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
 
 
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
-    """Return the arguments for a client of httpx. Environment and ``.netrc`` have no effect."""
+    """Return the arguments for a client of httpx. Environment and ``.netrc`` have no effect.
+
+    Raises ``ClientSetup`` for a host that no URL can have.
+    """
     return {
-        "base_url": f"https://{address}",
+        "base_url": _base_url(address),
         "verify": context,
         "trust_env": False,
         "follow_redirects": False,
         "headers": {"Accept": "application/json", "Accept-Encoding": "identity"},
     }
+
+
+def _base_url(address: Address) -> httpx.URL:
+    try:
+        address.host.encode("idna")  # as for its look-up
+        url = httpx.URL(f"https://{address}")
+        _ = url.host  # is decoded when it is asked for
+    except (UnicodeError, httpx.InvalidURL):
+        raise ClientSetup(
+            f"{address} is no address of a host",
+            hint="write international names in their ASCII form (xn--...)",
+        ) from None
+    return url
 
 
 def prepared(request: Request, timeouts: Timeouts) -> dict[str, Any]:

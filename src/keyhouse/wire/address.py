@@ -9,8 +9,11 @@ import msgspec
 __all__ = ["Address", "read_address"]
 
 _PORTS: Final = 65_535
+_LONGEST: Final = 253
+_LABEL: Final = "[A-Za-z0-9_-]{1,63}"
 _FORM: Final = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]{1,253}))(?::(?P<port>[0-9]{1,5}))?"
+    rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
 )
 
 
@@ -31,7 +34,7 @@ def read_address(text: str, *, port: int) -> Address | None:
     ``port`` is the one of a text that has none.
     """
     found = _FORM.fullmatch(text)
-    if found is None or not _is_address(found["six"]):
+    if found is None or len(found["host"] or "") > _LONGEST or not _is_address(found["six"]):
         return None
     named = int(found["port"] or port)
     return Address(found["six"] or found["host"], named) if 0 < named <= _PORTS else None
