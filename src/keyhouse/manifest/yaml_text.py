@@ -129,7 +129,7 @@ class _Reader:
             raise _EndedError
         if isinstance(first, DocumentStartEvent) and (first.version or first.tags):
             self.refuse_all("has a directive (%)", _span(first.start_mark))
-        value = self._value(next(self._events), (), "")
+        value = self._value(next(self._events), 0, "")
         next(self._events)  # the end of the document
         rest = next(self._events)
         if not isinstance(rest, StreamEndEvent):
@@ -145,9 +145,9 @@ class _Reader:
         if len(self.problems) >= _REPORTED:
             raise _EndedError
 
-    def _value(self, event: Any, steps: tuple[str | int, ...], path: str) -> Any:
+    def _value(self, event: Any, depth: int, path: str) -> Any:
         self._left -= 1
-        if self._left < 0 or len(steps) > MAX_NESTING:
+        if self._left < 0 or depth > MAX_NESTING:
             limit = (
                 f"more than {MAX_VALUES} values" if self._left < 0 else f"over {MAX_NESTING} levels"
             )
@@ -158,9 +158,9 @@ class _Reader:
             return None
         self._refuse_decoration(event, path)
         if isinstance(event, MappingStartEvent):
-            return self._mapping(steps, path)
+            return self._mapping(depth, path)
         if isinstance(event, SequenceStartEvent):
-            return self._sequence(steps, path)
+            return self._sequence(depth, path)
         return self._scalar(event, path)
 
     def _refuse_decoration(self, event: NodeEvent, path: str) -> None:
@@ -169,17 +169,17 @@ class _Reader:
         if getattr(event, "tag", None):
             self._refuse(path, "has a tag (!)", "leave it out; text stands between quotes")
 
-    def _sequence(self, steps: tuple[str | int, ...], path: str) -> list[Any]:
+    def _sequence(self, depth: int, path: str) -> list[Any]:
         made: list[Any] = []
         for event in self._events:
             if isinstance(event, SequenceEndEvent):
                 break
             inner = below(path, len(made))
             self.places.note(inner, _span(event.start_mark, event.end_mark))
-            made.append(self._value(event, (*steps, len(made)), inner))
+            made.append(self._value(event, depth + 1, inner))
         return made
 
-    def _mapping(self, steps: tuple[str | int, ...], path: str) -> dict[str, Any]:
+    def _mapping(self, depth: int, path: str) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for event in self._events:
             if isinstance(event, MappingEndEvent):
@@ -189,7 +189,7 @@ class _Reader:
             self.places.note(inner, _span(event.start_mark, event.end_mark))
             if name in made:
                 self._refuse(inner, "is given more than once", "keep one of them")
-            made[name] = self._value(next(self._events), (*steps, name), inner)
+            made[name] = self._value(next(self._events), depth + 1, inner)
         return made
 
     def _key(self, event: Any, path: str) -> str:
