@@ -49,7 +49,7 @@ class Call:
         self.stream = stream
         self.method = method
         self.labels = labels
-        self.deadline = deadline  # for the whole request, then for taking the whole answer
+        self.deadline = deadline  # for the request, then for running, then for taking the answer
         self.until = math.inf  # the loop's time at which its client waits no more
         self.received = bytearray()
         self.complete = False  # the client will send no more

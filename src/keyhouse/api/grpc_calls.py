@@ -29,9 +29,9 @@ from h2.exceptions import H2Error
 from keyhouse.api.envelope import wording
 from keyhouse.api.frame_meter import FrameMeter
 from keyhouse.api.grpc_call import Call, CallRefused, framed
-from keyhouse.api.grpc_deadline import called_until, read_timeout
 from keyhouse.api.grpc_service import GrpcService
 from keyhouse.api.grpc_status import Status, as_message
+from keyhouse.api.grpc_timeout import read_timeout
 from keyhouse.api.http2 import Http2
 from keyhouse.api.request_memory import RequestMemory
 from keyhouse.wire.errors import KeyhouseError
@@ -43,6 +43,8 @@ _log = structlog.get_logger("keyhouse.api.grpc")
 _FRAME: Final = 16 * 1024  # bytes of data: what every client takes
 _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
 _ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
+_TOO_SLOW: Final = "the request took too long (send it faster)"
+_TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
 
 _Header = tuple[str, str]
 
@@ -98,14 +100,13 @@ class GrpcCalls:
                 self._send(call)
 
     def expire(self, now: float) -> None:
-        """End the calls whose client took too long."""
+        """End the calls whose client took too long, or waits no more."""
         for call in tuple(self._calls.values()):
             if now < call.deadline:
                 continue
             if call.answer is None:
-                self._refuse(
-                    call, Status.DEADLINE_EXCEEDED, "the request took too long (send it faster)"
-                )
+                message = _TOO_LATE if call.complete else _TOO_SLOW
+                self._refuse(call, Status.DEADLINE_EXCEEDED, message)
             else:
                 self._reset(call.stream, ErrorCodes.CANCEL)
                 self._end(call, Status.DEADLINE_EXCEEDED)
@@ -175,17 +176,15 @@ class GrpcCalls:
             return
         call.complete = True
         message = call.message()
+        if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
+            raise CallRefused(Status.DEADLINE_EXCEEDED, _TOO_LATE)
         if service.calls >= service.limits.calls:
             raise CallRefused(Status.UNAVAILABLE, "too many calls are in flight (try again later)")
         service.counts.received[call.labels] += 1
         service.calls += 1
         call.has_slot = True
-        call.deadline = math.inf
-        if call.until == math.inf:
-            outcome = call.method(message, self._identity)
-        else:
-            outcome = called_until(call.until, call.method, message, self._identity)
-        call.outcome = service.wait_for(outcome)
+        call.deadline = call.until
+        call.outcome = service.wait_for(call.method(message, self._identity))
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
@@ -199,8 +198,6 @@ class GrpcCalls:
             self._answer(call, outcome.result())
         elif isinstance(error, KeyhouseError):
             self._refuse(call, wording(error).grpc, str(error), error.code)
-        elif isinstance(error, CallRefused):
-            self._refuse(call, error.status, error.message)
         elif isinstance(error, asyncio.CancelledError):
             self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
         else:

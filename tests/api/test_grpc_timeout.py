@@ -1,6 +1,5 @@
 """The deadline that a client gives: what it is, and that nothing is begun or goes on after it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,8 @@ from keyhouse_tests_listener import workloads
 from keyhouse_tests_workloads import Http2Wire, framed, request
 
 from keyhouse.api.grpc_call import CallRefused
-from keyhouse.api.grpc_deadline import called_until, read_timeout
 from keyhouse.api.grpc_status import Status
+from keyhouse.api.grpc_timeout import read_timeout
 from keyhouse.api.limits import WorkloadLimits
 
 
@@ -57,33 +56,13 @@ def test_what_is_no_timeout_is_refused(header: bytes) -> None:
     assert refused.value.status is Status.INVALID_ARGUMENT
 
 
-async def test_failure_of_a_method_to_be_in_time_itself_is_no_deadline_of_the_client() -> None:
-    async def method(_message: bytes, _identity: bytes | None) -> bytes:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        await called_until(float(10**9), method, b"", None)
-
-
-async def test_method_that_waits_is_cancelled_at_the_deadline() -> None:
-    ended = []
-
-    async def method(_message: bytes, _identity: bytes | None) -> bytes:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("cancelled")
-        return b""
-
-    with pytest.raises(CallRefused) as refused:
-        await called_until(asyncio.get_running_loop().time() + 0.02, method, b"", None)
-    assert (refused.value.status, ended) == (Status.DEADLINE_EXCEEDED, ["cancelled"])
-
-
 def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Path) -> None:
-    with workloads(tmp_path, WorkloadLimits(calls=1)) as server, Http2Wire(server.port) as wire:
-        answer = wire.begin().call(asking("wait"), ("grpc-timeout", "20m"))
+    limits = WorkloadLimits(calls=1, sweep_interval=0.02)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
+        assert wire.begin().call(asking("app")).status == Status.OK
+        answer = wire.call(asking("wait"), ("grpc-timeout", "1S"))
         assert answer.status == Status.DEADLINE_EXCEEDED
+        assert server.joining.cancelled.wait(20)
         server.do_until(lambda: server.listener.calls_in_flight == 0)
         assert wire.call(asking("app"), ("grpc-timeout", "1H")).status == Status.OK
         assert server.listener.counts.handled["DeadlineExceeded", "Activate", "rpc.Marble", "unary"]
