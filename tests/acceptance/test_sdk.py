@@ -137,6 +137,8 @@ def test_what_is_in_force_is_read_and_verified(deployment: Deployment) -> None:
         assert nobody.verify_manifest(hashlib.sha256(FIRST).hexdigest().upper()) == current
         with pytest.raises(TrustFailed, match="another manifest"):
             nobody.verify_manifest(NEW)
+        with pytest.raises(TrustFailed, match="another manifest"):
+            nobody.verify_manifest("\udcff")
         assert nobody.update_log()[0].update == "Initial manifest set"
 
 

@@ -235,6 +235,21 @@ def test_a_damaged_memory_is_refused_and_never_taken_for_an_empty_one(
     assert memory.path.read_bytes() == damaged
 
 
+@pytest.mark.parametrize("path", ["", "/", ".."])
+def test_a_path_without_a_name_is_refused(path: str) -> None:
+    with pytest.raises(MemoryUnusable, match="is no file"):
+        FileMemory(Path(path))
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300, "/dev/null/x"])
+def test_a_path_that_no_memory_can_have_is_refused(tmp_path: Path, path: str) -> None:
+    memory = FileMemory(tmp_path / path)
+    with pytest.raises(MemoryUnusable, match="cannot be"):
+        memory.read()
+    with pytest.raises(MemoryUnusable, match="cannot be"):
+        memory.change(lambda _: seen(f"1.5.{A}"))
+
+
 def test_a_memory_that_others_can_write_or_that_is_no_file_is_refused(tmp_path: Path) -> None:
     memory = FileMemory(tmp_path / "known.json")
     memory.change(lambda _: seen(f"1.5.{A}"))

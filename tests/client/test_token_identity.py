@@ -174,8 +174,14 @@ def test_a_certificate_that_cannot_be_read_is_told(changes: dict[str, Any], prob
         {"pin": Secret(b"1234\n5678")},
         {"pin": Secret(b"1234\0")},
         {"module": Path("libsofthsm2.so")},
+        {"module": Path("/token\0.so")},
+        {"token": "\udcff"},
+        {"label": "\udcff"},
     ],
-    ids=["no token", "no key", "no PIN", "two lines", "NUL", "relative library"],
+    ids=[
+        *("no token", "no key", "no PIN", "two lines", "NUL", "relative library"),
+        *("library with NUL", "token of no text", "key of no text"),
+    ],
 )
 def test_what_names_no_key_is_refused_at_once(changes: dict[str, Any]) -> None:
     whole: dict[str, Any] = {

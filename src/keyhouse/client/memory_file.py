@@ -10,6 +10,7 @@ Whoever can write the file can make its owner forget: it is 0600 and refused if 
 others or others can write it. A damaged one is refused and never taken for an empty one.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -50,10 +51,13 @@ class _Content(msgspec.Struct, frozen=True):
 class FileMemory:
     """Remembers in the file ``path``; nothing there: nothing is remembered yet.
 
-    Its directory is made (0700) if it is missing. Beside it stands ``<path>.lock``.
+    Its directory is made (0700) if it is missing. Beside it stands ``<path>.lock``. Raises
+    ``MemoryUnusable`` for a path that ends in no name.
     """
 
     def __init__(self, path: Path) -> None:
+        if path.name in {"", ".."}:
+            raise MemoryUnusable(f"the memory {path} is no file", hint="name a file")
         self.path: Final = path
         self._new: Final = path.with_name(f"{path.name}.new")
         self._lock: Final = path.with_name(f"{path.name}.lock")
@@ -65,7 +69,7 @@ class FileMemory:
             raw = self._raw()
         except FileNotFoundError:
             return Memories()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._unusable("cannot be read", error) from None
         known, memories = self._decoded
         if raw and raw == known:
@@ -117,7 +121,7 @@ class FileMemory:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._unusable("cannot be locked", error) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -140,8 +144,9 @@ class FileMemory:
         finally:
             os.close(folder)
 
-    def _unusable(self, what: str, error: OSError) -> MemoryUnusable:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+    def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusable:
+        number = error.errno if isinstance(error, OSError) else errno.EINVAL  # no file's name
+        reason = os.strerror(number).lower() if number else "unknown reason"
         return MemoryUnusable(
             f"the memory {self.path} {what}: {reason}",
             hint="--memory FILE names another one, --memory none does without: then nobody notices"

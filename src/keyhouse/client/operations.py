@@ -98,7 +98,7 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
     """
     wanted = expected if isinstance(expected, str) else hashlib.sha256(expected).hexdigest()
     found = yield from manifest(session)
-    if not hmac.compare_digest(found.fingerprint.encode(), wanted.lower().encode()):
+    if not _same(found.fingerprint, wanted):
         raise TrustFailed(
             f"another manifest is in force: its fingerprint is {found.fingerprint},"
             f" must be {shown(wanted.lower())}",
@@ -273,6 +273,12 @@ def _in_force(session: Session) -> Steps[bytes]:
     return (yield from manifest(session)).manifest
 
 
+def _same(digest: str, given: str) -> bool:
+    """Tell whether ``given``, whatever it is, spells ``digest``, which is in lower case."""
+    one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, given.lower()))
+    return hmac.compare_digest(one, other)
+
+
 def _require_plan_of(manifest: bytes, found: PlanData) -> None:
     if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
         raise TrustFailed("the plan is one of another manifest")
@@ -286,7 +292,7 @@ def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps
     if not expected:
         return ""
     found = yield from plan(session, manifest)
-    if not hmac.compare_digest(found.digest.encode(), expected.lower().encode()):
+    if not _same(found.digest, expected):
         raise CallRefused(
             _CONFLICT,
             f"this is no longer the plan that was reviewed: the plan is now {shown(found.digest)}",

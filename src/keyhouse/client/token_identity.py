@@ -37,7 +37,10 @@ class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """Require what a key can be found with. Raises ``ClientSetup``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetup("a key on a token is named by the token's label and its own, or id")
-        if not self.module.is_absolute():  # the loader would search elsewhere
+        if not (_is_text(self.token) and _is_text(self.label)):
+            raise ClientSetup("the label of a token, or of a key on it, is no text")
+        # By another path the loader would search elsewhere.
+        if not self.module.is_absolute() or "\0" in str(self.module):
             raise ClientSetup("the token's PKCS #11 library is given by its absolute path")
         if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
             raise ClientSetup("the PIN is empty or more than one line")
@@ -78,6 +81,10 @@ def read_token(
     return TokenIdentity(
         module=module, token=token, pin=pin, certificate=certificate, label=label, key_id=key_id
     )
+
+
+def _is_text(label: str) -> bool:
+    return label == label.encode(errors="replace").decode()
 
 
 def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: bytes) -> bytes:
