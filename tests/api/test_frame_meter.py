@@ -1,16 +1,12 @@
-"""What frames cost, however their bytes are cut, and how refusals are written for gRPC."""
+"""What frames cost, however their bytes are cut."""
 
 from itertools import pairwise
-from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.envelope import ERRORS, wording
 from keyhouse.api.frame_meter import FrameMeter
-from keyhouse.api.grpc_status import Status, as_message
-from keyhouse.wire import errors
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -82,37 +78,3 @@ def test_price_is_the_same_however_the_bytes_are_cut(
     ends = sorted({0, len(data), *(at for at in cuts if at < len(data))})
 
     assert whole.feed(data) == all(cut.feed(data[a:b]) for a, b in pairwise(ends))
-
-
-@given(st.text(max_size=3000))
-def test_message_of_a_refusal_is_printable_and_can_be_read_back(text: str) -> None:
-    encoded = as_message(text.encode("utf-8", "replace").decode("utf-8")).decode("ascii")
-
-    assert encoded.isprintable()
-    assert len(encoded) <= 2048
-    read = unquote(encoded, errors="strict" if len(text) < 500 else "replace")
-    assert read == text.encode("utf-8", "replace").decode() or encoded.endswith("...")
-
-
-def _classes(kind: type[errors.KeyhouseError]) -> set[type[errors.KeyhouseError]]:
-    return {kind}.union(*map(_classes, kind.__subclasses__()))
-
-
-def test_every_error_of_the_tree_has_its_own_row() -> None:
-    tree = {kind for kind in _classes(errors.KeyhouseError) if kind.__module__ == errors.__name__}
-
-    assert tree <= set(ERRORS)
-    assert all(Status.OK is not row.grpc for row in ERRORS.values())
-
-
-def test_error_of_a_room_is_worded_as_its_nearest_class() -> None:
-    class Local(errors.Forbidden):
-        pass
-
-    assert wording(Local("no")) is ERRORS[errors.Forbidden]
-
-
-def test_status_is_labelled_as_go_labels_it() -> None:
-    shown = {status.label for status in Status}
-
-    assert {"OK", "Canceled", "InvalidArgument", "FailedPrecondition", "PermissionDenied"} <= shown

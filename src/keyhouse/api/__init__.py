@@ -1,7 +1,6 @@
 """The Client API over HTTPS."""
 
 from keyhouse.api import v1, v2
-from keyhouse.api.envelope import ERRORS
 from keyhouse.api.limits import Limits
 from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
@@ -9,6 +8,7 @@ from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.server import Listener
 from keyhouse.api.service import Service
 from keyhouse.api.tls import TlsContext
+from keyhouse.api.wording import ERRORS
 
 __all__ = ["ERRORS", "Caller", "Limits", "Listener", "QuoteChecks", "Quotes", "Route"]
 __all__ += ["Service", "Table", "TlsContext", "routes"]

@@ -1,69 +1,23 @@
-"""JSend: the one shape of every answer, and what each error becomes, over HTTP and over gRPC.
+"""JSend: the one shape of every answer over HTTP.
 
 ``{"status": ..., "data": ..., "message": ...}`` and a newline, in this order; ``data`` is always
 there, ``message`` is left out when empty. Source: wire reference of the interface, "Envelope".
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import msgspec
 
 from keyhouse.api.exchange import Answer
-from keyhouse.api.grpc_status import Status
-from keyhouse.attestation import QuoteRefused
-from keyhouse.wire.errors import (
-    BadRequest,
-    Broken,
-    Conflicting,
-    Forbidden,
-    Gone,
-    Invalid,
-    KeyhouseError,
-    NotFound,
-    Refused,
-    TooLarge,
-    Unauthenticated,
-    Unavailable,
-    WrongPhase,
-)
+from keyhouse.api.wording import wording
+from keyhouse.wire.errors import BadRequest, Invalid, KeyhouseError
 
-__all__ = ["ERRORS", "Wording", "enveloped", "error", "fail", "refusal", "wording"]
+__all__ = ["enveloped", "error", "fail", "refusal"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Wording(NamedTuple):
-    """What a class of errors becomes for its caller."""
-
-    http: int
-    word: str  # of JSend in version 2; in version 1 it is always "error"
-    grpc: Status
-
-
-ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
-    BadRequest: Wording(400, "fail", Status.INVALID_ARGUMENT),
-    TooLarge: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
-    Unauthenticated: Wording(401, "fail", Status.UNAUTHENTICATED),
-    Forbidden: Wording(403, "error", Status.PERMISSION_DENIED),
-    NotFound: Wording(404, "error", Status.NOT_FOUND),
-    Gone: Wording(410, "error", Status.UNIMPLEMENTED),
-    WrongPhase: Wording(409, "error", Status.FAILED_PRECONDITION),
-    Conflicting: Wording(409, "error", Status.FAILED_PRECONDITION),
-    Invalid: Wording(400, "error", Status.INVALID_ARGUMENT),
-    QuoteRefused: Wording(400, "error", Status.PERMISSION_DENIED),
-    Refused: Wording(400, "error", Status.FAILED_PRECONDITION),
-    Unavailable: Wording(503, "error", Status.UNAVAILABLE),
-    Broken: Wording(500, "error", Status.INTERNAL),
-    KeyhouseError: Wording(500, "error", Status.INTERNAL),
-}
-
-
-def wording(problem: KeyhouseError) -> Wording:
-    """Return what ``problem`` becomes: the row of its nearest class."""
-    return next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)
 
 
 def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:

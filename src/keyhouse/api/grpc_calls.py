@@ -26,7 +26,6 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from keyhouse.api.envelope import wording
 from keyhouse.api.frame_meter import FrameMeter
 from keyhouse.api.grpc_call import Call, CallRefused, framed
 from keyhouse.api.grpc_service import GrpcService
@@ -34,6 +33,7 @@ from keyhouse.api.grpc_status import Status, as_message
 from keyhouse.api.grpc_timeout import read_timeout
 from keyhouse.api.http2 import Http2
 from keyhouse.api.request_memory import RequestMemory
+from keyhouse.api.wording import wording
 from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["GrpcCalls"]

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from keyhouse import __version__
 from keyhouse.api.descriptions import DESCRIPTIONS, Described, RawManifest, RawObject
-from keyhouse.api.envelope import ERRORS
 from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.type_schema import Schema, schema_of
+from keyhouse.api.wording import ERRORS
 from keyhouse.coordinator.phases import TABLE, Outcome
 from keyhouse.wire.client_api import Problems
 from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated
