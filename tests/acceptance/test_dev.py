@@ -131,7 +131,7 @@ def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Pat
     [
         (("--manifest", "none.json"), "error: cannot read none.json"),
         (("--client-port", "taken"), "error: "),
-        (("--manifest", "wrong.json"), "error: 1 problem"),
+        (("--manifest", "wrong.json"), "error: the manifest: 1 problem"),
     ],
     ids=["no file", "port in use", "no manifest"],
 )

@@ -73,6 +73,15 @@ def test_a_manifest_in_yaml_is_set_and_verified_and_compared(tmp_path: Path, yam
         assert differs.out == f'~ Packages.app.UniqueID: "{_ID}" -> "{"1" * 64}"\n'
 
 
+def test_a_diff_says_which_of_the_two_is_wrong(tmp_path: Path, yaml: Path) -> None:
+    (tmp_path / "wrong.json").write_text("{}")
+
+    ended = run("manifest", "diff", str(yaml), str(tmp_path / "wrong.json"))
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"error: the manifest {tmp_path / 'wrong.json'}: ")
+
+
 def test_a_diff_is_one_object_and_no_failure_unless_asked_for(tmp_path: Path, yaml: Path) -> None:
     other = tmp_path / "other.json"
     other.write_bytes(manifest())

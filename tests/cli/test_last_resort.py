@@ -37,7 +37,7 @@ def test_the_place_is_the_last_one_of_ours() -> None:
 def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
     assert printable(f"a{text}b").isprintable()
     refused = Refused(f"x{text}", hint=f"y{text}")
-    invalid = Invalid("z", [Problem(f"at{text}", f"p{text}", f"h{text}")])
+    invalid = Invalid(f"z{text}", [Problem(f"at{text}", f"p{text}", f"h{text}")])
     for error, count in ((refused, 2), (invalid, 3)):
         lines = error_text(error).splitlines()
         assert len(lines) == count
@@ -45,6 +45,12 @@ def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
     logged = _escape(None, "info", {"event": f"e{text}", "n": 1, "exc_info": True})
     assert str(logged["event"]).isprintable()
     assert "exc_info" not in logged
+
+
+def test_problems_say_of_what_they_are() -> None:
+    invalid = Invalid("the manifest b.json", [Problem("Marbles", "is empty")])
+
+    assert error_text(invalid) == "error: the manifest b.json: 1 problem\n  Marbles: is empty\n"
 
 
 def test_plain_text_stays_as_it_is() -> None:

@@ -33,7 +33,7 @@ def error_object(error: KeyhouseError) -> dict[str, Any]:
 
 def _problems(error: Invalid) -> str:
     count = len(error.problems)
-    lines = [f"error: {count} problem{'s' if count != 1 else ''}\n"]
+    lines = [f"error: {printable(error.what)}: {count} problem{'s' if count != 1 else ''}\n"]
     for problem in error.problems:
         where = f"{problem.at}: " if problem.at else ""
         lines.append(f"  {printable(where + problem.problem)}\n")

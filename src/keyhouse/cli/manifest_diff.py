@@ -18,7 +18,7 @@ from keyhouse.cli.target import Target, Trusting
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest import check as check_manifest
 from keyhouse.manifest.diff import Change, diff
-from keyhouse.wire.errors import Refused
+from keyhouse.wire.errors import Invalid, Refused
 from keyhouse.wire.place import at
 
 __all__ = ["compare"]
@@ -58,7 +58,7 @@ def compare(
 
     def manifest_of(side: str) -> Manifest:
         if _FILE_NAME.fullmatch(side) or Path(side).exists():
-            return check_manifest(read_manifest(side), now=datetime.now(UTC)).manifest
+            return _checked(side)
         target = Target.at(side, trusting)
         if target.settled(required=False).attestation is None:
             raise Refused(
@@ -76,6 +76,14 @@ def compare(
         _show(changes, same_bytes=before.raw == after.raw)
     if changes and exit_code:
         sys.exit(REFUSED)
+
+
+def _checked(file: str) -> Manifest:
+    """Return the manifest in ``file``. Raises ``Invalid``, which says in which of the two."""
+    try:
+        return check_manifest(read_manifest(file), now=datetime.now(UTC)).manifest
+    except Invalid as invalid:
+        raise Invalid(f"the manifest {file}", invalid.problems) from None
 
 
 def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> dict[str, Any]:

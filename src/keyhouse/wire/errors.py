@@ -135,11 +135,12 @@ class Conflicting(Refused):
 
 
 class Invalid(Refused):
-    """Content that breaks the rules. ``problems`` holds every finding, sorted by place."""
+    """Content that breaks the rules: ``what`` it is, and every finding, sorted by place."""
 
     code = "invalid"
 
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.what = what
         self.problems = tuple(sorted(problems))
         shown = "; ".join(str(problem) for problem in self.problems[:20])
         more = len(self.problems) - 20
