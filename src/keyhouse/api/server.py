@@ -18,7 +18,8 @@ import structlog
 
 from keyhouse.api.connections import Connection, Connections
 from keyhouse.api.exchange import Application
-from keyhouse.api.http import HttpConnection, Service
+from keyhouse.api.http import HttpConnection
+from keyhouse.api.http_service import HttpService
 from keyhouse.api.limits import ConnectionLimits, Limits
 from keyhouse.api.plain_transport import Plaintext, PlainTransport
 from keyhouse.api.request_counts import RequestCounts
@@ -236,7 +237,7 @@ class Listener(Acceptor):
     ) -> None:
         self.limits = limits or Limits()
         self._context = context
-        self._service = Service(application, self.limits, counts)
+        self._service = HttpService(application, self.limits, counts)
         super().__init__(
             self._service,
             self.limits,
