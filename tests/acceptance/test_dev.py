@@ -112,7 +112,7 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
 
     assert list(temporary.iterdir()) == []
     told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
-    assert told_last == "the coordinator has ended by itself"
+    assert told_last == "the coordinator has ended by itself (SIGKILL)"
 
 
 def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Path) -> None:

@@ -17,7 +17,6 @@ from keyhouse.cli.dev_steps import Deployment
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
-from keyhouse.wire.errors import Broken
 
 __all__ = ["dev"]
 
@@ -71,8 +70,7 @@ def dev(
         with coordinator_below(folder, client_port, workload_port) as serving:
             made_user = raw is None or not no_user
             _tell(prepare(folder, serving, raw, made_user=made_user), as_json=as_json)
-            serving.process.wait()
-            raise Broken("the coordinator has ended by itself", hint="start it again: keyhouse dev")
+            raise serving.ended()
 
 
 class _SignalledError(Exception):

@@ -19,6 +19,7 @@ __all__ = ["Serving", "coordinator_below"]
 _PATIENCE: Final = 60.0  # seconds until a start is given up
 _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
+_ERROR: Final = "error: "
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
 
 
@@ -34,6 +35,17 @@ class Serving(NamedTuple):
     process: subprocess.Popen[bytes]
     client: str
     workload: str
+    heard: "queue.Queue[dict[str, Any] | None]"
+
+    def ended(self) -> Broken:
+        """Wait until the coordinator ends by itself; return what to tell of that."""
+        code = self.process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        said = [entry["text"] for entry in iter(self.heard.get, None) if "text" in entry]
+        why = "".join(f": {each.removeprefix(_ERROR)}" for each in said if each.startswith(_ERROR))
+        return Broken(
+            f"the coordinator has ended by itself ({how}){why}", hint="start it again: keyhouse dev"
+        )
 
 
 @contextmanager
@@ -112,16 +124,16 @@ def _served(
             told.append(entry["text"])
         else:
             addresses[_APIS[entry["event"]]] = entry["address"]
-    return Serving(process, addresses["client"], addresses["workload"])
+    return Serving(process, addresses["client"], addresses["workload"], heard)
 
 
 def _not_started(told: list[str]) -> StartRefused | Broken:
     """Return what the coordinator said last: an ``error:`` line, and a ``hint:`` line or none."""
-    error = next((each for each in told if each.startswith("error: ")), "")
+    error = next((each for each in told if each.startswith(_ERROR)), "")
     hint = next((each for each in told if each.startswith("hint: ")), "")
     if not error:
         return Broken("the coordinator ended before it served, and did not say why")
-    return StartRefused(error.removeprefix("error: "), hint=hint.removeprefix("hint: "))
+    return StartRefused(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
