@@ -34,4 +34,4 @@ def test_an_empty_claim_is_refused_and_does_not_mean_any_manifest() -> None:
 def test_json_without_a_check_is_refused() -> None:
     with pytest.raises(SettingRefused, match="--json has no effect"):
         read_settings(["--json"], {})
-    assert read_settings(["--check-config", "--json"], {}).as_json
+    assert read_settings(["--check-config", "--json"], {}) == read_settings([], {})

@@ -117,7 +117,7 @@ RUN_SETTINGS: Final = (
 )
 
 _PLATFORMS: Final = ("auto", "gramine", "tdx", "simulation")
-_OF_QUOTES: Final = ("--client-api", "--collateral", "--pccs", "--pccs-ca", "--simulation-root")
+_OF_QUOTES: Final = ("--collateral", "--pccs", "--pccs-ca", "--simulation-root")
 _LONGEST_DIGITS: Final = 5
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...
 
@@ -238,7 +238,7 @@ def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
             "--simulated-identity has no effect here", hint="it goes with --platform simulation"
         )
     for flag in _OF_QUOTES:
-        if values[flag] and not values["--attestation"] and flag != "--client-api":
+        if values[flag] and not values["--attestation"]:
             raise SettingRefused(
                 f"{flag} has no effect here", hint="it goes with --attestation: name that file, too"
             )

@@ -218,8 +218,6 @@ class Settings(msgspec.Struct, frozen=True):
     collateral: Path | None
     log_level: str
     log_format: str
-    check_config: bool
-    as_json: bool
     notes: tuple[str, ...]  # for the log
 
 
@@ -263,8 +261,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         collateral=_path(values["--collateral"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
-        check_config=bool(given["check_config"]),
-        as_json=bool(given["json"]),
         notes=_notes(values),
     )
 
