@@ -3,34 +3,23 @@
 import msgspec
 
 from keyhouse.wire.jsonreader import UInt64
-from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret import Secret
 
 __all__ = [
     "Activation",
     "Activations",
-    "ActivationsAnswer",
-    "CounterAnswer",
-    "LogAnswer",
+    "CounterValue",
+    "LogData",
     "LogEntry",
-    "ManifestAnswer",
     "ManifestData",
-    "NoAnswer",
     "Pending",
-    "PendingAnswer",
-    "PlanAnswer",
-    "QuoteAnswer",
     "QuoteData",
     "SecretObject",
-    "SecretsAnswer",
-    "SetAnswer",
+    "SecretsData",
     "SetData",
-    "SignQuoteAnswer",
     "SignedQuote",
     "Status",
-    "StatusAnswer",
     "UpdateAnswer",
-    "UpdateEnvelope",
 ]
 
 
@@ -118,65 +107,6 @@ class Pending(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
 
 
-class StatusAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: Status
-
-
-class QuoteAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: QuoteData
-
-
-class ManifestAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: ManifestData
-
-
-class SetAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: SetData
-
-
-class SecretsAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: SecretsData
-
-
-class LogAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: LogData
-
-
-class UpdateEnvelope(msgspec.Struct, frozen=True):
-    """Envelope. A message is here, or in the data."""
-
-    data: UpdateAnswer
-    message: str = ""
-
-
-class PendingAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: Pending
-
-
-class PlanAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: PlanData
-
-
-class NoAnswer(msgspec.Struct, frozen=True):
-    """Envelope of calls whose data mean nothing."""
-
-
 class SignedQuote(msgspec.Struct, frozen=True, rename="camel"):
     """What the root key has signed of a quote: ``base64(quote)`` and then ``tcb_status``."""
 
@@ -184,22 +114,10 @@ class SignedQuote(msgspec.Struct, frozen=True, rename="camel"):
     signature: bytes = msgspec.field(name="verificationSignature")  # ECDSA, ASN.1 DER
 
 
-class SignQuoteAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: SignedQuote
-
-
 class CounterValue(msgspec.Struct, frozen=True):
     """Data of ``POST /api/v2/monotonic-counter``: the value before the call."""
 
     value: UInt64
-
-
-class CounterAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: CounterValue
 
 
 class Activation(msgspec.Struct, frozen=True, rename="camel"):
@@ -224,9 +142,3 @@ class Activations(msgspec.Struct, frozen=True):
     activations: tuple[Activation, ...]
     first: UInt64
     next: UInt64
-
-
-class ActivationsAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: Activations

@@ -27,18 +27,10 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     status_message: str = ""
 
 
-class _StatusAnswer(msgspec.Struct, frozen=True):
-    data: _Status
-
-
 class _Manifest(msgspec.Struct, frozen=True):
     signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
     fingerprint: str = msgspec.field(name="manifestSignature")
     manifest: bytes
-
-
-class _ManifestAnswer(msgspec.Struct, frozen=True):
-    data: _Manifest
 
 
 class _Shares(msgspec.Struct, frozen=True):
@@ -48,27 +40,15 @@ class _Shares(msgspec.Struct, frozen=True):
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
 
 
-class _SharesAnswer(msgspec.Struct, frozen=True):
-    data: _Shares = _Shares()
-
-
-class _SecretsAnswer(msgspec.Struct, frozen=True):
-    data: dict[str, SecretObject]
-
-
-class _LogAnswer(msgspec.Struct, frozen=True):
-    data: str  # a JSON array of objects
-
-
 def old_status(answer: Answer) -> Status:
     """Return the data of ``GET /status``."""
-    data = data_of(answer, _StatusAnswer).data
+    data = data_of(answer, _Status)
     return Status(data.status_code, data.status_message)
 
 
 def old_manifest(answer: Answer) -> ManifestData:
     """Return the data of ``GET /manifest``."""
-    data = data_of(answer, _ManifestAnswer).data
+    data = data_of(answer, _Manifest)
     return ManifestData(
         signature=data.signature, fingerprint=data.fingerprint, manifest=data.manifest
     )
@@ -76,18 +56,18 @@ def old_manifest(answer: Answer) -> ManifestData:
 
 def old_shares(answer: Answer) -> SetData:
     """Return the data of ``POST /manifest``."""
-    data = data_of(answer, _SharesAnswer).data
+    data = data_of(answer, _Shares, optional=True)
     return SetData(data.recovery_secrets or data.recovery_keys)
 
 
 def old_secrets(answer: Answer) -> dict[str, SecretObject]:
     """Return the data of ``GET /secrets``."""
-    return data_of(answer, _SecretsAnswer).data
+    return data_of(answer, dict[str, SecretObject])
 
 
 def old_log(answer: Answer) -> tuple[LogEntry, ...]:
     """Return the data of ``GET /update``: each entry with its own JSON text."""
-    text = data_of(answer, _LogAnswer).data
+    text = data_of(answer, str)  # a JSON array of objects
     try:
         entries = msgspec.json.decode(text or "[]", type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeEncodeError):

@@ -10,15 +10,15 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from keyhouse.client import answers, answers_v1
-from keyhouse.client.envelope import data_of, document, log_entry
-from keyhouse.client.errors import ClientSetup
-from keyhouse.client.recovery import (
-    Offer,
-    OfferAnswer,
-    Progress,
-    ProgressAnswer,
-    SharesAnswer,
+from keyhouse.client.envelope import (
+    data_and_message,
+    data_of,
+    document,
+    log_entry,
+    require_success,
 )
+from keyhouse.client.errors import ClientSetup, shown
+from keyhouse.client.recovery import Offer, Progress, SharesData
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret import Secret
@@ -98,67 +98,60 @@ def _no_text() -> ClientSetup:
     return ClientSetup("a name is no text", hint="it holds bytes that are no UTF-8")
 
 
-def _nothing(answer: Answer) -> None:
-    data_of(answer, answers.NoAnswer)
-
-
-def _status(answer: Answer) -> answers.Status:
-    return data_of(answer, answers.StatusAnswer).data
-
-
-def _manifest(answer: Answer) -> answers.ManifestData:
-    return data_of(answer, answers.ManifestAnswer).data
+def _data(kind: type[T]) -> Callable[[Answer], T]:
+    """Return what reads the data of an answer as a ``kind``."""
+    return lambda answer: data_of(answer, kind)
 
 
 def _log(answer: Answer) -> tuple[answers.LogEntry, ...]:
-    return tuple(map(log_entry, data_of(answer, answers.LogAnswer).data.update_log))
+    return tuple(map(log_entry, data_of(answer, answers.LogData).update_log))
 
 
-def _pending(answer: Answer) -> answers.Pending:
-    return data_of(answer, answers.PendingAnswer).data
-
-
-def _offer(answer: Answer) -> Offer:
-    return data_of(answer, OfferAnswer).data
-
-
-def _recovery_secrets(answer: Answer) -> dict[str, bytes]:
-    return data_of(answer, SharesAnswer).data.recovery_secrets
-
-
-def _quote(answer: Answer) -> answers.QuoteData:
-    return data_of(answer, answers.QuoteAnswer).data
+def _update(answer: Answer) -> answers.UpdateAnswer:
+    data, message = data_and_message(answer, answers.UpdateAnswer)
+    return msgspec.structs.replace(data, message=shown(data.message or message))
 
 
 STATUS: Final = Call(
-    _get("/api/v2/status", 1 << 20), _status, Old(_get("/status", 1 << 20), answers_v1.old_status)
+    _get("/api/v2/status", 1 << 20),
+    _data(answers.Status),
+    Old(_get("/status", 1 << 20), answers_v1.old_status),
 )
 MANIFEST: Final = Call(
-    _get("/api/v2/manifest"), _manifest, Old(_get("/manifest"), answers_v1.old_manifest)
+    _get("/api/v2/manifest"),
+    _data(answers.ManifestData),
+    Old(_get("/manifest"), answers_v1.old_manifest),
 )
 LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers_v1.old_log))
 PENDING: Final = Call(
-    _get("/api/v2/update-manifest"), _pending, Old(_get("/update-manifest"), _pending)
+    _get("/api/v2/update-manifest"),
+    _data(answers.Pending),
+    Old(_get("/update-manifest"), _data(answers.Pending)),
 )
 CANCEL: Final = Call(
-    _post("/api/v2/update-cancel", None), _nothing, Old(_post("/update-cancel", None), _nothing)
+    _post("/api/v2/update-cancel", None),
+    require_success,
+    Old(_post("/update-cancel", None), require_success),
 )
-OFFER: Final = Call(_get("/api/v2/recover/public-key"), _offer)
-RECOVERY_SECRETS: Final = Call(_get("/api/v2/recovery-secrets"), _recovery_secrets)
+OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(Offer))
+RECOVERY_SECRETS: Final = Call(
+    _get("/api/v2/recovery-secrets"),
+    lambda answer: data_of(answer, SharesData).recovery_secrets,
+)
 OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 
 def quoting(nonce: str) -> Call[answers.QuoteData]:
     """Return the call for a quote over ``nonce``, base64 in the URL alphabet."""
     request = Request("GET", "/api/v2/quote", query=(("nonce", nonce),))
-    return Call(request, _quote)
+    return Call(request, _data(answers.QuoteData))
 
 
 def setting(manifest: bytes) -> Call[answers.SetData]:
     """Return the call that sets the first manifest."""
     return Call(
         _post("/api/v2/manifest", _json({"manifest": manifest}), _LARGE),
-        lambda answer: data_of(answer, answers.SetAnswer).data,
+        _data(answers.SetData),
         Old(_post("/manifest", manifest, _LARGE), answers_v1.old_shares),
     )
 
@@ -167,11 +160,11 @@ def planning(manifest: bytes) -> Call[PlanData]:
     """Return the call that asks what an update would do."""
     return Call(
         _post("/api/v2/plan", _json({"manifest": manifest}), _LARGE),
-        lambda answer: data_of(answer, answers.PlanAnswer).data,
+        _data(PlanData),
     )
 
 
-def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateEnvelope]:
+def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
     ``plan``: the digest that it is bound to. Coordinators that know no plans do not look at it.
@@ -179,7 +172,7 @@ def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateE
     body = {"manifest": manifest, **({"plan": plan} if plan else {})}
     return Call(
         _post(path, _json(body), _LARGE),
-        lambda answer: data_of(answer, answers.UpdateEnvelope),
+        _update,
     )
 
 
@@ -188,7 +181,7 @@ def reading_activations(start: int | None) -> Call[answers.Activations]:
     query = (("from", str(start)),) if start is not None else ()
     return Call(
         Request("GET", "/api/v2/activations", query=query, maximum=_LARGE),
-        lambda answer: data_of(answer, answers.ActivationsAnswer).data,
+        _data(answers.Activations),
     )
 
 
@@ -197,7 +190,7 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, answers.SecretObject
     query = tuple(("s", _text(name)) for name in names)
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
-        lambda answer: data_of(answer, answers.SecretsAnswer).data.secrets,
+        lambda answer: data_of(answer, answers.SecretsData).secrets,
         Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers_v1.old_secrets),
     )
 
@@ -206,8 +199,8 @@ def writing_secrets(uploads: Mapping[str, Mapping[str, str]]) -> Call[None]:
     """Return the call that sets secrets: name to fields in base64."""
     return Call(
         _post("/api/v2/secrets", _json({"secrets": uploads})),
-        _nothing,
-        Old(_post("/secrets", _json(uploads)), _nothing),
+        require_success,
+        Old(_post("/secrets", _json(uploads)), require_success),
     )
 
 
@@ -216,7 +209,7 @@ def handing_in(encrypted_share: bytes, signature: bytes) -> Call[Progress]:
     body = {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
     return Call(
         _post("/api/v2/recover", _json(body)),
-        lambda answer: data_of(answer, ProgressAnswer).data,
+        _data(Progress),
     )
 
 
@@ -224,7 +217,7 @@ def signing(quote: bytes) -> Call[answers.SignedQuote]:
     """Return the call that lets the root key sign a quote."""
     return Call(
         _post("/api/v2/sign-quote", _json({"sgxQuote": quote})),
-        lambda answer: data_of(answer, answers.SignQuoteAnswer).data,
+        _data(answers.SignedQuote),
     )
 
 
@@ -234,5 +227,5 @@ def counting(name: str, value: int) -> Call[int]:
         raise ClientSetup("a counter's value must be 0 or more, and less than 2**64")
     return Call(
         _post("/api/v2/monotonic-counter", _json({"name": name, "value": value})),
-        lambda answer: data_of(answer, answers.CounterAnswer).data.value,
+        lambda answer: data_of(answer, answers.CounterValue).value,
     )

@@ -1,16 +1,17 @@
 """The JSend envelope of an answer: its data as typed values, or the refusal that it is."""
 
-from typing import Final, TypeVar
+import functools
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from keyhouse.client.answers import LogEntry, NoAnswer
+from keyhouse.client.answers import LogEntry
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused, shown
 from keyhouse.client.steps import Answer
 from keyhouse.wire.errors import Problem
 from keyhouse.wire.jsonreader import Unreadable, decode
 
-__all__ = ["data_of", "document", "log_entry"]
+__all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]
 
 _OK: Final = 200
 _LATER: Final = frozenset({429, 503})
@@ -34,26 +35,34 @@ class _Findings(msgspec.Struct, frozen=True):
     data: _Problems = _Problems()
 
 
+class _Anything(msgspec.Struct, frozen=True):
+    """An object."""
+
+
 T = TypeVar("T")
+E = TypeVar("E", bound=_Envelope)
 
 
-def data_of(answer: Answer, kind: type[T]) -> T:
-    """Return the envelope of a successful ``answer`` as a ``kind``.
+def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
+    """Return the data of a successful ``answer`` as a ``kind``.
 
-    Raises ``CallRefused`` or ``CallPutOff`` with the coordinator's own words if it said no, and
-    ``AnswerUnreadable`` if this is no answer of the interface.
+    If ``optional``, no data are those that an empty object is. Raises ``CallRefused`` or
+    ``CallPutOff`` with the coordinator's own words if it said no, and ``AnswerUnreadable`` if this
+    is no answer of the interface.
     """
-    try:
-        envelope = decode(answer.body, _Envelope)
-        if answer.http_status == _OK and envelope.status == "success":
-            return decode(answer.body, kind)
-    except Unreadable:
-        # Its findings could name what an answer with secrets holds; the status is enough.
-        raise AnswerUnreadable(
-            f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
-            hint="is it a coordinator, and of this version?",
-        ) from None
-    raise _refusal(answer, envelope)
+    return data_and_message(answer, kind, optional=optional)[0]
+
+
+def data_and_message(answer: Answer, kind: type[T], *, optional: bool = False) -> tuple[T, str]:
+    """Return the data of a successful ``answer`` as a ``kind``, and its message; as ``data_of``."""
+    hint: Any = kind
+    found: Any = _successful(answer, _with_data(hint, optional=optional))
+    return found.data, found.message
+
+
+def require_success(answer: Answer) -> None:
+    """Return if ``answer`` is a successful one, whose data mean nothing. Raises as ``data_of``."""
+    _successful(answer, _Envelope)
 
 
 def document(answer: Answer) -> bytes:
@@ -62,9 +71,9 @@ def document(answer: Answer) -> bytes:
     Raises what ``data_of`` does.
     """
     if answer.http_status != _OK:
-        data_of(answer, NoAnswer)
+        raise _refusal(answer)
     try:
-        decode(answer.body, NoAnswer)
+        decode(answer.body, _Anything)
     except Unreadable:
         raise AnswerUnreadable("the coordinator's answer is no JSON object") from None
     return answer.body
@@ -78,8 +87,37 @@ def log_entry(text: str) -> LogEntry:
         raise AnswerUnreadable("a line of the update log is no JSON object") from None
 
 
-def _refusal(answer: Answer, envelope: _Envelope) -> CallRefused | CallPutOff | AnswerUnreadable:
-    status = answer.http_status
+@functools.cache
+def _with_data(kind: Any, *, optional: bool) -> Any:
+    """Return the type of an envelope with ``kind`` as its data."""
+    data = msgspec.field(default_factory=kind) if optional else msgspec.NODEFAULT
+    fields = [("data", kind, data)]
+    return msgspec.defstruct(
+        "_EnvelopeOfData", fields, bases=(_Envelope,), kw_only=True, frozen=True
+    )
+
+
+def _successful(answer: Answer, whole: type[E]) -> E:
+    if answer.http_status == _OK:
+        found = _decoded(answer, whole)
+        if found.status == "success":
+            return found
+    raise _refusal(answer)
+
+
+def _decoded(answer: Answer, whole: type[E]) -> E:
+    try:
+        return decode(answer.body, whole)
+    except Unreadable:
+        # Its findings could name what an answer with secrets holds; the status is enough.
+        raise AnswerUnreadable(
+            f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
+            hint="is it a coordinator, and of this version?",
+        ) from None
+
+
+def _refusal(answer: Answer) -> CallRefused | CallPutOff | AnswerUnreadable:
+    status, envelope = answer.http_status, _decoded(answer, _Envelope)
     if status == _OK or envelope.status not in {"fail", "error"}:
         return AnswerUnreadable(f"the coordinator's answer has no JSend status ({status})")
     if status == _OLD_SERVER:

@@ -21,9 +21,7 @@ from keyhouse.client.answers import (
     SignedQuote,
     Status,
     UpdateAnswer,
-    UpdateEnvelope,
 )
-from keyhouse.client.calls import Call
 from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed, shown
 from keyhouse.client.manifest_signature import require_signature
@@ -308,9 +306,5 @@ def _agree(
     expected: PlanData | str,
 ) -> Steps[UpdateAnswer]:
     digest = yield from _bound(session, manifest, expected)
-    call: Call[UpdateEnvelope] = calls.agreeing(path, manifest, digest)
-    envelope = yield from carry_and_keep(
-        session, call, keep, lambda found: found.data.recovery_secrets
-    )
-    message = shown(envelope.data.message or envelope.message)
-    return msgspec.structs.replace(envelope.data, message=message)
+    call = calls.agreeing(path, manifest, digest)
+    return (yield from carry_and_keep(session, call, keep, lambda found: found.recovery_secrets))

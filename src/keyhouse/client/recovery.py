@@ -36,11 +36,9 @@ __all__ = [
     "PLAIN_SIZES",
     "HolderKey",
     "Offer",
-    "OfferAnswer",
     "Progress",
-    "ProgressAnswer",
     "RecoveryKey",
-    "SharesAnswer",
+    "SharesData",
     "encrypt_share",
     "require_listed",
     "require_offer",
@@ -87,24 +85,6 @@ class SharesData(msgspec.Struct, frozen=True, rename="camel"):
     """Data of ``GET /api/v2/recovery-secrets``: encrypted shares by key name."""
 
     recovery_secrets: dict[str, bytes]
-
-
-class OfferAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: Offer
-
-
-class ProgressAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: Progress
-
-
-class SharesAnswer(msgspec.Struct, frozen=True):
-    """Envelope."""
-
-    data: SharesData
 
 
 class RecoveryKey(Protocol):
