@@ -189,6 +189,21 @@ def test_refusals_carry_part_and_path_and_close(server: Running, trust: ssl.SSLC
         assert (status, json.loads(body)["path"]) == (400, "/echo")
 
 
+@pytest.mark.parametrize("sent", [b"\0", b"\0" * 100, b"\0" + GET], ids=["one", "many", "before"])
+@pytest.mark.parametrize("before", [b"", GET, GET[:-2] + b"X: " + b"x" * 4000 + b"\r\n\r\n"])
+def test_zero_byte_is_no_request_and_repeats_none(
+    trust: ssl.SSLContext, before: bytes, sent: bytes
+) -> None:
+    """Heads that came are recognised when they come again; nothing stands for one that did not."""
+    with running() as server, Client(server.port, trust) as client:
+        if before:
+            client.send(before)
+            assert client.answer()[0] == 200
+        client.send(sent)
+        assert client.answer()[0] == 400
+        assert len(server.probe.admitted) == bool(before)
+
+
 def test_nothing_after_a_refusal_is_read(server: Running, trust: ssl.SSLContext) -> None:
     seen = len(server.probe.admitted)
     with Client(server.port, trust) as client:

@@ -44,6 +44,7 @@ _log = structlog.get_logger("keyhouse.api.http")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LONGEST_KNOWN_HEAD: Final = 2048
 _JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
+_NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
 _NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
 
 
@@ -82,7 +83,7 @@ class HttpConnection:
         self._writable = True
         self._yielded = False
         self._held = False
-        self._known_bytes = b"\0"  # no head begins with it
+        self._known_bytes = _NO_BYTES
         self._known_request = _NO_REQUEST
         self._known_head = Head("", "", b"", None)
         self._request = _NO_REQUEST
@@ -270,7 +271,7 @@ class HttpConnection:
         request = read_head(raw, self._service.limits)
         identity = self._transport.identity if self._transport is not None else None
         self._head_size = len(raw)
-        self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else b"\0"
+        self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else _NO_BYTES
         self._known_request = request
         self._known_head = Head(request.method, request.path, request.query, identity)
 
