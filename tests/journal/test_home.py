@@ -191,6 +191,20 @@ async def test_recovering_seals_nothing_before_it_is_told_to(tmp_path: Path) -> 
     assert isinstance(await found(path, machine="two"), Locked)
 
 
+async def test_a_journal_that_is_taken_away_during_recovery_is_refused_by_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    home = await open_home(path, machine="two")
+    await home.load()
+    (path / "journal.db").unlink()
+    with pytest.raises(StoreEmpty, match=r"journal\.db is missing, but a manifest was set"):
+        await home.recover(DEK)
+    await home.close()
+    assert not (path / "journal.db").exists()
+
+
 @pytest.mark.parametrize("clear", [False, True], ids=["new manifest", "disabled"])
 async def test_in_recovery_the_old_store_is_moved_aside(
     tmp_path: Path,
@@ -491,9 +505,8 @@ async def test_old_records_are_gone_from_the_disk_after_a_new_data_key(tmp_path:
     )
     for number in range(300):
         await journal.append([b"%d" % number * 50])
-    store = home._store
-    assert store is not None
-    batch = await store.read(0)
+    assert home._held is not None
+    batch = await home._held.store.read(0)
     assert batch.start is not None
     pieces = [record.ciphertext[-24:] for record in batch.records]
     pieces += [record.nonce for record in batch.records]
@@ -912,8 +925,8 @@ async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(
 
 
 async def nonces_of(home: Home) -> list[bytes]:
-    assert home._store is not None
-    return [record.nonce for record in (await home._store.read(0)).records]
+    assert home._held is not None
+    return [record.nonce for record in (await home._held.store.read(0)).records]
 
 
 async def test_no_error_or_name_shows_a_key(tmp_path: Path) -> None:

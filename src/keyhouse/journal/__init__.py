@@ -6,15 +6,15 @@ from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
 from keyhouse.journal.directory import check_state_directory
 from keyhouse.journal.disk import InsecureFile
-from keyhouse.journal.home import (
+from keyhouse.journal.found import (
     Fresh,
-    Home,
     Locked,
     MixedDeployments,
     Opened,
     StoreEnded,
     WrongPlatform,
 )
+from keyhouse.journal.home import Home
 from keyhouse.journal.inspect import (
     JournalSeen,
     KeySeen,

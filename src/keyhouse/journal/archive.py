@@ -12,6 +12,7 @@ import msgspec
 from keyhouse.journal import succession
 from keyhouse.journal.directory import STORE_FILES, enter, refuse_rollback_journal
 from keyhouse.journal.disk import Disk
+from keyhouse.journal.epoch_index import settle_index
 from keyhouse.journal.inspect import JournalSeen, see_index, see_journal, see_key
 from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
 from keyhouse.journal.succession import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
@@ -159,5 +160,5 @@ def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
             f"{SEALED_KEY if fits else INDEX} in {place.name} does not belong to its {JOURNAL}",
             hint="restore both from one backup",
         )
-    succession.settle_index(disk, place, seen.position.epoch)
+    settle_index(disk, place, seen.position.epoch)
     disk.sync_file(place / JOURNAL)

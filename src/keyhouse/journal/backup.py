@@ -104,7 +104,9 @@ async def restore_backup(
 def _new_place(target: Path) -> Path:
     """Return an empty directory (0700) beside ``target``, which must not be there."""
     if os.path.lexists(target):
-        raise NotEmpty(f"{target.name} is there already", hint="name a directory to be made")
+        raise NotEmpty(
+            f"{target.name or target} is there already", hint="name a directory to be made"
+        )
     try:
         return Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}-", dir=target.parent))
     except OSError:

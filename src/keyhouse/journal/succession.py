@@ -24,7 +24,6 @@ from pathlib import Path
 
 from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
-from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.store import StoreDamaged
 from keyhouse.journal.tombstone import TOMBSTONE
 from keyhouse.wire.errors import KeyhouseError
@@ -45,7 +44,6 @@ __all__ = [
     "is_committed",
     "prepare",
     "prepare_end",
-    "settle_index",
 ]
 
 SEALED_KEY = "sealed_key"
@@ -145,19 +143,6 @@ def finish(disk: Disk, home: Path) -> None:
         disk.remove(incoming / PLAN)
     disk.remove_directory(incoming)
     disk.sync_directory(home)
-
-
-def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep the index of ``epoch`` only, of a present one and the next."""
-    following = folder / NEXT_INDEX
-    raw = disk.read(following, limit=FILE_LIMIT)
-    if raw is None:
-        return
-    if IndexFile.decode(raw, name=NEXT_INDEX).epoch == epoch:
-        disk.rename(following, folder / INDEX)
-    else:
-        disk.remove(following)
-    disk.sync_directory(folder)
 
 
 def _move(disk: Disk, home: Path, archive: Path, files: Sequence[str]) -> None:

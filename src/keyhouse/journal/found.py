@@ -1,0 +1,104 @@
+"""What a state directory turns out to hold."""
+
+import msgspec
+
+from keyhouse.journal.journal import Journal, StoreEmpty
+from keyhouse.journal.replay import Replay
+from keyhouse.journal.store import StoreDamaged
+from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
+from keyhouse.wire.errors import Broken
+
+__all__ = [
+    "Fresh",
+    "Locked",
+    "MixedDeployments",
+    "Opened",
+    "StoreEnded",
+    "WrongPlatform",
+    "empty_journal",
+    "ended_but_there",
+    "missing_journal",
+    "mixed",
+]
+
+_GIVE_UP = (
+    "restore the state directory from a backup; to give up what it held, move the directory away"
+)
+
+
+class WrongPlatform(Broken):
+    """The state belongs to another kind of platform than the one that runs."""
+
+    code = "wrong-platform"
+
+
+class MixedDeployments(StoreDamaged):
+    """Two files in the state directory belong to different deployments."""
+
+    code = "mixed-deployments"
+
+
+class StoreEnded(Broken):
+    """Files of a store lie where a tombstone says that it was erased."""
+
+    code = "store-ended"
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """There is nothing: no manifest was ever answered, or none whose state is kept on the disk.
+
+    ``ended`` tells of a store that was erased because its deployment was to keep nothing here.
+    """
+
+    ended: Tombstone | None = None
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """There is a journal, and this platform cannot open it: recovery mode.
+
+    ``recovery_index`` is what was last kept for the journal's epoch, empty if there is none.
+    Neither it nor ``store_id`` and ``epoch`` are proven.
+    """
+
+    reason: str
+    store_id: bytes
+    epoch: int
+    recovery_index: bytes
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The journal is open and everything in it verified. ``policy`` is empty while recovering."""
+
+    journal: Journal
+    replay: Replay
+    policy: str
+    recovery_index: bytes
+
+
+def empty_journal(what: str = "empty") -> StoreEmpty:
+    """Return the refusal of a journal without a record."""
+    return StoreEmpty(f"journal.db is {what}, but a manifest was set before", hint=_GIVE_UP)
+
+
+def missing_journal(present: str) -> StoreEmpty:
+    """Return the refusal of a store of which only other files, such as ``present``, are there."""
+    return StoreEmpty(
+        f"{present} is there but journal.db is missing: a manifest was set before", hint=_GIVE_UP
+    )
+
+
+def ended_but_there(ended: Tombstone, present: str) -> StoreEnded:
+    """Return the refusal of a store whose file ``present`` lies beside a tombstone."""
+    return StoreEnded(
+        f"{ended}, but {present} is there",
+        hint="it is an older copy: move it away; to go on from it on purpose, remove "
+        f"{TOMBSTONE} while Keyhouse is stopped",
+    )
+
+
+def mixed(first: str, second: str) -> MixedDeployments:
+    """Return the refusal of two files that have different store ids."""
+    return MixedDeployments(
+        f"{first} and {second} belong to different deployments",
+        hint="restore the state directory from one backup",
+    )

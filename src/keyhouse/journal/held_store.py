@@ -1,0 +1,124 @@
+"""The store of a state directory while it is open: its journal, key and index in step."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.journal.chain import Position
+from keyhouse.journal.disk import Disk
+from keyhouse.journal.epoch_index import settle_index
+from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.journal import Journal
+from keyhouse.journal.key_file import KeyFile
+from keyhouse.journal.off_loop import off_loop
+from keyhouse.journal.sealing import Contents, EpochKey
+from keyhouse.journal.sqlite import SqliteStore
+from keyhouse.journal.succession import NEXT_INDEX
+from keyhouse.wire.errors import KeyhouseError, Unavailable
+from keyhouse.wire.secret import Secret
+
+__all__ = ["HeldStore"]
+
+
+class HeldStore:
+    """Keeps the files beside the journal in step with it. Used by ``Home`` only, a call at a time.
+
+    The policy of ``key`` is empty after a recovery, until the key is sealed again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        key_file: KeyFile,
+        *,
+        store: SqliteStore,
+        journal: Journal,
+        key: EpochKey,
+        index: bytes,
+    ) -> None:
+        self.store = store
+        self.journal = journal
+        self._folder = folder
+        self._disk = disk
+        self._key_file = key_file
+        self._key = key
+        self._index = index
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the next start on this platform opens the store by itself."""
+        return bool(self._key.policy)
+
+    async def reseal(self, policy: str) -> None:
+        """Seal the key under ``policy``."""
+        key = msgspec.structs.replace(self._key, policy=policy)
+        await self._write_key(key)
+        self._key = key
+        # The key is sealed, which must not be told as a failure; ``write_head`` settles it too.
+        with suppress(Unavailable):
+            await self.settle_index()
+
+    async def begin_epoch(
+        self,
+        base: Iterable[bytes],
+        *,
+        dek: Secret | None,
+        policy: str | None,
+        recovery_index: bytes | None,
+    ) -> Position:
+        """Return once ``base`` has replaced everything; None leaves key, policy or index as is."""
+        key = self._key
+        following = EpochKey(key.epoch + 1, policy or key.policy, key.dek if dek is None else dek)
+        index = self._index if recovery_index is None else recovery_index
+        await self._announce(following, index)
+        try:
+            position = await self.journal.begin_epoch(base, dek=following.dek)
+        except Exception:
+            # While it is unknown whether the epoch began, both keys stay: the next load asks
+            # the journal which one counts.
+            if self.journal.settled:
+                with suppress(KeyhouseError):
+                    await self._withdraw()
+            raise
+        self._key, self._index = following, index
+        # The epoch has begun, which must not be told as a failure. What cannot be cleaned up
+        # now is harmless, and the next ``write_head`` or ``load`` does it.
+        with suppress(Unavailable):
+            await self.write_head()
+        return position
+
+    async def write_head(self) -> None:
+        """Seal where the journal is, with the key of its epoch alone."""
+        await self.settle_index()
+        await self._write_key(self._key)
+
+    async def settle_index(self) -> None:
+        """Keep the index of the journal's epoch only."""
+        await off_loop(settle_index, self._disk, self._folder, self._key.epoch)
+
+    async def close(self) -> None:
+        """Release the store."""
+        await self.store.close()
+
+    async def _announce(self, following: EpochKey, index: bytes) -> None:
+        """Make the next epoch's key and index durable beside the present ones."""
+        raw = IndexFile(self.journal.store_id, following.epoch, index).encode()
+        try:
+            await off_loop(self._disk.write, self._folder / NEXT_INDEX, raw)
+            await self._write_key(self._key, following)
+        except Exception:
+            with suppress(KeyhouseError):
+                await self._withdraw()
+            raise
+
+    async def _withdraw(self) -> None:
+        await self._write_key(self._key)
+        await self.settle_index()
+
+    async def _write_key(self, *keys: EpochKey) -> None:
+        """Write ``sealed_key`` under the policy of the last of ``keys``."""
+        contents = Contents(keys, self.journal.position)
+        await self._key_file.write(contents, self.journal.store_id)
