@@ -20,7 +20,7 @@ CALLS: list[calls.Call[Any]] = [
     calls.OFFER,
     calls.RECOVERY_SECRETS,
     calls.OPENAPI,
-    calls.quoting("AAAA"),
+    calls.quoting(b"nonce"),
     calls.setting(b"{}"),
     calls.agreeing(calls.UPDATE, b"{}"),
     calls.reading_activations(7),

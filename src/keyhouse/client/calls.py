@@ -4,6 +4,7 @@
 and why, stands in ``answers_v1``.
 """
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -141,9 +142,10 @@ RECOVERY_SECRETS: Final = Call(
 OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 
-def quoting(nonce: str) -> Call[answers.QuoteData]:
-    """Return the call for a quote over ``nonce``, base64 in the URL alphabet."""
-    request = Request("GET", "/api/v2/quote", query=(("nonce", nonce),))
+def quoting(nonce: bytes) -> Call[answers.QuoteData]:
+    """Return the call for a quote over ``nonce``."""
+    text = base64.urlsafe_b64encode(nonce).decode()
+    request = Request("GET", "/api/v2/quote", query=(("nonce", text),))
     return Call(request, _data(answers.QuoteData))
 
 

@@ -1,7 +1,7 @@
 """How a call of an operation is carried: its version, and the memory that judges its answer."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from keyhouse.client.calls import Call
 from keyhouse.client.exchange import Rules, exchange
@@ -12,8 +12,6 @@ from keyhouse.client.trust import TrustedCoordinator
 __all__ = ["Keep", "Session", "carry", "carry_and_keep"]
 
 T = TypeVar("T")
-
-_OLD_SERVER: Final = 405
 
 Keep = Callable[[Mapping[str, bytes]], None]
 """Puts encrypted recovery shares, by key name, where they are safe."""
@@ -61,7 +59,7 @@ def carry_and_keep(
 def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator knows no version 2."""
     answer = yield from exchange(call.request, session.rules)
-    if answer.http_status != _OLD_SERVER or call.old is None:
+    if not answer.is_of_older or call.old is None:
         return answer, call.read
     answer = yield from exchange(call.old.request, session.rules)
     return answer, call.old.read

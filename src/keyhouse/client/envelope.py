@@ -14,8 +14,6 @@ from keyhouse.wire.jsonreader import Unreadable, decode
 __all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]
 
 _OK: Final = 200
-_LATER: Final = frozenset({429, 503})
-_OLD_SERVER: Final = 405
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -120,10 +118,10 @@ def _refusal(answer: Answer) -> CallRefused | CallPutOff | AnswerUnreadable:
     status, envelope = answer.http_status, _decoded(answer, _Envelope)
     if status == _OK or envelope.status not in {"fail", "error"}:
         return AnswerUnreadable(f"the coordinator's answer has no JSend status ({status})")
-    if status == _OLD_SERVER:
+    if answer.is_of_older:
         return AnswerUnreadable("the coordinator does not know this call", hint="is it older?")
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
-    if status in _LATER:
+    if answer.is_put_off:
         return CallPutOff(message, hint="try again later")
     return CallRefused(
         status,

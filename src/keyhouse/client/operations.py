@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -24,7 +24,6 @@ from keyhouse.client.answers import (
 )
 from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed, shown
-from keyhouse.client.manifest_signature import require_signature
 from keyhouse.client.recovery import (
     Offer,
     Progress,
@@ -35,18 +34,16 @@ from keyhouse.client.recovery import (
     require_root,
     require_signed,
 )
+from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import Trust, TrustedCoordinator, proven
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
 from keyhouse.wire.plan import PlanData
 
 __all__ = ["CurrentManifest"]
 
-T = TypeVar("T")
-
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_NONCE: Final = 32
 
 
 class CurrentManifest(msgspec.Struct, frozen=True):
@@ -70,8 +67,8 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
 
     Raises ``TrustFailed`` if it does not: its TCB may have become outdated since it was verified.
     """
-    nonce = secrets.token_bytes(_NONCE)
-    data = yield from carry(session, calls.quoting(base64.urlsafe_b64encode(nonce).decode()))
+    nonce = secrets.token_bytes(NONCE)
+    data = yield from carry(session, calls.quoting(nonce))
     here = session.trusted  # the handshake has shown that the peer owns this root
     return (
         yield from work(
@@ -85,7 +82,7 @@ def manifest(session: Session) -> Steps[CurrentManifest]:
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
         raise TrustFailed("the manifest does not have the fingerprint that came with it")
-    require_signature(session.trusted.root_der, data.manifest, data.signature)
+    require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
 

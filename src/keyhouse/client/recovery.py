@@ -17,10 +17,9 @@ import hmac
 from typing import Final, Protocol
 
 import msgspec
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -29,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.root_signature import require_signature
 from keyhouse.wire.jsonreader import UInt64
 from keyhouse.wire.secret import Secret
 
@@ -148,11 +148,13 @@ def require_offer(offer: Offer, root_der: bytes) -> None:
     Raises ``TrustFailed``: nothing may be encrypted to it.
     """
     message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
-    if not _is_by_root(root_der, offer.signature, message):
-        raise TrustFailed(
-            "the key for the recovery is not signed by the coordinator's root",
-            hint="send nothing: whoever put it there could read the share",
-        )
+    require_signature(
+        root_der,
+        message,
+        offer.signature,
+        "the key for the recovery",
+        hint="send nothing: whoever put it there could read the share",
+    )
     _ephemeral_key(offer.ephemeral_public_key)
 
 
@@ -230,17 +232,6 @@ def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
 
 def _is_strong(key: rsa.RSAPublicKey) -> bool:
     return key.key_size >= _LEAST_BITS and key.public_numbers().e == _EXPONENT
-
-
-def _is_by_root(root_der: bytes, signature: bytes, message: bytes) -> bool:
-    key = x509.load_der_x509_certificate(root_der).public_key()
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        return False
-    try:
-        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _verifies(public_key: bytes, signature: bytes, share: Secret) -> bool:

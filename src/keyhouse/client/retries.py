@@ -41,7 +41,6 @@ AGAIN: Final = frozenset(
         ("POST", Happened.PUT_OFF),
     }
 )
-_LATER: Final = frozenset({429, 503})
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ NO_RETRIES: Final = Retries(())
 def happened(outcome: Answer | Unreachable) -> Happened | None:
     """Return how an attempt failed. None: it has a final answer."""
     if isinstance(outcome, Answer):
-        return Happened.PUT_OFF if outcome.http_status in _LATER else None
+        return Happened.PUT_OFF if outcome.is_put_off else None
     return Happened.NO_WHOLE_ANSWER if outcome.connected else Happened.NOT_CONNECTED
 
 

@@ -11,7 +11,7 @@ it is written once: ``connection`` carries the effects out with blocking calls, 
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ from keyhouse.wire.secret import Secret
 __all__ = ["Answer", "Effect", "Pause", "Request", "Steps", "Work", "ask", "pause", "work"]
 
 T = TypeVar("T")
+
+_LATER: Final = frozenset({429, 503})
+_METHOD_NOT_ALLOWED: Final = 405
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -40,6 +43,16 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
     state: str | None = None  # the header Keyhouse-State
     retry_after: str = ""  # the header Retry-After
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether the coordinator cannot do it now."""
+        return self.http_status in _LATER
+
+    @property
+    def is_of_older(self) -> bool:
+        """Whether the coordinator does not know the call."""
+        return self.http_status == _METHOD_NOT_ALLOWED
 
     def __repr__(self) -> str:
         return f"<Answer {self.http_status} of {len(self.body)} bytes>"

@@ -9,11 +9,11 @@
 6. With a memory: it is the deployment that was here before, and in no older state.
 """
 
-import base64
 import hashlib
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from cryptography import x509
@@ -37,10 +37,10 @@ from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.wire.errors import Refused
 
-__all__ = ["CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
+__all__ = ["NONCE", "CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
 
-NONCE = 32
-_CHAIN = 2  # intermediate, root
+NONCE: Final = 32  # bytes
+_CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
 """Has the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
 
@@ -86,7 +86,7 @@ def verifying(
     """
     challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
     before = (yield from work(memory.read)) if memory is not None else Memories()
-    call = quoting(base64.urlsafe_b64encode(challenge).decode())
+    call = quoting(challenge)
     raw = yield from exchange(call.request, rules, seen.clear)
     if len(seen) != 1:  # several handshakes: which one gave the answer would be a guess
         raise _untrusted("the quote did not come over the one connection made for it")

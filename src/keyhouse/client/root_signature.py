@@ -1,4 +1,4 @@
-"""Checks that the root key has signed a manifest, or what it says of a quote."""
+"""Checks what the root key has signed: a manifest, what it says of a quote, a key for shares."""
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -11,16 +11,16 @@ __all__ = ["require_signature"]
 
 
 def require_signature(
-    root_der: bytes, message: bytes, signature: bytes, what: str = "the manifest"
+    root_der: bytes, message: bytes, signature: bytes, what: str, *, hint: str = ""
 ) -> None:
     """Raise ``TrustFailed`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
 
-    ``what`` the message is, for people.
+    ``what`` the message is, for people; ``hint``: what to do if it is not signed.
     """
     key = x509.load_der_x509_certificate(root_der).public_key()
     signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)
     if not signed:
-        raise TrustFailed(f"{what} is not signed by the coordinator's root")
+        raise TrustFailed(f"{what} is not signed by the coordinator's root", hint=hint)
 
 
 def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:
