@@ -7,7 +7,12 @@ import pytest
 
 from keyhouse.cli.held_environment import PREFIX, held
 from keyhouse.cli.process import clean_environment
-from keyhouse.cli.run_settings import RUN_SETTINGS, RunSettings, read_run_settings
+from keyhouse.cli.run_settings import (
+    RUN_SETTINGS,
+    RunSettings,
+    read_run_settings,
+    reports_in_json,
+)
 from keyhouse.cli.settings import SettingRefused
 
 
@@ -56,6 +61,14 @@ def test_words_behind_the_dashes_are_the_programs_own() -> None:
 def test_json_may_be_spelled_in_any_case(value: str) -> None:
     assert _read("--type", "web", env={"EDG_LOG_FORMAT": value}).as_json
     assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "text"}).as_json
+
+
+@pytest.mark.parametrize("name", ["KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"])
+def test_wrong_settings_are_reported_as_the_environment_wants_it(name: str) -> None:
+    assert reports_in_json({name: "JSON"})
+    assert not reports_in_json({name: "text"})
+    assert not reports_in_json({"KEYHOUSE_LOG_FORMAT": "text", "EDG_LOG_FORMAT": "json"})
+    assert not reports_in_json({})
 
 
 def test_no_variable_decides_on_trust() -> None:

@@ -16,7 +16,7 @@ from keyhouse.cli.error_text import error_text
 from keyhouse.cli.held_environment import release
 from keyhouse.cli.process import forbid_dumps
 from keyhouse.cli.run_report import Report
-from keyhouse.cli.run_settings import RunSettings, read_run_settings
+from keyhouse.cli.run_settings import RunSettings, read_run_settings, reports_in_json
 from keyhouse.cli.standard_error import write_error
 from keyhouse.wire.errors import KeyhouseError, Unavailable
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = release()
     # What libraries log of a connection may hold what came over it, and goes nowhere.
     logging.basicConfig(handlers=[logging.NullHandler()])
-    report = Report(as_json="json" in os.environ.get("EDG_LOG_FORMAT", "").casefold())
+    report = Report(as_json=reports_in_json(os.environ))
     try:
         _end_on_sigterm()
         settings = read_run_settings(arguments, os.environ)

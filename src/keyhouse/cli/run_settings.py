@@ -14,7 +14,7 @@ import msgspec
 
 from keyhouse.cli.settings import Setting, SettingRefused
 
-__all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings"]
+__all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
 
 RUN_SETTINGS: Final = (
     Setting(
@@ -175,9 +175,15 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
         pccs=values["--pccs"],
         pccs_ca=_path(values["--pccs-ca"]),
         simulation_root=_path(values["--simulation-root"]),
-        as_json=values["--log-format"].casefold() == "json",
+        as_json=_is_json(values["--log-format"]),
         words=tuple(map(os.fsencode, words)),
     )
+
+
+def reports_in_json(environment: Mapping[str, str]) -> bool:
+    """Return whether reports are JSON by the environment alone: until the settings are read."""
+    setting = next(each for each in RUN_SETTINGS if each.flag == "--log-format")
+    return _is_json(_of_environment(setting, environment))
 
 
 def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -217,7 +223,15 @@ def _value(setting: Setting, given: argparse.Namespace, environment: Mapping[str
         if not flag:
             raise SettingRefused(f"{setting.flag} is empty", hint="leave it out for the default")
         return flag
+    return _of_environment(setting, environment)
+
+
+def _of_environment(setting: Setting, environment: Mapping[str, str]) -> str:
     return next(filter(None, map(environment.get, setting.variables)), setting.default)
+
+
+def _is_json(log_format: str) -> bool:
+    return log_format.casefold() == "json"
 
 
 def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:

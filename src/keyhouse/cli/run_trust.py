@@ -4,13 +4,12 @@ import hmac
 from collections.abc import Callable
 from pathlib import Path
 
+from keyhouse.cli.run_file import read_small_file
 from keyhouse.cli.run_settings import RunSettings
-from keyhouse.launcher import Anchor, CoordinatorNotTrusted, LaunchRefused, read_anchor
+from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor
 from keyhouse.launcher import read_mesh_address as read_address
 
 __all__ = ["anchors"]
-
-_LARGEST = 65_536
 
 Anchors = Callable[[float], Anchor | None]
 """Gives the anchor for an attempt, within so many seconds."""
@@ -32,15 +31,7 @@ def anchors(settings: RunSettings) -> Anchors | None:
 
 
 def _pinned(path: Path | None) -> Anchor | None:
-    if path is None:
-        return None
-    try:
-        with path.open("rb") as file:
-            pem = file.read(_LARGEST)
-    except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise LaunchRefused(f"cannot read {path}: {reason}") from None
-    return read_anchor(pem, str(path))
+    return None if path is None else read_anchor(read_small_file(path), str(path))
 
 
 def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from keyhouse.attestation import Measurements, read_expected_identity
-from keyhouse.launcher import LaunchRefused
+from keyhouse.cli.run_file import read_small_file
 
 __all__ = ["simulated_identity"]
 
-_LARGEST = 65_536
 _UNSET = bytes(32)
 
 
@@ -19,13 +18,7 @@ def simulated_identity(path: Path | None) -> Measurements | None:
     """
     if path is None:
         return None
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST)
-    except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise LaunchRefused(f"cannot read {path}: {reason}") from None
-    found = read_expected_identity(content)
+    found = read_expected_identity(read_small_file(path))
     return Measurements(
         unique_id=found.unique_id or _UNSET,
         signer_id=found.signer_id or _UNSET,
