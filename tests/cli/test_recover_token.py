@@ -86,6 +86,7 @@ def test_wrong_pin_is_refused_and_not_told() -> None:
         (("--pkcs11-config", "t.json", "--key", "k"), 2, "two keys"),
         (("--pkcs11-config", "t.json"), 2, "which key"),
         (("--pkcs11-config", "t.json", "--pkcs11-key-id", "xyz"), 2, "not in hex"),
+        (("--pkcs11-config", "t.json", "--pkcs11-key-id", " "), 2, "not in hex"),
         (("--pkcs11-config", "empty.json", "--pkcs11-key-label", "a"), 1, "does not name a token"),
         (("--pkcs11-config", "pinless.json", "--pkcs11-key-label", "a"), 1, "no PIN"),
     ],

@@ -10,7 +10,15 @@ import typer
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.context_chosen import ContextOption, chosen_context
 from keyhouse.cli.talk import read_file
-from keyhouse.cli.token_options import hex_id, pin_for, token_file
+from keyhouse.cli.token_options import (
+    TokenConfig,
+    TokenKeyId,
+    TokenKeyLabel,
+    hex_id,
+    named_token,
+    pin_for,
+    token_file,
+)
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.secret import Secret
 
@@ -35,21 +43,9 @@ class Holder(Bundle, frozen=True, kw_only=True):
             "--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM, not encrypted)"
         ),
     ] = None
-    pkcs11_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--pkcs11-config",
-            metavar="FILE",
-            help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked"
-            " for if it is not there)",
-        ),
-    ] = None
-    pkcs11_key_id: Annotated[
-        str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
-    ] = ""
-    pkcs11_key_label: Annotated[
-        str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
-    ] = ""
+    pkcs11_config: TokenConfig = None
+    pkcs11_key_id: TokenKeyId = ""
+    pkcs11_key_label: TokenKeyLabel = ""
 
     @contextmanager
     def opened(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
@@ -58,18 +54,15 @@ class Holder(Bundle, frozen=True, kw_only=True):
         Raises ``WrongUsage``, ``TokenFileUnusable``, ``FileUnreadable`` or ``ClientSetup``.
         """
         found = self._settled(context, host)
-        if found.pkcs11_config is None:
+        if not found.is_on_token():
             yield _from_file(found.key)
             return
         from keyhouse.client import open_token_key
 
-        file = token_file(found.pkcs11_config)
+        file = token_file(
+            named_token(found.pkcs11_config, found.pkcs11_key_id, found.pkcs11_key_label)
+        )
         key_id = hex_id(found.pkcs11_key_id, "--pkcs11-key-id")
-        if not (key_id or found.pkcs11_key_label):
-            raise WrongUsage(
-                "it is not said which key on the token",
-                hint="--pkcs11-key-label or --pkcs11-key-id",
-            )
         with open_token_key(
             Path(file.path),
             token=file.token,
@@ -80,19 +73,21 @@ class Holder(Bundle, frozen=True, kw_only=True):
             yield key
 
     def _settled(self, context: str, host: str) -> "Holder":
-        token = self.pkcs11_config or self.pkcs11_key_id or self.pkcs11_key_label
-        if self.key is not None and token:
+        if self.key is not None and self.is_on_token():
             raise WrongUsage("two keys are named", hint="--key, or the key on a token")
-        named = None if self.key is not None or token else chosen_context(context, host)
+        is_typed = self.key is not None or self.is_on_token()
+        named = None if is_typed else chosen_context(context, host)
         if named is not None and named.context.pkcs11_config:
             return Holder(
                 pkcs11_config=Path(named.context.pkcs11_config),
                 pkcs11_key_id=named.context.pkcs11_key_id,
                 pkcs11_key_label=named.context.pkcs11_key_label,
             )
-        if token and self.pkcs11_config is None:
-            raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
         return self
+
+    def is_on_token(self) -> bool:
+        """Return whether anything about a token was typed."""
+        return bool(self.pkcs11_config or self.pkcs11_key_id or self.pkcs11_key_label)
 
 
 def _from_file(file: Path | None) -> "RecoveryKey | None":

@@ -1,8 +1,10 @@
-"""Which token: the file of ``--pkcs11-config``, its PIN, and how keys on it are named."""
+"""Which key on which token: options, the file of ``--pkcs11-config``, its PIN."""
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
 from keyhouse.cli.password import password_for
 from keyhouse.cli.talk import read_file
@@ -11,7 +13,33 @@ from keyhouse.wire.errors import Refused
 from keyhouse.wire.jsonreader import Unreadable, decode
 from keyhouse.wire.secret import Secret
 
-__all__ = ["TokenFile", "TokenFileUnusable", "hex_id", "pin_for", "token_file"]
+__all__ = [
+    "TokenConfig",
+    "TokenFile",
+    "TokenFileUnusable",
+    "TokenKeyId",
+    "TokenKeyLabel",
+    "hex_id",
+    "named_token",
+    "pin_for",
+    "token_file",
+]
+
+TokenConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--pkcs11-config",
+        metavar="FILE",
+        help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked for"
+        " if it is not there)",
+    ),
+]
+TokenKeyId = Annotated[
+    str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
+]
+TokenKeyLabel = Annotated[
+    str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
+]
 
 
 class TokenFile(msgspec.Struct, frozen=True):
@@ -30,6 +58,17 @@ class TokenFileUnusable(Refused):
     """The file of ``--pkcs11-config`` does not name a token."""
 
     code = "token-file-unusable"
+
+
+def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
+    """Return ``config`` if it is clear which key on which token. Raises ``WrongUsage``."""
+    if config is None:
+        raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
+    if not (key_id or key_label):
+        raise WrongUsage(
+            "it is not said which key on the token", hint="--pkcs11-key-label or --pkcs11-key-id"
+        )
+    return config
 
 
 def token_file(path: Path) -> TokenFile:
@@ -57,6 +96,9 @@ def pin_for(file: TokenFile) -> Secret:
 def hex_id(text: str, option: str) -> bytes:
     """Return the id that was given with ``option``. Raises ``WrongUsage``."""
     try:
-        return bytes.fromhex(text)
+        found = bytes.fromhex(text)
     except ValueError:
-        raise WrongUsage(f"{option} is not in hex", hint="such as a1, without 0x") from None
+        found = b""
+    if text and not found:  # spaces alone are hex, and would stand for any key
+        raise WrongUsage(f"{option} is not in hex", hint="such as a1, without 0x")
+    return found

@@ -12,7 +12,15 @@ from keyhouse.cli.context_chosen import chosen_context
 from keyhouse.cli.password import password_for
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target
-from keyhouse.cli.token_options import hex_id, pin_for, token_file
+from keyhouse.cli.token_options import (
+    TokenConfig,
+    TokenKeyId,
+    TokenKeyLabel,
+    hex_id,
+    named_token,
+    pin_for,
+    token_file,
+)
 from keyhouse.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
@@ -53,21 +61,9 @@ class User(Bundle, frozen=True, kw_only=True):
             help="its password: the first line; - for standard input (default: asked for)",
         ),
     ] = None
-    pkcs11_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--pkcs11-config",
-            metavar="FILE",
-            help="your key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked"
-            " for if it is not there)",
-        ),
-    ] = None
-    pkcs11_key_id: Annotated[
-        str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
-    ] = ""
-    pkcs11_key_label: Annotated[
-        str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
-    ] = ""
+    pkcs11_config: TokenConfig = None
+    pkcs11_key_id: TokenKeyId = ""
+    pkcs11_key_label: TokenKeyLabel = ""
     pkcs11_cert_id: Annotated[
         str,
         typer.Option(
@@ -157,13 +153,7 @@ class User(Bundle, frozen=True, kw_only=True):
         """Return if it is clear which key on which token. Raises ``WrongUsage``."""
         if self.key or self.pkcs12:
             raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
-        if self.pkcs11_config is None:
-            raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
-        if not (self.pkcs11_key_id or self.pkcs11_key_label):
-            raise WrongUsage(
-                "it is not said which key on the token",
-                hint="--pkcs11-key-label or --pkcs11-key-id",
-            )
+        named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
             raise WrongUsage("two certificates are named", hint="--cert, or the one on the token")
 
