@@ -151,9 +151,9 @@ def test_a_user_is_read_from_the_token() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"pin": Secret(b"90817263")}, "cannot be read"),
-        ({"pin": Secret(b"\xff\xfe\xfd\xfc")}, "cannot be read"),
-        ({"token": "flat"}, "cannot be read"),
+        ({"pin": Secret(b"90817263")}, "cannot be opened"),
+        ({"pin": Secret(b"\xff\xfe\xfd\xfc")}, "cannot be opened"),
+        ({"token": "flat"}, "cannot be opened"),
         ({"certificate_label": "DSA"}, "0 such certificates"),
     ],
     ids=["PIN", "PIN of other bytes", "token", "certificate"],

@@ -1,14 +1,10 @@
 """Who a user is in TLS: a certificate with its private key, from wherever they are kept.
 
 CPython's ``ssl`` reads keys from files alone. A key that is in memory goes there through a file
-without a name (``memfd``), which is memory as well and gone when it is closed; no key is ever
-written to a disk.
+without a name, which is memory as well; no key is ever written to a disk.
 """
 
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -23,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.client.errors import ClientSetup
+from keyhouse.client.unnamed_file import path_of, unnamed_file
 from keyhouse.wire.secret import Secret
 
 __all__ = ["ClientIdentity", "PemIdentity", "UserIdentity", "read_pem", "read_pkcs12"]
@@ -63,8 +60,13 @@ class PemIdentity(msgspec.Struct, frozen=True):
     def present(self, context: ssl.SSLContext) -> None:
         """Let ``context`` present the user's certificate. Raises ``ClientSetup``."""
         try:
-            with _unnamed(self.certificate) as certificate, _unnamed(self.key.reveal()) as key:
-                context.load_cert_chain(certificate, key, password=_refuse_password)
+            with (
+                unnamed_file(self.certificate) as certificate,
+                unnamed_file(self.key.reveal()) as key,
+            ):
+                context.load_cert_chain(
+                    path_of(certificate), path_of(key), password=_refuse_password
+                )
         except (OSError, ssl.SSLError, ValueError):
             raise ClientSetup(
                 "the user's certificate with its key cannot be used",
@@ -107,16 +109,6 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
         raise ClientSetup("the PKCS #12 file holds no certificate with its private key")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
-
-
-@contextmanager
-def _unnamed(content: bytes) -> Iterator[str]:
-    """Give a path to ``content`` that only this process has, and only meanwhile."""
-    handle = os.memfd_create("keyhouse-identity", os.MFD_CLOEXEC)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        yield f"/proc/self/fd/{handle}"
 
 
 def _refuse_password() -> NoReturn:

@@ -21,8 +21,7 @@ import resource
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -32,6 +31,7 @@ from cryptography import x509
 from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup, TrustFailed
 from keyhouse.client.token_identity import TokenIdentity
+from keyhouse.client.unnamed_file import path_of, unnamed_file
 
 __all__ = [
     "ESTABLISHED",
@@ -114,10 +114,10 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
         for ours, its in ((plain, its_plain), (talk, its_talk)):
             kept.enter_context(ours)
             given.enter_context(its)
-        certificate = given.enter_context(_unnamed(tls.identity.certificate))
-        pin = given.enter_context(_unnamed(tls.identity.pin.reveal()))
+        certificate = given.enter_context(unnamed_file(tls.identity.certificate))
+        pin = given.enter_context(unnamed_file(tls.identity.pin.reveal()))
         process = subprocess.Popen(  # noqa: S603 the values are options' values, never options
-            [path, "s_client", *_arguments(tls, where, _path(certificate), _path(pin))],
+            [path, "s_client", *_arguments(tls, where, path_of(certificate), path_of(pin))],
             stdin=its_plain.fileno(),
             stdout=its_plain.fileno(),
             stderr=its_talk.fileno(),
@@ -183,17 +183,3 @@ def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
     """Forbid a core file, which would hold the PIN: libraries of tokens do crash at their end."""
     with suppress(ProcessLookupError):  # it has ended
         resource.prlimit(process.pid, resource.RLIMIT_CORE, _NO_CORE)
-
-
-@contextmanager
-def _unnamed(content: bytes) -> Iterator[int]:
-    """Give a file in memory that a started program can be given."""
-    handle = os.memfd_create("keyhouse-token", os.MFD_CLOEXEC)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        yield handle
-
-
-def _path(handle: int) -> str:
-    return f"/proc/self/fd/{handle}"

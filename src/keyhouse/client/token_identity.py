@@ -5,7 +5,6 @@ tokens have to be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
 """
 
 from pathlib import Path
-from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -13,11 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.client.errors import ClientSetup
+from keyhouse.client.token_session import LOOK, open_token
 from keyhouse.wire.secret import Secret
 
 __all__ = ["TokenIdentity", "read_token"]
-
-_LOOK: Final = "look with pkcs11-tool --list-objects which there are"
 
 
 class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,35 +87,25 @@ def _is_text(label: str) -> bool:
 
 def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: bytes) -> bytes:
     """Return the one certificate on the token with this label and id, PEM."""
-    try:
+    with open_token(module, token, pin) as opened:
         import pkcs11
-    except ImportError:
-        raise ClientSetup(
-            "certificates on tokens need python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
-        ) from None
-    wanted: dict[pkcs11.Attribute, object] = {
-        pkcs11.Attribute.CLASS: pkcs11.ObjectClass.CERTIFICATE
-    }
-    if label:
-        wanted[pkcs11.Attribute.LABEL] = label
-    if found_by:
-        wanted[pkcs11.Attribute.ID] = found_by
-    try:
-        opened = (
-            pkcs11.lib(str(module))
-            .get_token(token_label=token)
-            .open(user_pin=pin.reveal().decode())
-        )
-        with opened:
+
+        wanted: dict[pkcs11.Attribute, object] = {
+            pkcs11.Attribute.CLASS: pkcs11.ObjectClass.CERTIFICATE
+        }
+        if label:
+            wanted[pkcs11.Attribute.LABEL] = label
+        if found_by:
+            wanted[pkcs11.Attribute.ID] = found_by
+        try:
             found = [bytes(one[pkcs11.Attribute.VALUE]) for one in opened.get_objects(wanted)]
-    except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
-        raise ClientSetup(
-            f"the token {token!r} cannot be read ({type(error).__name__})",
-            hint="are the library, the label of the token and the PIN right?",
-        ) from None
+        except pkcs11.PKCS11Error as error:
+            raise ClientSetup(
+                f"the token {token!r} cannot be read ({type(error).__name__})", hint=LOOK
+            ) from None
     if len(found) != 1:
-        raise ClientSetup(f"the token has {len(found)} such certificates, not one", hint=_LOOK)
+        raise ClientSetup(f"the token has {len(found)} such certificates, not one", hint=LOOK)
     try:
         return x509.load_der_x509_certificate(found[0]).public_bytes(Encoding.PEM)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise ClientSetup("the certificate on the token cannot be read") from None

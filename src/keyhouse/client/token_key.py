@@ -13,11 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.client.errors import ClientSetup
+from keyhouse.client.token_session import LOOK, open_token
 from keyhouse.wire.secret import Secret
 
 __all__ = ["TokenKey", "open_token_key"]
-
-_NO_SUCH: Final = "look with pkcs11-tool --list-objects which there are"
 
 
 class TokenKey:
@@ -70,24 +69,9 @@ def open_token_key(
     ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
     holds the PIN.
     """
-    try:
+    with open_token(library, token, pin) as opened:
         import pkcs11
-    except ImportError:
-        raise ClientSetup(
-            "keys on tokens need python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
-        ) from None
-    try:
-        opened = (
-            pkcs11.lib(str(library))
-            .get_token(token_label=token)
-            .open(user_pin=pin.reveal().decode())
-        )
-    except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
-        raise ClientSetup(
-            f"the token {token!r} cannot be opened ({type(error).__name__})",
-            hint="are the library, the label of the token and the PIN right?",
-        ) from None
-    with opened:
+
         try:
             key = opened.get_key(
                 pkcs11.ObjectClass.PRIVATE_KEY, label=label or None, id=key_id or None
@@ -95,7 +79,7 @@ def open_token_key(
         except pkcs11.PKCS11Error as error:
             raise ClientSetup(
                 f"the token has not exactly one such private key ({type(error).__name__})",
-                hint=_NO_SUCH,
+                hint=LOOK,
             ) from None
         yield TokenKey(key)
 
@@ -106,11 +90,11 @@ def _public_key(key: Any) -> bytes:
     try:
         modulus, exponent = key[Attribute.MODULUS], key[Attribute.PUBLIC_EXPONENT]
         if key.key_type != KeyType.RSA:
-            raise ClientSetup("the key on the token is no RSA key", hint=_NO_SUCH)
+            raise ClientSetup("the key on the token is no RSA key", hint=LOOK)
     except (PKCS11Error, KeyError) as error:
         raise ClientSetup(
             f"the token does not tell the public half of the key ({type(error).__name__})",
-            hint=_NO_SUCH,
+            hint=LOOK,
         ) from None
     numbers = rsa.RSAPublicNumbers(int.from_bytes(exponent), int.from_bytes(modulus))
     return numbers.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -1,0 +1,41 @@
+"""A session with a PKCS #11 token. Needs the extra ``keyhouse[pkcs11]`` and the token's library."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from keyhouse.client.errors import ClientSetup
+from keyhouse.wire.secret import Secret
+
+__all__ = ["LOOK", "open_token"]
+
+LOOK: Final = "look with pkcs11-tool --list-objects which there are"
+
+
+@contextmanager
+def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
+    """Give a session with the token with the label ``token``, as its user.
+
+    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
+    holds the PIN.
+    """
+    try:
+        import pkcs11
+    except ImportError:
+        raise ClientSetup(
+            "what is on tokens needs python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
+        ) from None
+    try:
+        opened = (
+            pkcs11.lib(str(library))
+            .get_token(token_label=token)
+            .open(user_pin=pin.reveal().decode())
+        )
+    except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
+        raise ClientSetup(
+            f"the token {token!r} cannot be opened ({type(error).__name__})",
+            hint="are the library, the label of the token and the PIN right?",
+        ) from None
+    with opened:
+        yield opened
