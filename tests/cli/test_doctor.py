@@ -2,6 +2,7 @@
 
 import json
 import resource
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -106,6 +107,18 @@ def test_a_users_files_that_are_wrong_are_told_what_is(tmp_path: Path) -> None:
     ]
     missing = looked_at(tmp_path / "none", tmp_path / "none")
     assert [each.level for each in missing] == ["problem", "problem"]
+
+
+def test_a_users_key_of_a_kind_that_nobody_takes_is_told(tmp_path: Path) -> None:
+    cert, key, other = tmp_path / "odd.pem", tmp_path / "odd.key", tmp_path / "alice.key"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:brainpoolP160r1 -nodes -subj /CN=odd"
+    made = ["openssl", *words.split(), "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(made, check=True, capture_output=True)
+    other.write_bytes(user("alice").key_pem)
+    other.chmod(0o600)
+
+    assert [each.found for each in looked_at(None, key)] == [f"{key} holds no key that can be used"]
+    assert looked_at(cert, other)[-1].found == "is of a key that cannot be used"
 
 
 def doctor(*words: str, folder: Path) -> Ended:

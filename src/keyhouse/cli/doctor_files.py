@@ -6,15 +6,19 @@ import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.cli.doctor_finding import Finding, failed, judge_expiry, judge_mode, judge_start
 from keyhouse.cli.talk import read_file
 from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.secret import Secret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 __all__ = ["directory_findings", "remembered_findings", "user_findings"]
 
@@ -50,17 +54,26 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
     except (OSError, KeyhouseError):
         yield Finding("user key", "problem", f"{path} cannot be read", "name another file")
         return
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         mend = "name the private key, PEM, not encrypted"
         yield Finding("user key", "problem", f"{path} holds no key that can be used", mend)
         return
     yield judge_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if certificate is not None:
-        same = key.public_key().public_bytes(*form) == certificate.public_key().public_bytes(*form)
-        mend = "name the key and the certificate that were made together"
-        other = Finding("user key", "problem", "belongs to another certificate", mend)
-        yield Finding("user key", "ok", "belongs to the certificate") if same else other
+        yield _pair(key, certificate)
+
+
+def _pair(key: "PrivateKeyTypes", certificate: x509.Certificate) -> Finding:
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        certified = certificate.public_key().public_bytes(*form)
+    except (ValueError, UnsupportedAlgorithm):
+        mend = "make one for a key of another kind, such as ECDSA P-256"
+        return Finding("user certificate", "problem", "is of a key that cannot be used", mend)
+    if key.public_key().public_bytes(*form) == certified:
+        return Finding("user key", "ok", "belongs to the certificate")
+    mend = "name the key and the certificate that were made together"
+    return Finding("user key", "problem", "belongs to another certificate", mend)
 
 
 def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
