@@ -87,12 +87,15 @@ class Scene:
 
     def upload(self, *words: str) -> Ended:
         """Run ``keyhouse recover upload`` with these words, where the files are."""
+        return self.recover("upload", "recovery.json", *words)
+
+    def recover(self, *words: str) -> Ended:
+        """Run ``keyhouse recover`` with these words, where the files are."""
         with serving(self.peer, self.folder) as address:
             return run(
-                *("recover", "upload", "recovery.json", str(address)),
+                *("recover", *words, str(address)),
                 *("--attestation", "simulation/attestation.json"),
                 *("--simulation-root", "simulation/root.pem"),
-                *words,
                 folder=self.folder,
             )
 
@@ -132,6 +135,16 @@ def test_share_is_decrypted_signed_and_sent_under_the_ephemeral_key(
     assert json.loads(ended.out) == {"remaining": 1, "message": "one more"}
     assert _sent(scene) == (SHARE, ANN.sign(SHARE))
     assert ("without --root" in ended.err) is not bool(root)
+
+
+@pytest.mark.parametrize("form", [("--json",), ()], ids=["JSON", "text"])
+def test_ephemeral_key_is_in_the_file_that_is_named(tmp_path: Path, form: tuple[str, ...]) -> None:
+    ended = Scene(tmp_path).recover("public-key", "--root", "root.pem", "-o", "key.pem", *form)
+
+    assert ended.code == 0, ended.err
+    key = (tmp_path / "key.pem").read_text()
+    assert key.startswith("-----BEGIN PUBLIC KEY-----\n")
+    assert json.loads(ended.out)["publicKey"] == key if form else ended.out == ""
 
 
 def test_decrypted_share_goes_with_a_signature_made_elsewhere(tmp_path: Path) -> None:

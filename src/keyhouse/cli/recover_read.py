@@ -39,11 +39,12 @@ def public_key(
         pass
     key = load_der_public_key(offer.ephemeral_public_key)
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if output or not as_json:
+        write_output(pem, output)
     if as_json:
         show_json(_object_of(offer, pem.decode("ascii")))
-        return
-    typer.echo(_progress(offer), err=True)
-    write_output(pem, output)
+    else:
+        typer.echo(_progress(offer), err=True)
 
 
 @speaks
