@@ -13,6 +13,8 @@ from benchmarks.processes import Trouble, pinned
 __all__ = ["Job", "Latency", "LoadProgram", "LoadReport", "ServerCpu", "run_load"]
 
 _SPARE_SECONDS: Final = 20.0
+_PREPARING_SECONDS: Final = 120.0
+"""For the papers of up to 20,000 workloads, which are made before the clock starts."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -127,7 +129,7 @@ def run_load(
                 command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
 
-    patience = seconds + warmup + _SPARE_SECONDS
+    patience = seconds + warmup + _SPARE_SECONDS + (_PREPARING_SECONDS if job.types else 0)
     with contextlib.ExitStack() as running:
         others = None if beside is None else running.enter_context(started(beside, seconds + 0.3))
         report = _reported(running.enter_context(started(job, seconds)), patience)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from benchmarks.loading import LoadProgram
@@ -11,14 +11,20 @@ from benchmarks.loading import LoadProgram
 __all__ = ["Options"]
 
 _ROUNDS: Final = 3
-_SECONDS: Final = 2.0
-_QUICK_SECONDS: Final = 0.3
-_EARLIER_WRITES: Final = 30_000
-_QUICK_EARLIER_WRITES: Final = 10_000
-_EARLIER_ACTIVATIONS: Final = 100_000
-_QUICK_EARLIER_ACTIVATIONS: Final = 2_000
-_RECORDS: Final = 100_000
-_QUICK_RECORDS: Final = 5_000
+_MOST_EARLIER: Final = 1_000_000
+
+
+class _Usual(NamedTuple):
+    """What is done where nothing else is asked for."""
+
+    seconds: float
+    writes: int
+    joins: int
+    records: int
+
+
+_THOROUGH: Final = _Usual(seconds=2.0, writes=30_000, joins=100_000, records=100_000)
+_QUICK: Final = _Usual(seconds=0.3, writes=10_000, joins=2_000, records=5_000)
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -49,23 +55,20 @@ class Options(msgspec.Struct, frozen=True):
         """Read the command line. Ends the process where it cannot be read."""
         parser = _parser(description)
         given = parser.parse_args()
-        seconds = given.seconds or (_QUICK_SECONDS if given.quick else _SECONDS)
+        usual = _QUICK if given.quick else _THOROUGH
+        seconds = usual.seconds if given.seconds is None else given.seconds
         if not 0 < seconds <= 60 or not 1 <= given.rounds <= 20:
             parser.error("--seconds goes up to 60, --rounds from 1 to 20")
-        earlier = given.earlier_writes or (
-            _QUICK_EARLIER_WRITES if given.quick else _EARLIER_WRITES
-        )
-        if not 1 <= earlier <= 1_000_000:
-            parser.error("--earlier-writes goes from 1 to 1,000,000")
-        if not 0 <= (given.earlier_activations or 0) <= 1_000_000:
-            parser.error("--earlier-activations goes from 1 to 1,000,000")
+        writes = usual.writes if given.earlier_writes is None else given.earlier_writes
+        joins = usual.joins if given.earlier_activations is None else given.earlier_activations
+        if not 1 <= writes <= _MOST_EARLIER or not 1 <= joins <= _MOST_EARLIER:
+            parser.error("--earlier-writes and --earlier-activations go from 1 to 1,000,000")
         return cls(
             seconds=seconds,
             rounds=given.rounds,
-            earlier_writes=earlier,
-            earlier_activations=given.earlier_activations
-            or (_QUICK_EARLIER_ACTIVATIONS if given.quick else _EARLIER_ACTIVATIONS),
-            records=_QUICK_RECORDS if given.quick else _RECORDS,
+            earlier_writes=writes,
+            earlier_activations=joins,
+            records=usual.records,
             program=_program(given.load),
             keyhouse=given.keyhouse or Path(sys.executable).parent / "keyhouse",
             folder=given.directory,
@@ -76,19 +79,21 @@ class Options(msgspec.Struct, frozen=True):
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=description)
     parser.add_argument("--quick", action="store_true", help="shorter and rougher")
-    parser.add_argument("--seconds", type=float, help=f"of each run, {_SECONDS:g} if not given")
+    parser.add_argument(
+        "--seconds", type=float, help=f"of each run, {_THOROUGH.seconds:g} if not given"
+    )
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help="runs of each kind")
     parser.add_argument(
         "--earlier-writes",
         type=int,
         metavar="N",
-        help=f"what one coordinator has behind it, {_EARLIER_WRITES:,} if not given",
+        help=f"what one coordinator has behind it, {_THOROUGH.writes:,} if not given",
     )
     parser.add_argument(
         "--earlier-activations",
         type=int,
         metavar="N",
-        help=f"the same for another, {_EARLIER_ACTIVATIONS:,} if not given",
+        help=f"the same for another, {_THOROUGH.joins:,} if not given",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")

@@ -108,15 +108,17 @@ def _start_all(
         written = 0
         while name == WRITTEN and written < options.earlier_writes:
             _say(f"{written:,} of {options.earlier_writes:,} earlier writes are done")
-            written += run_load(
-                options.program,
-                requests.writes(size),
-                port=coordinator.port,
-                pid=coordinator.process.pid,
-                processor=processors.load,
-                seconds=_WRITING_SECONDS if options.earlier_writes > _FEW_WRITES else 0.1,
-                warmup=0.01,
-            ).requests
+            written += _done(
+                run_load(
+                    options.program,
+                    requests.writes(size),
+                    port=coordinator.port,
+                    pid=coordinator.process.pid,
+                    processor=processors.load,
+                    seconds=_WRITING_SECONDS if options.earlier_writes > _FEW_WRITES else 0.1,
+                    warmup=0.01,
+                )
+            )
         servers.restart(name, options.rounds)
     for name, marbles in MARBLES.items() if options.program.complete else ():
         _say(f"starting a coordinator with {marbles:,} marbles")
@@ -132,15 +134,25 @@ def _join_earlier(
     coordinator, done = servers.coordinators[JOINED], 0
     while (left := options.earlier_activations - done) > 0:
         _say(f"{done:,} of {options.earlier_activations:,} earlier activations are done")
-        done += run_load(
-            options.program,
-            requests.joins(JOINED, at_most=left),
-            port=coordinator.mesh_port,
-            pid=coordinator.process.pid,
-            processor=processors.load,
-            seconds=_JOINING_SECONDS,
-            warmup=0.0,  # every one counts, or the last few would never be enough
-        ).requests
+        done += _done(
+            run_load(
+                options.program,
+                requests.joins(JOINED, at_most=left),
+                port=coordinator.mesh_port,
+                pid=coordinator.process.pid,
+                processor=processors.load,
+                seconds=_JOINING_SECONDS,
+                warmup=0.0,  # every one counts, or the last few would never be enough
+            )
+        )
+
+
+def _done(report: LoadReport) -> int:
+    """Return how many requests a history has become longer by. Raises ``Trouble`` if any failed."""
+    if report.errors:
+        kinds = ", ".join(sorted({*report.statuses, *report.failures}))
+        raise Trouble(f"{report.errors} earlier requests failed, among {kinds}")
+    return report.requests
 
 
 def _watched_rounds(
