@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse_tests_activation import (
     TLS_CERT,
     Deployment,
@@ -157,6 +159,27 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
             "must be 3 or higher",
         )
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
+
+
+async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_path: Path) -> None:
+    raw = marble_manifest(
+        {"web": {"Package": "app", "Parameters": {"Env": {"K": "{{ pem .Secrets.rsa.Private }}"}}}},
+        Secrets={"rsa": {"Type": "cert-rsa", "Size": 2048}},
+    )
+    async with deployment(tmp_path, raw) as opened:
+        gate = threading.Event()
+        before = asyncio.create_task(opened.activations._turns.take(gate.wait))
+        joining = asyncio.create_task(opened.join())
+        await asyncio.sleep(0)  # it waits for its turn, judged and prepared on the state of now
+        await raise_version(opened, 3)
+        gate.set()
+        given = await joining
+        await before
+        chain = given.env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+        leaf, intermediate = x509.load_pem_x509_certificates(chain)
+        leaf.verify_directly_issued_by(intermediate)
+        keys = opened.engine.view.running.keys
+        assert intermediate.public_bytes(Encoding.DER) == keys.intermediate_cert
 
 
 async def test_strangers_fill_neither_the_log_nor_the_events(tmp_path: Path) -> None:

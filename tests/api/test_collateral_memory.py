@@ -19,7 +19,14 @@ from keyhouse_tests_recovery import holders, recoverable
 
 from keyhouse.api.collateral_memory import JournalledMarks
 from keyhouse.api.quote_checks import QuoteChecks
-from keyhouse.attestation import Collateral, CollateralUnavailable, Mark, QuoteRefused
+from keyhouse.attestation import (
+    Collateral,
+    CollateralUnavailable,
+    Mark,
+    QuoteRefused,
+    marks_of,
+    read_facts,
+)
 from keyhouse.authority import CoordinatorKeys, Deposit
 from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
 from keyhouse.wire.secret import Secret
@@ -94,6 +101,29 @@ async def test_older_collateral_is_refused_after_a_restart_with_a_rewound_clock(
                     await checks.verify(QUOTE)
         async with checking(engine, collateral()) as checks:
             await checks.verify(QUOTE)
+
+
+class Overtaken:
+    """A memory in which others keep newer marks while one caller's are being kept."""
+
+    def __init__(self) -> None:
+        self._known: Mapping[str, Mark] = {}
+
+    def known(self) -> Mapping[str, Mark]:
+        return self._known
+
+    async def remember(self, marks: Mapping[str, Mark]) -> None:
+        newer = marks_of(read_facts(collateral(evaluation=6)))
+        assert newer.keys() == marks.keys()
+        self._known = newer
+
+
+async def test_collateral_that_others_overtook_meanwhile_is_refused() -> None:
+    source = collateral(evaluation=5)
+    checks = QuoteChecks(PLATFORM.root_ca, lambda: source, lambda: moment(NOW), Overtaken())
+    with pytest.raises(CollateralUnavailable):
+        await checks.verify(QUOTE)
+    checks.close()
 
 
 async def test_newer_collateral_of_a_quote_that_does_not_verify_is_not_remembered(

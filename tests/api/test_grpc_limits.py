@@ -29,6 +29,15 @@ def test_identity_is_the_leaf_of_the_connection(tmp_path: Path) -> None:
         assert server.joining.identities == [WORKLOAD.certificate] * 2
 
 
+def test_connection_that_is_used_can_be_used_for_long(tmp_path: Path) -> None:
+    """Its frames cost more than its allowance; the answers fill that up."""
+    limits = WorkloadLimits(idle_frames=20)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
+        wire.begin()
+        assert {wire.call(asking("app")).status for _ in range(40)} == {Status.OK}
+        assert {wire.call(framed(b"\xff")).status for _ in range(40)} == {Status.INVALID_ARGUMENT}
+
+
 def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
