@@ -203,6 +203,12 @@ def test_an_empty_list_is_not_taken_for_none_given(desk: Desk, option: str) -> N
     assert (ended.code, f"{option} names nothing" in ended.err) == (2, True)
 
 
+def test_authority_for_a_pccs_that_is_not_asked_is_refused(desk: Desk) -> None:
+    ended = desk.type("status", "--pccs-ca", "ca.pem")
+
+    assert (ended.code, "--pccs-ca has no effect here" in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize("option", ["--memory", "--coordinator-cert"])
 @pytest.mark.parametrize("path", [".", "/"])
 def test_directory_is_no_place_for_a_file(desk: Desk, option: str, path: str) -> None:

@@ -132,7 +132,9 @@ def test_a_machine_alone_is_looked_at_and_what_is_not_known_is_said(tmp_path: Pa
     found = {each["check"]: each["level"] for each in json.loads(ended.out)["findings"]}
     assert (ended.code, ended.err) == (0, "")
     assert {found["keyhouse"], found["python"]} == {"ok"}
-    assert {found[each] for each in ("coordinator", "PCCS", "state directory")} == {"skipped"}
+    assert {
+        found[each] for each in ("coordinator", "PCCS", "state directory", "user certificate")
+    } == {"skipped"}
 
 
 def test_a_state_directory_that_others_can_open_is_a_problem(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
         (User(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "which key"),
         (User(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two of you"),
         (User(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two of you"),
+        (User(cert=Path("c"), key=Path("k"), pkcs12_password=Path("p")), "has no effect"),
+        (User(pkcs12_password=Path("p")), "has no effect"),
         (
             User(
                 pkcs11_config=Path("t"),
@@ -52,7 +54,17 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
             "two certificates",
         ),
     ],
-    ids=["no token", "no token either", "no key", "no key either", "key", "PKCS #12", "cert"],
+    ids=[
+        "no token",
+        "no token either",
+        "no key",
+        "no key either",
+        "key",
+        "PKCS #12",
+        "password of PEM files",
+        "password alone",
+        "cert",
+    ],
 )
 def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
     with pytest.raises(WrongUsage, match=problem):

@@ -140,6 +140,8 @@ def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
                 "the collateral is to come from two places", hint="name --pccs or --collateral"
             )
         return from_pccs(target.pccs, target.pccs_ca, root_ca)
+    if target.pccs_ca is not None:
+        raise WrongUsage("--pccs-ca has no effect here", hint="it goes with --pccs")
     if file is None:
         if target.simulation_root is None:
             raise Refused(

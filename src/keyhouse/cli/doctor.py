@@ -51,7 +51,8 @@ def doctor(
     """Look for what is wrong, and say how to mend it: ends with 1 if there is a problem.
 
     It looks at this machine, at your files, at the coordinator at HOST (after verifying it) and at
-    the PCCS. It changes nothing, needs no other rights than yours, and prints no secret.
+    the PCCS. It changes nothing but what is remembered of the coordinator, needs no other rights
+    than yours, and prints no secret.
 
     Example: keyhouse doctor localhost:4433 --attestation attestation.json
     --simulation-root root.pem --cert alice.pem --key alice.key

@@ -29,6 +29,9 @@ _RENEW: Final = "make a new certificate, and put it into the manifest by an upda
 def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterator[Finding]:
     """Yield what is found about a user's certificate and key."""
     certificate = None
+    if cert is None and key is None:
+        mend = "name them, PEM: --cert and --key"
+        yield Finding("user certificate", "skipped", "no certificate and no key is named", mend)
     if cert is not None:
         try:
             certificate = x509.load_pem_x509_certificate(read_file(str(cert)))

@@ -100,6 +100,10 @@ class User(Bundle, frozen=True, kw_only=True):
     def _named(self, target: Target) -> "User":
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
         found = self._of_context(target) if self._is_empty() else self
+        if found.pkcs12 is None and found.pkcs12_password is not None:
+            raise WrongUsage(
+                "--pkcs12-password-file has no effect here", hint="it goes with --pkcs12"
+            )
         if found.is_on_token():
             found.require_token()
             return found
