@@ -15,7 +15,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.pccs import Pccs
 from keyhouse_simulation import SimulatedPlatform, open_platform
-from keyhouse_simulation.pccs import Fault, from_arguments
+from keyhouse_simulation.pccs import Fault, from_arguments, main
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,8 @@ async def test_a_bad_day_gives_nothing(folder: Path, fault: Fault, error: type[E
         (("--fault", "slow=often"), "or has no number"),
         (("--fault", "slow=1.5"), "probability of 0 to 1"),
         (("--fault", "slow=nan"), "probability of 0 to 1"),
+        (("--port", "65536"), "is none of 0 to 65535"),
+        (("--port", "https"), "--port"),
         ((), "is not the folder of a simulated machine"),
     ],
 )
@@ -86,3 +88,9 @@ def test_what_cannot_be_meant_is_refused(
     with pytest.raises(SystemExit):
         from_arguments([str(tmp_path), *words])
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_file_that_cannot_be_written_ends_it_with_a_word(folder: Path) -> None:
+    with pytest.raises(SystemExit, match="No such file or directory"):
+        main([str(folder), "--port", "0", "--ca", str(folder / "missing" / "ca.pem")])

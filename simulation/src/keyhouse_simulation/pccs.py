@@ -46,6 +46,7 @@ from keyhouse_simulation.record import Unusable, read_record
 
 __all__ = ["Fault", "PccsServer", "Served", "from_arguments", "main"]
 
+_LAST_PORT = 65_535
 _STALE = timedelta(days=30)  # how long ago it had what it gives on a bad day
 _NOBODY = 20.0  # seconds after which a slow answer comes after all
 
@@ -286,6 +287,13 @@ def _fault(text: str) -> tuple[Fault, float]:
     return fault, probability
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= _LAST_PORT:
+        raise argparse.ArgumentTypeError("is none of 0 to 65535")
+    return port
+
+
 def _served(folder: Path) -> Served:
     """Return the collateral of the machine in ``folder``, and another maker's; for each fault one.
 
@@ -307,7 +315,7 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
     """
     parser = argparse.ArgumentParser(prog="python -m keyhouse_simulation.pccs")
     parser.add_argument("folder", type=Path, help="folder of a simulated machine")
-    parser.add_argument("--port", type=int, default=8081)
+    parser.add_argument("--port", type=_port, default=8081)
     parser.add_argument("--ca", type=Path, help="where the CA goes that clients have to trust")
     parser.add_argument("--fault", type=_fault, action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)
@@ -323,11 +331,14 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
 def main(words: Sequence[str]) -> None:
     """Serve until the process is ended."""
     server, ca = from_arguments(words)
-    with server:
+    try:
         if ca is not None:
             ca.write_bytes(server.ca_pem)
-        sys.stderr.write(f"SIMULATED PCCS on {server.url}\n")
-        threading.Event().wait()
+        with server:
+            sys.stderr.write(f"SIMULATED PCCS on {server.url}\n")
+            threading.Event().wait()
+    except OSError as error:
+        sys.exit(f"error: {error.strerror or 'it cannot serve'}: give another --port, or --ca")
 
 
 if __name__ == "__main__":
