@@ -37,6 +37,7 @@ _MODULES: Final = {
         "keyhouse.cli.sealing_note",
         "keyhouse.cli.serve",
         "keyhouse.cli.serve_metrics",
+        "keyhouse.cli.serve_parts",
         "keyhouse.cli.serve_quote_checks",
         "keyhouse.coordinator",
         "keyhouse.journal",

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import asynccontextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.cli.error_text import error_text
@@ -15,9 +15,8 @@ from keyhouse.wire.errors import KeyhouseError
 
 if TYPE_CHECKING:
     from asyncio import Event, Task
-    from collections.abc import AsyncIterator
 
-    from keyhouse.api import QuoteChecks
+    from keyhouse.api import Service
     from keyhouse.api.server import Acceptor
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment
@@ -76,11 +75,11 @@ async def _serve(settings: Settings) -> None:
 
     import structlog
 
-    from keyhouse.attestation import SealPolicy, open_platform
+    from keyhouse.attestation import open_platform
     from keyhouse.cli.last_resort import install_last_resort
     from keyhouse.cli.new_deployment import new_deployment
     from keyhouse.cli.platform_choice import platform_name
-    from keyhouse.journal import Home
+    from keyhouse.cli.serve_parts import opened
 
     log = structlog.get_logger(__name__)
     install_last_resort()
@@ -95,15 +94,8 @@ async def _serve(settings: Settings) -> None:
     platform = await asyncio.to_thread(open_platform, name, folder)
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
-    home = await Home.open(
-        folder,
-        platform_kind=platform.kind,
-        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
-    )
-    try:
+    async with opened(folder, platform) as home:
         await _serve_home(settings, platform, home, new, stop)
-    finally:
-        await home.close()
     log.info("stopped")
     # All is done: a signal that comes while the interpreter ends must not change the exit code.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
@@ -116,6 +108,7 @@ async def _serve_home(
 
     from keyhouse import __version__
     from keyhouse.cli.sealing_note import sealing_note
+    from keyhouse.cli.serve_parts import service_of, writing
     from keyhouse.cli.serve_quote_checks import quote_checks
     from keyhouse.coordinator import FirstManifestRule, HostClock, Process, open_engine
 
@@ -138,87 +131,45 @@ async def _serve_home(
     )
     if note := sealing_note(platform.kind, engine.view.state):
         structlog.get_logger(__name__).warning(note)
-    async with _writing(engine) as writing:
+    async with writing(engine) as task:
         await _apply_startup_manifest(settings, engine)
         async with quote_checks(settings, platform, engine) as checks:
-            await _listen(settings, platform, engine, checks, writing, stop)
+            with closing(service_of(engine, platform, checks)) as service:
+                await _listen(settings, platform.kind, service, task, stop)
 
 
 async def _listen(
-    settings: Settings,
-    platform: "Platform",
-    engine: "Engine",
-    checks: "QuoteChecks",
-    writing: "Task[None]",
-    stop: "Event",
+    settings: Settings, platform: str, service: "Service", writing: "Task[None]", stop: "Event"
 ) -> None:
     import structlog
 
     from keyhouse import __version__
-    from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
     from keyhouse.api.activation_counts import ActivationCounts
     from keyhouse.cli.serve_metrics import counts_for, events_for, metrics_served
+    from keyhouse.cli.serve_parts import listener_of
     from keyhouse.cli.serve_workloads import workloads_served
 
-    keys = engine.view.state.keys
-    service = Service(
-        engine,
-        Quotes(platform, keys),
-        routes(),
-        quote_checks=checks,
-        simulated=platform.kind == "simulation",
-    )
-    try:
-        counts, events = counts_for(settings.metrics), events_for(settings.metrics)
-        joined = ActivationCounts()
-        mesh = (settings.mesh_host, settings.mesh_port)
-        context = TlsContext(keys.root_key, [keys.root_cert])
-        listener = Listener(service, context, counts=counts)
-        async with (
-            workloads_served(
-                mesh,
-                service,
-                events,
-                joined,
-                certificate_days=settings.marble_certificate_days,
-            ) as workloads,
-            metrics_served(
-                settings.metrics, service, (listener, workloads), counts, events, joined
-            ),
-        ):
-            service.served_by(listener, workloads)
-            _settle_memory()
-            await listener.start(settings.client_host, settings.client_port)
-            structlog.get_logger(__name__).info(
-                "serving the Client API",
-                phase=engine.view.phase.words,
-                address=f"{settings.client_host or '*'}:{listener.port}",
-                platform=platform.kind,
-                version=__version__,
-            )
-            await _until_stopped(writing, stop, listener, workloads)
-    finally:
-        service.close()
-
-
-@asynccontextmanager
-async def _writing(engine: "Engine") -> "AsyncIterator[Task[None]]":
-    """Let the engine write for as long as the context lasts; then end and close it in order.
-
-    Raises:
-        Broken: the engine does not know what is durable; a restart will read it.
-    """
-    import asyncio
-
-    writing = asyncio.create_task(engine.run())
-    try:
-        yield writing
-    finally:
-        engine.stop()
-        try:
-            await writing
-        finally:
-            await engine.close()
+    counts, events = counts_for(settings.metrics), events_for(settings.metrics)
+    joined = ActivationCounts()
+    mesh = (settings.mesh_host, settings.mesh_port)
+    listener = listener_of(service, counts)
+    async with (
+        workloads_served(
+            mesh, service, events, joined, certificate_days=settings.marble_certificate_days
+        ) as workloads,
+        metrics_served(settings.metrics, service, (listener, workloads), counts, events, joined),
+    ):
+        service.served_by(listener, workloads)
+        _settle_memory()
+        await listener.start(settings.client_host, settings.client_port)
+        structlog.get_logger(__name__).info(
+            "serving the Client API",
+            phase=service.engine.view.phase.words,
+            address=f"{settings.client_host or '*'}:{listener.port}",
+            platform=platform,
+            version=__version__,
+        )
+        await _until_stopped(writing, stop, listener, workloads)
 
 
 async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:

@@ -3,19 +3,18 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.attestation import Platform
 from keyhouse.attestation.platforms import simulation
 from keyhouse.testing.clock import MovableClock
 
 if TYPE_CHECKING:
-    from keyhouse.api import QuoteChecks
+    from keyhouse.api import QuoteChecks, Service
     from keyhouse.coordinator import Engine
     from keyhouse.journal import Home
 
@@ -70,28 +69,23 @@ class Coordinator:
             self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        from keyhouse.journal import Home
+        from keyhouse.cli.serve_parts import opened, service_of, writing
 
         self._loop = asyncio.get_running_loop()
         # By name, as on the command line: without the distribution there is no simulation.
         platform = simulation()(self._folder / "simulation", now=self._clock.moment)
-        home = await Home.open(
-            self._folder,
-            platform_kind=platform.kind,
-            sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
-        )
-        try:
-            async with self._engine(home, platform) as engine:
-                await self._listen(engine, platform)
-        finally:
-            await home.close()
+        async with opened(self._folder, platform) as home:
+            engine = await self._engine(home, platform)
+            async with writing(engine):
+                checks = self._quote_checks(engine, platform)
+                with closing(service_of(engine, platform, checks)) as service:
+                    await self._listen(service)
 
-    @asynccontextmanager
-    async def _engine(self, home: "Home", platform: Platform) -> "AsyncIterator[Engine]":
+    async def _engine(self, home: "Home", platform: Platform) -> "Engine":
         from keyhouse import __version__
         from keyhouse.coordinator import NewDeployment, Process, open_engine
 
-        engine = await open_engine(
+        return await open_engine(
             home,
             clock=self._clock,
             process=Process(
@@ -102,45 +96,25 @@ class Coordinator:
             ),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),
         )
-        writing = asyncio.create_task(engine.run())
-        try:
-            yield engine
-        finally:
-            engine.stop()
-            try:
-                await writing
-            finally:
-                await engine.close()
 
-    async def _listen(self, engine: "Engine", platform: Platform) -> None:
-        from keyhouse.api import Listener, Quotes, Service, TlsContext, routes
+    async def _listen(self, service: "Service") -> None:
         from keyhouse.api.activation_counts import ActivationCounts
+        from keyhouse.cli.serve_parts import listener_of
         from keyhouse.cli.serve_workloads import workloads_served
 
-        keys = engine.view.state.keys
-        service = Service(
-            engine,
-            Quotes(platform, keys),
-            routes(),
-            quote_checks=self._quote_checks(engine, platform),
-            simulated=True,
-        )
-        listener = Listener(service, TlsContext(keys.root_key, [keys.root_cert]))
-        try:
-            async with workloads_served(
-                (_HERE, 0),
-                service,
-                None,
-                ActivationCounts(),
-                certificate_days=self._certificate_days,
-            ) as workloads:
-                service.served_by(listener, workloads)
-                await listener.start(_HERE, 0)
-                self._started.set_result(Ports(listener.port, workloads.port))
-                await self._stop.wait()
-                await asyncio.gather(listener.stop(_GRACE), workloads.stop(_GRACE))
-        finally:
-            service.close()
+        listener = listener_of(service)
+        async with workloads_served(
+            (_HERE, 0),
+            service,
+            None,
+            ActivationCounts(),
+            certificate_days=self._certificate_days,
+        ) as workloads:
+            service.served_by(listener, workloads)
+            await listener.start(_HERE, 0)
+            self._started.set_result(Ports(listener.port, workloads.port))
+            await self._stop.wait()
+            await asyncio.gather(listener.stop(_GRACE), workloads.stop(_GRACE))
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
         from keyhouse.api import QuoteChecks
