@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl, ca_of, maker_root
 from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
@@ -38,9 +39,35 @@ def group() -> None:
     """Fetch, show and check what verifies quotes."""
 
 
+class KindNamed(Bundle, frozen=True, kw_only=True):
+    """A kind of platform, as it was typed."""
+
+    fmspc: Annotated[
+        str, typer.Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
+    ] = ""
+    tee: Annotated[str, typer.Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx"
+    ca: Annotated[
+        str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
+    ] = "platform"
+
+    def kind(self) -> "PlatformKind":
+        """Return the kind. Raises ``Refused`` if there is no such kind."""
+        from keyhouse.attestation import PckCa, PlatformKind, Tee
+
+        if not _FMSPC.fullmatch(self.fmspc):
+            raise Refused("the FMSPC is not right", hint="it has 12 hex digits")
+        if self.tee not in set(Tee) or self.ca not in set(PckCa):
+            raise Refused(
+                "the kind of platform is not right",
+                hint="--tee sgx or tdx, --ca platform or processor",
+            )
+        return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
+
+
 @app.command(name="fetch")
 @speaks
 def fetch(
+    named: KindNamed,
     quote: Annotated[
         str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
     ] = "",
@@ -49,13 +76,6 @@ def fetch(
     output: Annotated[
         str, typer.Option("--output", "-o", help="new file instead of standard output")
     ] = "",
-    fmspc: Annotated[
-        str, typer.Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
-    ] = "",
-    tee: Annotated[str, typer.Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx",
-    ca: Annotated[
-        str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
-    ] = "platform",
     simulation_root: Root = None,
     *,
     early: Annotated[
@@ -76,9 +96,9 @@ def fetch(
     root_ca = maker_root(simulation_root)
     if not pccs:
         raise Refused("no PCCS is named", hint="name it: --pccs https://name:port")
-    if bool(quote) == bool(fmspc):
+    if bool(quote) == bool(named.fmspc):
         raise Refused("the platform is not clear", hint="name a file with its quote, or --fmspc")
-    kind = platform_kind(read_file(quote), root_ca) if quote else _named_kind(tee, fmspc, ca)
+    kind = platform_kind(read_file(quote), root_ca) if quote else named.kind()
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     collateral, facts = asyncio.run(fetched)
     if output or not as_json:
@@ -141,18 +161,6 @@ def check(
         show_json(found | {"simulation": simulation_root is not None})
     else:
         show_rows(rows)
-
-
-def _named_kind(tee: str, fmspc: str, ca: str) -> "PlatformKind":
-    from keyhouse.attestation import PckCa, PlatformKind, Tee
-
-    if not _FMSPC.fullmatch(fmspc):
-        raise Refused("the FMSPC is not right", hint="it has 12 hex digits")
-    if tee not in set(Tee) or ca not in set(PckCa):
-        raise Refused(
-            "the kind of platform is not right", hint="--tee sgx or tdx, --ca platform or processor"
-        )
-    return PlatformKind(Tee(tee), fmspc.lower(), PckCa(ca))
 
 
 async def _fetched(

@@ -3,15 +3,20 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import msgspec
 import typer
 
+from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
+
+if TYPE_CHECKING:
+    from keyhouse.cli.template_parts import Parts
 
 __all__ = ["template"]
 
@@ -28,32 +33,52 @@ _COMMENTS: Final = {
 }
 
 
-@speaks
-def template(
+class Named(Bundle, frozen=True, kw_only=True):
+    """What is to be in the manifest, as it was typed."""
+
     package: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option(
             "--package",
             metavar="NAME=ID",
             help="a program: its UniqueID, or signer:HEX,product:N,version:N",
         ),
-    ] = None,
+    ] = msgspec.field(default_factory=list)
     marble: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--marble", metavar="NAME[=PACKAGE]", help="a workload type and its program"),
-    ] = None,
+    ] = msgspec.field(default_factory=list)
     secret: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--secret", metavar="NAME=TYPE[:BITS]", help="such as token=symmetric-key"),
-    ] = None,
+    ] = msgspec.field(default_factory=list)
     user: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--user", metavar="NAME=FILE", help="a user and the certificate (PEM)"),
-    ] = None,
+    ] = msgspec.field(default_factory=list)
     recovery_key: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
-    ] = None,
+    ] = msgspec.field(default_factory=list)
+
+    def parts(self) -> "Parts":
+        """Return the parts, asked for on a terminal if none was typed. Raises ``Refused``."""
+        from keyhouse.cli.template_parts import parts_of
+        from keyhouse.cli.template_questions import ask_for_parts
+
+        found = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
+        if not found.are_empty:
+            return found
+        if not sys.stdin.isatty():
+            raise Refused(
+                "nobody can be asked, and no part is named", hint="--package and --marble, at least"
+            )
+        return ask_for_parts()
+
+
+@speaks
+def template(
+    named: Named,
     form: Annotated[
         Literal["yaml", "json"], typer.Option("--format", help="what to write")
     ] = "yaml",
@@ -71,18 +96,10 @@ def template(
     Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
     --secret token=symmetric-key -o manifest.yaml
     """
-    from keyhouse.cli.template_parts import parts_of, starting_manifest
-    from keyhouse.cli.template_questions import ask_for_parts
+    from keyhouse.cli.template_parts import starting_manifest
     from keyhouse.manifest.canonical import canonical_json
 
-    parts = parts_of(package or [], marble or [], user or [], secret or [], recovery_key or [])
-    if parts.are_empty:
-        if not sys.stdin.isatty():
-            raise Refused(
-                "nobody can be asked, and no part is named", hint="--package and --marble, at least"
-            )
-        parts = ask_for_parts()
-    tree = starting_manifest(parts)
+    tree = starting_manifest(named.parts())
     for warning in problems_of(canonical_json(tree)):
         typer.echo(f"warning: {printable(str(warning))}", err=True)
     if as_json and not output:
