@@ -434,18 +434,19 @@ async def test_a_fetch_that_nobody_waits_for_does_not_hold_up_the_end(
     assert "is kept and expires at" in said
 
 
+def _quote_of(site: Site, fmspc: bytes) -> bytes:
+    """Return a quote of another kind of platform under the site's maker."""
+    whole = site.machine
+    issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
+    start = site.now - timedelta(days=30)
+    pck = issue_leaf("PCK", whole.pck_key, issuer, start, pck_extension(Pck(fmspc=fmspc)))
+    machine = Machine(**{**vars(whole), "pck": pck})
+    return SimulatedPlatform(machine, collateral=site.collateral).quote(report_data(bytes(32)))
+
+
 def _quotes_of_kinds(site: Site, count: int) -> list[bytes]:
     """Return quotes of as many kinds of platforms, all under the site's maker."""
-    whole = site.machine
-    found = []
-    for number in range(count):
-        extension = pck_extension(Pck(fmspc=number.to_bytes(6, "big")))
-        issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
-        pck = issue_leaf("PCK", whole.pck_key, issuer, site.now - timedelta(days=30), extension)
-        machine = Machine(**{**vars(whole), "pck": pck})
-        platform = SimulatedPlatform(machine, collateral=site.collateral)
-        found.append(platform.quote(report_data(bytes(32))))
-    return found
+    return [_quote_of(site, number.to_bytes(6, "big")) for number in range(count)]
 
 
 async def test_kinds_of_platforms_that_wait_are_bounded(site: Site) -> None:
@@ -544,8 +545,10 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
             shared = await opened.collateral_of(sibling)
     assert (shared.root_ca_crl, shared.pck_crl) == (newer.root_ca_crl, newer.pck_crl)
     assert (shared.tcb_info, shared.qe_identity) == (before.tcb_info, before.qe_identity)
+    quote = _quote_of(site, bytes.fromhex(sibling.fmspc))
+    Verifier(site.root_ca).verify(quote, shared, site.now)
     async with open_source() as after_a_restart:
-        assert await after_a_restart.collateral_of(sibling) == shared
+        assert await after_a_restart.collateral_for(quote) == shared
 
 
 @pytest.mark.parametrize(
