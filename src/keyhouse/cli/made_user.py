@@ -23,8 +23,8 @@ class MadeUser(NamedTuple):
     key: Secret
 
 
-def make_user(name: str) -> MadeUser:
-    """Return a new identity (P-256) whose certificate says ``name`` and is good for 90 days."""
+def make_user(name: str, life: timedelta = _LIFE) -> MadeUser:
+    """Return a new identity (P-256) whose certificate says ``name`` and is good for ``life``."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -32,7 +32,7 @@ def make_user(name: str) -> MadeUser:
         x509.CertificateBuilder(subject, subject, key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
-        .not_valid_after(now + _LIFE)
+        .not_valid_after(now + life)
         .sign(key, SHA256())
     )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
