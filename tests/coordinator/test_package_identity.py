@@ -7,7 +7,7 @@ import msgspec
 from keyhouse_tests_deployment import manifest, running_engine, set_manifest
 
 from keyhouse.attestation.appraisal import PackageRules
-from keyhouse.coordinator.package_identity import rules_in_force, rules_of_manifest
+from keyhouse.coordinator.package_identity import rules_of_manifest, rules_of_package
 from keyhouse.coordinator.policy import policy_of
 
 LIBRARY = {
@@ -33,8 +33,9 @@ async def test_rules_in_force_have_every_field_and_the_raised_version(tmp_path: 
         accepted_advisories=("INTEL-SA-00615",),
     )
     expected = {"app": PackageRules(unique_id="00" * 31 + "01"), "lib": library}
-    assert rules_in_force(state) == expected
+    assert {name: rules_of_package(state, name) for name in expected} == expected
     assert rules_of_manifest(policy_of(state.manifest).manifest) == expected
 
     raised = msgspec.structs.replace(state, security_versions=state.security_versions.set("lib", 5))
-    assert rules_in_force(raised)["lib"].security_version == 5
+    assert rules_of_package(raised, "lib") == msgspec.structs.replace(library, security_version=5)
+    assert rules_of_package(raised, "app") == expected["app"]

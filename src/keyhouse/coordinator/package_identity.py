@@ -3,23 +3,15 @@
 from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
-from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.manifest import Manifest, Package
 
-__all__ = ["rules_in_force", "rules_of_manifest", "rules_of_package"]
+__all__ = ["rules_of_manifest", "rules_of_package"]
 
 
 def rules_of_package(state: Running, name: str) -> PackageRules:
     """Return the rules of one package, with the SecurityVersion that updates have raised."""
     package = policy_of(state.manifest).manifest.packages[name]
     return _rules(package, state.security_versions.get(name, package.security_version))
-
-
-def rules_in_force(state: Running) -> dict[str, PackageRules]:
-    """Return the rules of each package, with the SecurityVersion that updates have raised."""
-    versions = versions_in_force(state)
-    packages = policy_of(state.manifest).manifest.packages
-    return {name: _rules(package, versions[name]) for name, package in packages.items()}
 
 
 def rules_of_manifest(manifest: Manifest) -> dict[str, PackageRules]:
