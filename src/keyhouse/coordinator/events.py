@@ -23,6 +23,7 @@ __all__ = [
     "BaseCounters",
     "BaseEnded",
     "BaseLog",
+    "BasePiece",
     "BaseSecrets",
     "CollateralSeen",
     "Counter",
@@ -241,6 +242,9 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
     audit_lines: int = 0
 
 
+BasePiece = BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
+"""What follows the beginning of a base, the end last."""
+
 Event = (
     ManifestSet
     | Started
@@ -254,10 +258,5 @@ Event = (
     | MarblesActivated
     | CounterSet
     | BaseBegun
-    | BaseSecrets
-    | BaseActivations
-    | BaseCounters
-    | BaseAudit
-    | BaseLog
-    | BaseEnded
+    | BasePiece
 )

@@ -14,6 +14,7 @@ from keyhouse.coordinator.events import (
     BaseCounters,
     BaseEnded,
     BaseLog,
+    BasePiece,
     BaseSecrets,
     CollateralSeen,
     Counter,
@@ -35,7 +36,7 @@ from keyhouse.wire.errors import Broken
 __all__ = ["evolve", "evolve_all"]
 
 
-def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, PLR0912 a case each
+def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.
 
     ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
@@ -52,22 +53,13 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
         case Started():
             return replace(running, time=_later(running, event.time), instance=event.instance)
         case SecretsUploaded():
-            with running.secrets.mutate() as secrets:
-                for upload in event.uploads:
-                    secrets[upload.name] = upload.value
-                grown = secrets.finish()
-            return replace(running, time=_later(running, event.time), secrets=grown)
+            secrets = _with_uploads(running.secrets, event)
+            return replace(running, time=_later(running, event.time), secrets=secrets)
         case CollateralSeen():
             marks = running.collateral_marks.update(event.marks)
             return replace(running, time=_later(running, event.time), collateral_marks=marks)
         case PackagesUpdated():
-            return replace(
-                running,
-                time=_later(running, event.time),
-                keys=event.keys,
-                security_versions=running.security_versions.update(event.versions),
-                secrets=running.secrets.update(event.secrets),
-            )
+            return _packages_updated(running, event)
         case UpdateInitiated() | UpdateAcknowledged():
             return replace(running, time=_later(running, event.time), pending=event.pending)
         case UpdateCancelled():
@@ -79,6 +71,13 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911, 
         case CounterSet():
             counters = _with_counters(running.counters, (event,))
             return replace(running, time=_later(running, event.time), counters=counters)
+        case _:
+            return _with_piece(running, event)
+
+
+def _with_piece(running: Running, event: BasePiece) -> Running:
+    """Return the state with one more piece of its base."""
+    match event:
         case BaseSecrets():
             return _base_secrets(running, event)
         case BaseActivations():
@@ -114,6 +113,25 @@ def _running(state: State | None, event: Event) -> Running:
 
 def _later(running: Running, time: int) -> int:
     return max(running.time, time)  # journalled time never runs backwards
+
+
+def _with_uploads(
+    secrets: Map[str, StoredSecret], event: SecretsUploaded
+) -> Map[str, StoredSecret]:
+    grown = secrets.mutate()
+    for upload in event.uploads:
+        grown[upload.name] = upload.value
+    return grown.finish()
+
+
+def _packages_updated(running: Running, event: PackagesUpdated) -> Running:
+    return replace(
+        running,
+        time=_later(running, event.time),
+        keys=event.keys,
+        security_versions=running.security_versions.update(event.versions),
+        secrets=running.secrets.update(event.secrets),
+    )
 
 
 def _manifest_set(event: ManifestSet) -> Running:

@@ -21,7 +21,6 @@ __all__ = [
     "notes_of_update",
     "recovery_terms",
     "stays",
-    "values_not_taken",
 ]
 
 KEPT_NOWHERE: Final = (
@@ -45,21 +44,6 @@ def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool)
     return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)
 
 
-def values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the secrets that stay, though ``new`` gives them another value than ``old`` did.
-
-    What a manifest gives is a first value. Users have uploaded others since, or left it empty on
-    purpose, and it is not for an update to overwrite that unseen.
-    """
-    for name, definition in sorted(new.secrets.items()):
-        former = old.secrets.get(name)
-        if definition.private is None or former is None:
-            continue
-        values = (definition.private, definition.cert_der)
-        if equal_definitions(former, definition) and values != (former.private, former.cert_der):
-            yield name
-
-
 def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
     """Return keys and effective threshold: other terms take a new data key and new shares."""
     keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
@@ -75,7 +59,7 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
         if package.security_version < version:
             lowered = f"{version} to {package.security_version}"
             yield f"it lowers SecurityVersion of {name} from {lowered}"
-    if kept := tuple(values_not_taken(old, new)):
+    if kept := tuple(_values_not_taken(old, new)):
         yield (
             f"it does not take the values that the manifest gives for {listed(kept)}: a secret that"
             " stays keeps what it has, upload the new value"
@@ -87,3 +71,18 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
     modes = (old.config.seal_mode, new.config.seal_mode)
     if modes[0] != modes[1] and SealMode.DISABLED in modes:
         yield KEPT_NOWHERE if new.config.seal_mode is SealMode.DISABLED else KEPT_AGAIN
+
+
+def _values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the secrets that stay, though ``new`` gives them another value than ``old`` did.
+
+    What a manifest gives is a first value. Users have uploaded others since, or left it empty on
+    purpose, and it is not for an update to overwrite that unseen.
+    """
+    for name, definition in sorted(new.secrets.items()):
+        former = old.secrets.get(name)
+        if definition.private is None or former is None:
+            continue
+        values = (definition.private, definition.cert_der)
+        if equal_definitions(former, definition) and values != (former.private, former.cert_der):
+            yield name
