@@ -93,10 +93,17 @@ def _folder(place: Place, *, make: bool) -> int:
 def _inner(above: int, name: bytes, *, make: bool) -> int:
     if make:
         with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=above)
-            # Only what this call made is opened so: the umask may have taken more away.
+            _make_folder(above, name)
             return _widened(_opened(above, name))
     return _opened(above, name)
+
+
+def _make_folder(above: int, name: bytes) -> None:
+    before = os.umask(0o077)  # the one that came may take away what it takes to open it
+    try:
+        os.mkdir(name, 0o700, dir_fd=above)
+    finally:
+        os.umask(before)
 
 
 def _opened(above: int, name: bytes) -> int:
