@@ -40,8 +40,11 @@ def group() -> None:
 
 
 class KindNamed(Bundle, frozen=True, kw_only=True):
-    """A kind of platform, as it was typed."""
+    """A kind of platform, as it was typed: by a quote, or by name."""
 
+    quote: Annotated[
+        str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
+    ] = ""
     fmspc: Annotated[
         str, typer.Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
     ] = ""
@@ -50,10 +53,16 @@ class KindNamed(Bundle, frozen=True, kw_only=True):
         str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
     ] = "platform"
 
-    def kind(self) -> "PlatformKind":
-        """Return the kind. Raises ``Refused`` if there is no such kind."""
-        from keyhouse.attestation import PckCa, PlatformKind, Tee
+    def kind(self, root_ca: bytes) -> "PlatformKind":
+        """Return the kind, of a quote under ``root_ca``. Raises ``Refused`` if there is none."""
+        from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 
+        if bool(self.quote) == bool(self.fmspc):
+            raise Refused(
+                "the platform is not clear", hint="name a file with its quote, or --fmspc"
+            )
+        if self.quote:
+            return platform_kind(read_file(self.quote), root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
             raise Refused("the FMSPC is not right", hint="it has 12 hex digits")
         if self.tee not in set(Tee) or self.ca not in set(PckCa):
@@ -68,9 +77,6 @@ class KindNamed(Bundle, frozen=True, kw_only=True):
 @speaks
 def fetch(
     named: KindNamed,
-    quote: Annotated[
-        str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
-    ] = "",
     pccs: PccsUrl = "",
     pccs_ca: PccsCaFile = None,
     output: Annotated[
@@ -91,14 +97,12 @@ def fetch(
     Example: keyhouse collateral fetch coordinator.quote --pccs https://pccs.example:8081 -o
     collateral.json
     """
-    from keyhouse.attestation import platform_kind, write_collateral
+    from keyhouse.attestation import write_collateral
 
     root_ca = maker_root(simulation_root)
     if not pccs:
         raise Refused("no PCCS is named", hint="name it: --pccs https://name:port")
-    if bool(quote) == bool(named.fmspc):
-        raise Refused("the platform is not clear", hint="name a file with its quote, or --fmspc")
-    kind = platform_kind(read_file(quote), root_ca) if quote else named.kind()
+    kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     collateral, facts = asyncio.run(fetched)
     if output or not as_json:

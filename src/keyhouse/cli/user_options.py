@@ -26,14 +26,7 @@ from keyhouse.cli.usage import WrongUsage
 if TYPE_CHECKING:
     from keyhouse.client import TokenIdentity, UserIdentity
 
-__all__ = ["CertificateFile", "KeyFile", "User"]
-
-CertificateFile = Annotated[
-    Path, typer.Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)")
-]
-KeyFile = Annotated[
-    Path, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM, not encrypted)")
-]
+__all__ = ["User"]
 
 
 class User(Bundle, frozen=True, kw_only=True):
