@@ -7,6 +7,7 @@ import pytest
 from keyhouse.client import (
     NO_RETRIES,
     AnswerUnreadable,
+    ClientSetup,
     Retries,
     Timeouts,
     TrustFailed,
@@ -104,3 +105,11 @@ def test_the_coordinator_says_how_long_to_wait_within_bounds(header: str, second
 def test_a_number_of_seconds_bounds_every_wait() -> None:
     assert Timeouts.of(5) == Timeouts(connect=5, read=5, total=5)
     assert Timeouts.of(600) == Timeouts(total=600)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, -1e-9, float("nan"), float("-inf")])
+def test_what_is_no_time_to_wait_is_no_timeout(timeout: float) -> None:
+    with pytest.raises(ClientSetup):
+        Timeouts.of(timeout)
+    with pytest.raises(ClientSetup):
+        Timeouts(read=timeout)

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.client.errors import Unreachable
+from keyhouse.client.errors import ClientSetup, Unreachable
 from keyhouse.client.steps import Answer
 
 __all__ = ["AGAIN", "NO_RETRIES", "Happened", "Retries", "Timeouts", "happened", "pause_before"]
@@ -44,11 +44,19 @@ AGAIN: Final = frozenset(
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. ``total`` is for a whole call, with all its attempts and the pauses between them."""
+    """Seconds. ``total`` is for a whole call, with all its attempts and the pauses between them.
+
+    Raises ``ClientSetup`` for what is no time to wait.
+    """
 
     connect: float = 10.0  # TCP and TLS each
     read: float = 30.0  # between two pieces of an answer, or of a request
     total: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Require that each is 0 or more, which no NaN is."""
+        if not all(seconds >= 0 for seconds in (self.connect, self.read, self.total)):
+            raise ClientSetup("a timeout is less than 0, or not a number")
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":
@@ -56,7 +64,7 @@ class Timeouts(msgspec.Struct, frozen=True):
         if isinstance(timeout, Timeouts):
             return timeout
         plain = cls()
-        return cls(min(plain.connect, timeout), min(plain.read, timeout), timeout)
+        return cls(min(timeout, plain.connect), min(timeout, plain.read), timeout)
 
 
 class Retries(msgspec.Struct, frozen=True):
