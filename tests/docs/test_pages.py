@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
+from keyhouse_tests_command_tree import root
 from typer.core import TyperGroup
 
-from keyhouse.cli.command_table import whole_app
 from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS
 
@@ -98,7 +97,7 @@ def _require_flags(words: list[str]) -> None:
     if words[0] in _WITH_SETTINGS:
         assert flags <= {setting.flag for setting in _WITH_SETTINGS[words[0]]}
         return
-    command = typer.main.get_command(whole_app())
+    command = root()
     for word in words:
         if not isinstance(command, TyperGroup):
             break
@@ -115,7 +114,7 @@ def test_every_script_is_mentioned() -> None:
 
 def test_every_command_has_a_row_in_the_reference() -> None:
     page = (_ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
-    waiting = [("keyhouse", typer.main.get_command(whole_app()))]
+    waiting = [("keyhouse", root())]
     leaves = []
     while waiting:
         words, command = waiting.pop()
