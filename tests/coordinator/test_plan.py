@@ -377,6 +377,16 @@ def test_a_raised_version_that_a_manifest_does_not_have_is_lowered_by_it() -> No
     assert found.notes[0] == "it lowers SecurityVersion of app from 9 to 3"
 
 
+def test_a_raised_version_that_the_manifest_states_is_no_change() -> None:
+    deployed = Deployment(encoded())
+    deployed.do(deployed.prepare(raised(app=9), by="releaser"))
+    content = document()
+    content["Packages"]["app"]["SecurityVersion"] = 9
+    found = deployed.plan(json.dumps(content).encode())
+    assert found.plan.changes == ()
+    assert not any("lowers" in note for note in found.notes)
+
+
 def test_another_spelling_of_the_same_manifest_changes_nothing(deployed: Deployment) -> None:
     spelled = json.dumps({name.lower(): part for name, part in document().items()}, indent=3)
     plan = deployed.plan(spelled.encode()).plan
