@@ -18,11 +18,12 @@ from keyhouse.client.envelope import (
     log_entry,
     require_success,
 )
-from keyhouse.client.errors import ClientSetup, shown
+from keyhouse.client.errors import ClientSetup
 from keyhouse.client.recovery import Offer, Progress, SharesData
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret import Secret
+from keyhouse.wire.shown import shown
 
 __all__ = [
     "ACKNOWLEDGE",

@@ -26,10 +26,7 @@ __all__ = [
     "ClientSetup",
     "TrustFailed",
     "Unreachable",
-    "shown",
 ]
-
-_LONGEST = 2_000
 
 FailKind = Literal["fail", "error"]
 
@@ -119,9 +116,3 @@ class AnswerUnreadable(Broken):
     """The answer is not one that the interface has."""
 
     code = "answer-unreadable"
-
-
-def shown(text: str) -> str:
-    """Return a peer's ``text`` fit to be shown: bounded, control characters escaped."""
-    cut = text[:_LONGEST]
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)

@@ -23,7 +23,7 @@ from keyhouse.client.answers import (
     UpdateAnswer,
 )
 from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
-from keyhouse.client.errors import CallRefused, TrustFailed, shown
+from keyhouse.client.errors import CallRefused, TrustFailed
 from keyhouse.client.recovery import (
     Offer,
     Progress,
@@ -39,6 +39,7 @@ from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
 from keyhouse.wire.plan import PlanData
+from keyhouse.wire.shown import shown
 
 __all__ = ["CurrentManifest"]
 

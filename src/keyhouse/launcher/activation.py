@@ -16,7 +16,6 @@ from keyhouse.launcher.errors import (
     AnswerUnreadable,
     NotReachable,
     NotReady,
-    shown,
 )
 from keyhouse.launcher.parameters import Delivered, checked
 from keyhouse.launcher.tls import ClientContext, PeerRefused
@@ -24,6 +23,7 @@ from keyhouse.launcher.trust import Anchor, require_answer, require_served
 from keyhouse.wire.address import Address
 from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
+from keyhouse.wire.shown import shown
 
 __all__ = ["Request", "activate"]
 

@@ -22,10 +22,7 @@ __all__ = [
     "LaunchRefused",
     "NotReachable",
     "NotReady",
-    "shown",
 ]
-
-_LONGEST = 2_000
 
 
 class LaunchRefused(Refused):
@@ -66,9 +63,3 @@ class AnswerUnreadable(Broken):
     """The answer is not one that the interface has."""
 
     code = "answer-unreadable"
-
-
-def shown(text: str) -> str:
-    """Return a peer's ``text`` fit to be shown: bounded, control characters escaped."""
-    cut = text[:_LONGEST]
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
