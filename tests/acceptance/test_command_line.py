@@ -358,6 +358,29 @@ def test_a_path_that_cannot_be_used_is_named(words: tuple[str, ...]) -> None:
     assert error["message"] == f"cannot use {'a' * 300}: file name too long"
 
 
+def test_names_of_the_coordinator_that_are_none_are_not_told_of_the_manifest(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "m.json").write_bytes(manifest())
+
+    ended = run("manifest", "check", str(tmp_path / "m.json"), "--dns-names", "a b")
+
+    assert ended.code == 2
+    assert ended.err.startswith("error: entry [0] of --dns-names is neither a DNS name")
+
+
+@pytest.mark.parametrize("option", ["--package", "--marble"])
+def test_names_that_are_no_text_make_no_manifest(option: str) -> None:
+    parts = {"--package": "app", "--marble": "web"} | {option: os.fsdecode(b"\xff")}
+    package, marble = parts["--package"], parts["--marble"]
+    words = ("--package", f"{package}={'0' * 64}", "--marble", marble)
+
+    ended = run("manifest", "template", *words)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: a name is no text")
+
+
 def test_names_that_are_no_text_are_escaped_in_json() -> None:
     ended = run("manifest", "signature", os.fsdecode(b"\xff"), "--json")
 

@@ -11,6 +11,7 @@ import typer
 from keyhouse.cli.manifest_file import open_manifest
 from keyhouse.cli.source_problems import SourceText, as_objects
 from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
+from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["check", "problems_of"]
@@ -51,17 +52,30 @@ def check(
 def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:
     """Return the warnings of a manifest that a coordinator with these names would take.
 
-    Raises ``Invalid`` with every problem of one that it would not.
+    Raises ``Invalid`` with every problem of one that it would not, and ``WrongUsage`` for names
+    that are none.
     """
-    from keyhouse.authority import make_coordinator_keys, parse_names
+    from keyhouse.authority import make_coordinator_keys
     from keyhouse.coordinator import check_fully
 
     now = datetime.now(UTC)
-    names, addresses = parse_names(dns_names)
+    names, addresses = _names(dns_names)
     keys = make_coordinator_keys(
         dns_names=names, ip_addresses=addresses, curve="P-256", now=now, simulated=True
     )
     return check_fully(raw, keys=keys, now=now).warnings
+
+
+def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
+    from keyhouse.authority import parse_names
+
+    try:
+        return parse_names(dns_names)
+    except Invalid as invalid:  # the manifest has nothing to do with it
+        first = invalid.problems[0]
+        raise WrongUsage(
+            f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
+        ) from None
 
 
 def _tell_problems(source: SourceText, invalid: Invalid, *, as_json: bool) -> None:

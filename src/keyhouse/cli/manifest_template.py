@@ -97,10 +97,9 @@ def template(
     --secret token=symmetric-key -o manifest.yaml
     """
     from keyhouse.cli.template_parts import starting_manifest
-    from keyhouse.manifest.canonical import canonical_json
 
     tree = starting_manifest(named.parts())
-    for warning in problems_of(canonical_json(tree)):
+    for warning in problems_of(_raw(tree)):
         typer.echo(f"warning: {printable(str(warning))}", err=True)
     if as_json and not output:
         show_json(tree)
@@ -112,6 +111,15 @@ def template(
         return
     file = printable(output) or "FILE"
     typer.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
+
+
+def _raw(tree: Mapping[str, Any]) -> bytes:
+    from keyhouse.manifest.canonical import canonical_json
+
+    try:
+        return canonical_json(tree)
+    except UnicodeEncodeError:  # of bytes that were typed
+        raise Refused("a name is no text", hint="write names in UTF-8") from None
 
 
 def _commented(tree: Mapping[str, Any]) -> str:
