@@ -36,7 +36,7 @@ def test_connection_that_is_used_can_be_used_for_long(tmp_path: Path) -> None:
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         wire.begin()
         assert {wire.call(asking("app")).status for _ in range(6)} == {Status.OK}
-        assert {wire.call(framed(b"\xff")).status for _ in range(6)} == {Status.INVALID_ARGUMENT}
+        assert {wire.call(framed(b"\xff")).status for _ in range(12)} == {Status.INVALID_ARGUMENT}
 
 
 def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
