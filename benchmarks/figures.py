@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 import msgspec
-from benchmarks.loading import LoadReport
+from benchmarks.load_report import LoadReport
 
 __all__ = [
     "BARE",

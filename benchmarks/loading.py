@@ -1,4 +1,4 @@
-"""One run of the load program against one server, and what it reports."""
+"""One run of the load program against one server."""
 
 import contextlib
 import subprocess
@@ -7,48 +7,15 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from benchmarks.load_report import LoadReport
 from benchmarks.manifests import User
 from benchmarks.processes import Trouble, pinned
 
-__all__ = ["Job", "Latency", "LoadProgram", "LoadReport", "ServerCpu", "run_load"]
+__all__ = ["Job", "LoadProgram", "run_load"]
 
 _SPARE_SECONDS: Final = 20.0
 _PREPARING_SECONDS: Final = 120.0
 """For the papers of up to 20,000 workloads, which are made before the clock starts."""
-
-
-class Latency(msgspec.Struct, frozen=True):
-    """Latencies in microseconds."""
-
-    p50: float
-    p90: float
-    p99: float
-    max: float
-
-
-class ServerCpu(msgspec.Struct, frozen=True):
-    """Processor time of the server with all its threads: share of one processor, and per request.
-
-    ``resolution_us_per_request`` is what the latter may be wrong by: the kernel counts in ticks.
-    """
-
-    share: float
-    us_per_request: float
-    resolution_us_per_request: float
-
-
-class LoadReport(msgspec.Struct, frozen=True):
-    """What a load program prints."""
-
-    requests: int
-    errors: int
-    statuses: dict[str, int]
-    failures: dict[str, int]
-    seconds: float
-    requests_per_second: float
-    latency_us: Latency
-    load_cpu_share: float
-    server_cpu: ServerCpu | None
 
 
 class LoadProgram(msgspec.Struct, frozen=True):

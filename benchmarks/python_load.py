@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import uvloop
-from benchmarks.loading import Latency, LoadReport, ServerCpu
+from benchmarks.load_report import Latency, LoadReport, ServerCpu
 
 _MAX_CLIENTS: Final = 4096
 _MAX_SECONDS: Final = 600.0

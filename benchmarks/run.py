@@ -15,7 +15,8 @@ from typing import Final, NoReturn
 
 import msgspec
 from benchmarks.figures import BARE, JOINED, LARGE, WRITTEN, Scenario, Series, compare
-from benchmarks.loading import LoadReport, run_load
+from benchmarks.load_report import LoadReport
+from benchmarks.loading import run_load
 from benchmarks.manifests import envelope, large_manifest
 from benchmarks.options import Options
 from benchmarks.processes import Processors, Trouble

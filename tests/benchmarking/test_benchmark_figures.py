@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 from benchmarks.figures import BARE, LARGE, SHORT, SMALL, WRITTEN, Scenario, Series, compare
-from benchmarks.loading import Latency, LoadReport, ServerCpu
+from benchmarks.load_report import Latency, LoadReport, ServerCpu
 
 READ = Scenario("read", "read", (BARE, SMALL, LARGE), wanted_of_bare=0.7)
 UPLOAD = Scenario("upload", "upload", (SMALL, LARGE), slow="p50", wanted=800)

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from benchmarks.coordinator import Coordinator
-from benchmarks.loading import Job, LoadProgram, LoadReport, run_load
+from benchmarks.load_report import LoadReport
+from benchmarks.loading import Job, LoadProgram, run_load
 from benchmarks.manifests import LIMITED, User, envelope, joining_manifest, marble_name
 from benchmarks.processes import Process, Processors
 
