@@ -2,6 +2,7 @@
 
 from keyhouse.coordinator.activation import ActivationRequest, Parameters
 from keyhouse.coordinator.audit_trail import AuditView
+from keyhouse.coordinator.batch import Decision
 from keyhouse.coordinator.clock import Clock, HostClock
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
@@ -19,7 +20,7 @@ from keyhouse.coordinator.commands import (
 )
 from keyhouse.coordinator.counts import EngineCounts, Tally
 from keyhouse.coordinator.decide_activation import require_below_limit
-from keyhouse.coordinator.engine import Decision, Engine, Process
+from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.events import Activated
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.full_check import check_fully

@@ -17,18 +17,18 @@ from typing import Final, NamedTuple
 import structlog
 
 from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.clock import Clock, security_time
-from keyhouse.coordinator.commands import (
-    AcknowledgeUpdate,
-    Command,
-    Context,
-    InitiateUpdate,
-    RecordActivations,
-    SetManifest,
-    Stale,
+from keyhouse.coordinator.batch import (
+    Decided,
+    Decision,
+    Waiting,
+    decide_batch,
+    goes_alone,
+    new_dek,
 )
+from keyhouse.coordinator.clock import Clock, security_time
+from keyhouse.coordinator.commands import Command, Context, RecordActivations, SetManifest
 from keyhouse.coordinator.counts import EngineCounts
-from keyhouse.coordinator.decide import decide, start
+from keyhouse.coordinator.decide import start
 from keyhouse.coordinator.events import Activated, Event
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.first_manifest import FirstManifestRule
@@ -40,11 +40,10 @@ from keyhouse.coordinator.unrecorded import Unrecorded
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.user_certificates import warn_of_expiry
 from keyhouse.coordinator.view import View
-from keyhouse.journal import Conflict, Replay, Unencodable, Weight
+from keyhouse.journal import Conflict, Replay, Weight
 from keyhouse.wire.errors import Broken, Refused, Unavailable
-from keyhouse.wire.secret import Secret
 
-__all__ = ["Decision", "Engine", "Process"]
+__all__ = ["Engine", "Process"]
 
 log = structlog.get_logger(__name__)
 
@@ -66,58 +65,15 @@ class Process(NamedTuple):
     removed_may_cancel: bool = True
 
 
-class Decision(NamedTuple):
-    """What became of a command."""
-
-    view: View  # that holds it
-    before: State  # that it was decided on
-
-
-class _Waiting(NamedTuple):
-    command: Command
-    answer: "asyncio.Future[Decision] | None"  # None: nobody waits
-
-
 class _WaitingRecovery(NamedTuple):
     recovery: Recovery
     answer: "asyncio.Future[View]"
-
-
-class _Accepted(NamedTuple):
-    waiting: _Waiting
-    before: State
-
-
-class _Decided(NamedTuple):
-    """A batch after its decisions: who will be answered, what happened, and what then holds."""
-
-    accepted: list[_Accepted]
-    events: list[Event]
-    payloads: list[bytes]  # the events, encoded
-    state: State
-
-
-def _goes_alone(command: Command) -> bool:
-    """Tell whether ``command`` begins a journal, or an epoch of it, so that nothing goes with it.
-
-    A full update does: what it removes is then really gone from the disk, and only the shares that
-    it leaves can open what is there.
-    """
-    if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
-        return command.application is not None
-    return isinstance(command, SetManifest)
 
 
 def _fail_recoveries(waiting: Iterable[_WaitingRecovery], error: Exception) -> None:
     for each in waiting:
         if not each.answer.done():
             each.answer.set_exception(error)
-
-
-def _new_dek(command: Command) -> Secret | None:
-    if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
-        return command.application.dek
-    return None
 
 
 class Engine:
@@ -138,7 +94,7 @@ class Engine:
         self._process = process
         self._log = update_log or UpdateLog()
         self._confirm_clock = confirm_clock
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._recoveries: deque[_WaitingRecovery] = deque()
         self._unrecorded = Unrecorded()
         self._wake = asyncio.Event()
@@ -213,7 +169,7 @@ class Engine:
             self.counts.changes["unavailable"] += 1
             raise Unavailable("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(command, answer))
+        self._waiting.append(Waiting(command, answer))
         self._wake.set()
         return await answer
 
@@ -324,18 +280,18 @@ class Engine:
 
     # --- one batch ---
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[Waiting]:
         """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
-        batch: list[_Waiting] = []
+        batch: list[Waiting] = []
         while self._waiting and len(batch) < BATCH:
-            if _goes_alone(self._waiting[0].command):
+            if goes_alone(self._waiting[0].command):
                 return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
         if self._unrecorded:
-            batch.append(_Waiting(self._unrecorded.oldest(), None))
+            batch.append(Waiting(self._unrecorded.oldest(), None))
         return batch
 
-    async def _serve(self, batch: list[_Waiting]) -> None:
+    async def _serve(self, batch: list[Waiting]) -> None:
         """Answer every command of ``batch``, one way or another."""
         try:
             await self._write(batch)
@@ -347,7 +303,7 @@ class Engine:
             self._fail(batch, broken)
             raise
 
-    async def _write(self, batch: list[_Waiting]) -> None:
+    async def _write(self, batch: list[Waiting]) -> None:
         decided = self._decide(batch)
         while decided.events:
             began = perf_counter()
@@ -366,29 +322,16 @@ class Engine:
             elif answer is None and isinstance(command, RecordActivations):
                 self._unrecorded.recorded(command, asyncio.get_running_loop().time())
 
-    def _decide(self, batch: Sequence[_Waiting]) -> _Decided:
-        """Judge each command on the state that the ones before it would leave."""
-        state, context = self.view.state, self._context()
-        accepted: list[_Accepted] = []
-        events: list[Event] = []
-        payloads: list[bytes] = []
-        for waiting in batch:
-            try:
-                happened = decide(state, waiting.command, context)
-                # A list, so that a command which cannot be encoded leaves nothing of it behind.
-                encoded = [] if _goes_alone(waiting.command) else list(encode_events(happened))
-            except (Refused, Stale, Unencodable) as refusal:
-                self._fail([waiting], refusal)
-            else:
-                accepted.append(_Accepted(waiting, state))
-                state = evolve_all(state, happened)
-                events += happened
-                payloads += encoded
-        return _Decided(accepted, events, payloads, state)
+    def _decide(self, batch: Sequence[Waiting]) -> Decided:
+        """Judge ``batch`` on the present state, and answer what is refused."""
+        decided = decide_batch(batch, self.view.state, self._context())
+        for refused in decided.refused:
+            self._fail([refused.waiting], refused.error)
+        return decided
 
-    async def _make_durable(self, decided: _Decided) -> None:
+    async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
-        if not _goes_alone(command):
+        if not goes_alone(command):
             await self._keeper.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
@@ -397,7 +340,7 @@ class Engine:
             base = encode_events(base_events(state, after.view()))
             await self._keeper.establish(command, base)
         else:
-            await self._keeper.begin_epoch(state, after.view(), dek=_new_dek(command))
+            await self._keeper.begin_epoch(state, after.view(), dek=new_dek(command))
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
         for moved in self._log.extend(events):
@@ -418,7 +361,7 @@ class Engine:
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())
 
-    def _fail(self, batch: Iterable[_Waiting], error: Exception) -> None:
+    def _fail(self, batch: Iterable[Waiting], error: Exception) -> None:
         for waiting in batch:
             self.counts.failed(error)
             if waiting.answer is None:
