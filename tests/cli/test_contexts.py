@@ -243,6 +243,17 @@ def test_other_collateral_takes_the_place_of_all_of_the_contexts() -> None:
     assert (found.collateral, found.pccs, found.pccs_ca) == (Path("/c.json"), "", None)
 
 
+@pytest.mark.parametrize("words", [("",), ("--context", "")], ids=["HOST", "--context"])
+def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[str, ...]) -> None:
+    keep()
+
+    ended = typed("status", *words)
+
+    assert ended.exit_code == 2
+    assert "it is empty" in ended.stderr
+    assert "/a.json" in typed("status").stderr  # the identity of the context
+
+
 def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 

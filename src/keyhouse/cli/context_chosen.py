@@ -9,13 +9,33 @@ import typer
 from keyhouse.cli.context_file import Context, ContextUnusable, contexts_path, read
 from keyhouse.cli.usage import WrongUsage
 
-__all__ = ["ContextOption", "Named", "chosen_context", "is_of_another", "require_address"]
+__all__ = [
+    "ContextOption",
+    "Named",
+    "chosen_context",
+    "is_of_another",
+    "not_empty",
+    "require_address",
+]
+
+
+def not_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """Return ``value``, refused if "" was typed: it may be a variable of a shell that is not set.
+
+    Taken for nothing typed, it would let the command act on the context in use.
+    """
+    source = context.get_parameter_source(parameter.name or "")
+    if value or source is None or source.name != "COMMANDLINE":
+        return value
+    raise typer.BadParameter("it is empty: leave it out for the context in use")
+
 
 ContextOption = Annotated[
     str,
     typer.Option(
         "--context",
         metavar="NAME",
+        callback=not_empty,
         help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the one in use);"
         " none: do without",
     ),

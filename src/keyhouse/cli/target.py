@@ -8,7 +8,13 @@ import msgspec
 import typer
 
 from keyhouse.cli.bundles import Bundle
-from keyhouse.cli.context_chosen import ContextOption, Named, chosen_context, require_address
+from keyhouse.cli.context_chosen import (
+    ContextOption,
+    Named,
+    chosen_context,
+    not_empty,
+    require_address,
+)
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
 from keyhouse.cli.printable import printable
@@ -19,7 +25,9 @@ __all__ = ["HostArgument", "Target", "Trusting", "told"]
 HostArgument = Annotated[
     str,
     typer.Argument(
-        help="address of the Client API: HOST or HOST:PORT; a context may name it", metavar="HOST"
+        help="address of the Client API: HOST or HOST:PORT; a context may name it",
+        metavar="HOST",
+        callback=not_empty,
     ),
 ]
 AttestationFile = Annotated[
