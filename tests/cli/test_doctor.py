@@ -10,7 +10,7 @@ import pytest
 from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import user
 
-from keyhouse.cli.doctor_files import user_findings
+from keyhouse.cli.doctor_files import remembered_findings, user_findings
 from keyhouse.cli.doctor_finding import (
     Finding,
     judge_clock,
@@ -119,6 +119,17 @@ def test_a_users_key_of_a_kind_that_nobody_takes_is_told(tmp_path: Path) -> None
 
     assert [each.found for each in looked_at(None, key)] == [f"{key} holds no key that can be used"]
     assert looked_at(cert, other)[-1].found == "is of a key that cannot be used"
+
+
+def test_a_file_of_contexts_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o600)
+    files = {"none": tmp_path / "none", "below a file": tmp_path / "file" / "x", "no place": None}
+    assert list(remembered_findings(files)) == []
+
+    (found,) = remembered_findings({"contexts": tmp_path / ("a" * 300)})
+    assert (found.level, "file name too long" in found.found) == ("problem", True)
+    (found,) = remembered_findings({"contexts": tmp_path / "file"})
+    assert found.level == "ok"
 
 
 def doctor(*words: str, folder: Path) -> Ended:

@@ -13,6 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.cli.doctor_finding import Finding, failed, judge_expiry, judge_mode, judge_start
+from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.talk import read_file
 from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.secret import Secret
@@ -103,7 +104,14 @@ def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
     """Yield what is found about files that say whom to trust, if they are there."""
     for check, path in files.items():
-        if path is not None and path.exists():
+        if path is None:
+            continue
+        try:
             seen = path.stat()
-            mine = seen.st_uid == os.getuid()
-            yield judge_mode(check, stat.S_IMODE(seen.st_mode), mine=mine)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            mend = "see that you may read it"
+            yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", mend)
+            continue
+        yield judge_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
