@@ -24,7 +24,8 @@ def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
         import pkcs11
     except ImportError:
         raise ClientSetup(
-            "what is on tokens needs python-pkcs11", hint="pip install 'keyhouse[pkcs11]'"
+            "what is on tokens needs python-pkcs11",
+            hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
         opened = (

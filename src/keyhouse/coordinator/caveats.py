@@ -19,4 +19,7 @@ def caveats(manifest: Manifest) -> Iterator[str]:
             for name, used in (("activation limits", limits), ("monotonic counters", counters))
             if used
         )
-        yield f"a host that restores an old disk rolls {what} back, until a witness is configured"
+        yield (
+            f"a host that restores an old disk rolls {what} back:"
+            " only clients that remember where the journal stood notice"
+        )
