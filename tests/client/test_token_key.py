@@ -10,9 +10,11 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
 )
+from keyhouse_tests_peer import certify
 from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_token, put_key
 
 from keyhouse.client import ClientSetup, TokenKey, open_token_key
+from keyhouse.client.pinned_tls import pinned_context
 from keyhouse.wire.secret import Secret
 
 SHARE = Secret(b"a share of thirty-two bytes long")
@@ -50,6 +52,13 @@ def test_a_token_without_sha256_in_oaep_is_a_refusal_and_nothing_weaker(
     encrypted = held.public_key().encrypt(SHARE.reveal(), oaep)
     with opened("alice") as key, pytest.raises(ClientSetup, match="does not decrypt"):
         key.decrypt(encrypted)
+
+
+def test_a_wrong_pin_leaves_no_error_for_the_tls_that_follows_on_the_thread() -> None:
+    wrong = open_token_key(LIBRARY, token=TOKEN, pin=Secret(b"87654321"), label="alice")
+    with pytest.raises(ClientSetup, match="cannot be opened"), wrong:
+        pass
+    assert pinned_context(certify("root").der).cert_store_stats()["x509"] == 1
 
 
 @pytest.mark.usefixtures("held")

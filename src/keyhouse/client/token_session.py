@@ -1,7 +1,8 @@
 """A session with a PKCS #11 token. Needs the extra ``keyhouse[pkcs11]`` and the token's library."""
 
+import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,19 @@ LOOK: Final = "look with pkcs11-tool --list-objects which there are"
 
 @contextmanager
 def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
-    """Give a session with the token with the label ``token``, as its user.
+    """Give a session with the token with the label ``token``, as its user, on one thread.
 
     ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
     holds the PIN.
     """
+    try:
+        with _opened(library, token, pin) as session:
+            yield session
+    finally:
+        _forget_errors()
+
+
+def _opened(library: Path, token: str, pin: Secret) -> Any:
     try:
         import pkcs11
     except ImportError:
@@ -28,7 +37,7 @@ def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
             hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
-        opened = (
+        return (
             pkcs11.lib(str(library))
             .get_token(token_label=token)
             .open(user_pin=pin.reveal().decode())
@@ -38,5 +47,13 @@ def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
             f"the token {token!r} cannot be opened ({type(error).__name__})",
             hint="are the library, the label of the token and the PIN right?",
         ) from None
-    with opened:
-        yield opened
+
+
+def _forget_errors() -> None:
+    """Empty OpenSSL's error queue of this thread, which a token's module may share with ``ssl``.
+
+    SoftHSM leaves an error there when a PIN is wrong, and ``ssl`` would raise it for whatever this
+    thread does next. ``ssl`` has no call for it, but empties the queue when it raises.
+    """
+    with suppress(ssl.SSLError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=b"no certificate")
