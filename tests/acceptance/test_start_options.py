@@ -258,6 +258,8 @@ def test_a_check_names_everything_that_is_wrong_at_once(tmp_path: Path, file: Pa
     assert list(data.iterdir()) == []
     ended, found = check(data, "--dns-names", "a b", platform="tdx")
     assert set(wrong(found)) == {"--platform", "--data-dir", "--dns-names"}
+    ended, found = check(tmp_path / "new", "--dns-names", " , ")
+    assert wrong(found)["--dns-names"].startswith("--dns-names has no name in it")
     ended, found = check(data, "--client-addr", "nowhere")
     assert (ended.code, list(wrong(found))) == (1, ["settings"])
     ended = run("serve", "--check-config", "--data-dir", str(tmp_path / "no" / "data"))

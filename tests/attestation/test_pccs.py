@@ -321,6 +321,8 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
         "https://pccs:CANARY",
         "https://pccs:99999999",
         "https://xn--a",
+        "https://[bad",
+        "https://a b",
         "https://" + "a" * 3000,
     ],
 )

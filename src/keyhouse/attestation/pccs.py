@@ -170,7 +170,8 @@ def _base(url: str) -> str:
         host, port = parsed.host, parsed.port  # each is read from the text only now
     except (httpx.InvalidURL, ValueError):
         raise _no_address() from None
-    plain = parsed.scheme == "https" and host and (port is None or 0 < port <= _PORTS)
+    named = host and "%" not in host  # httpx escapes what no name can have
+    plain = parsed.scheme == "https" and named and (port is None or 0 < port <= _PORTS)
     if not plain or parsed.userinfo or parsed.query or parsed.fragment or len(url) > _LONGEST_URL:
         raise _no_address()
     return str(parsed).rstrip("/?#") + "/"

@@ -12,7 +12,7 @@ def new_deployment(settings: Settings) -> NewDeployment:
     """Return the names and the curve.
 
     Raises:
-        SettingRefused: an entry of ``--dns-names`` is neither name nor address.
+        SettingRefused: an entry of ``--dns-names`` is neither name nor address, or there is none.
     """
     try:
         dns_names, ip_addresses = parse_names(settings.dns_names)
@@ -21,4 +21,6 @@ def new_deployment(settings: Settings) -> NewDeployment:
         raise SettingRefused(
             f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
         ) from None
+    if not dns_names and not ip_addresses:
+        raise SettingRefused("--dns-names has no name in it", hint="leave it out for localhost")
     return NewDeployment(settings.curve, dns_names, ip_addresses)

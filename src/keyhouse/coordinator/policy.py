@@ -100,8 +100,33 @@ class Policy:
             )
 
 
+class _Remembered:
+    """The policies of a few manifests. What is asked for again outlives what is only prepared.
+
+    Two generations: a full young one becomes the old one, and what was old and not asked for
+    meanwhile is forgotten. Each request asks for the manifest in force, which so always stays.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._young: dict[bytes, Policy] = {}
+        self._old: dict[bytes, Policy] = {}
+
+    def get(self, raw: bytes) -> Policy | None:
+        known = self._young.get(raw)
+        if known is None and (known := self._old.get(raw)) is not None:
+            self.put(known)
+        return known
+
+    def put(self, policy: Policy) -> None:
+        with self._turn:
+            if len(self._young) >= _GENERATION:
+                self._old, self._young = self._young, {}
+            self._young[policy.manifest.raw] = policy
+
+
 def policy_of(raw: bytes) -> Policy:
-    """Return the policy of the manifest ``raw``: of the last few, made once."""
+    """Return the policy of the manifest ``raw``: of those in use, made once."""
     return _POLICIES.get(raw) or remember_policy(decode(raw))
 
 
@@ -111,13 +136,9 @@ def remember_policy(manifest: Manifest) -> Policy:
     Threads may call this at once; each makes the same.
     """
     policy = Policy(manifest)
-    with _REMEMBERING:
-        while len(_POLICIES) >= _REMEMBERED:
-            del _POLICIES[next(iter(_POLICIES))]
-        _POLICIES[manifest.raw] = policy
+    _POLICIES.put(policy)
     return policy
 
 
-_REMEMBERED: Final = 4  # the one in force, a pending one, and what is being prepared
-_REMEMBERING: Final = threading.Lock()
-_POLICIES: Final[dict[bytes, Policy]] = {}
+_GENERATION: Final = 3  # the one in force, a pending one, and what is being prepared
+_POLICIES: Final = _Remembered()

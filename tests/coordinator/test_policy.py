@@ -1,0 +1,33 @@
+"""The policy of the manifest in force is made once, whatever else is prepared meanwhile."""
+
+import json
+
+from keyhouse_tests_manifests import full
+
+from keyhouse.coordinator import policy_of
+
+
+def manifest(number: int) -> bytes:
+    """Return a manifest that no other test uses."""
+    document = full()
+    document["Packages"]["policy"] = {"SignerID": f"{number:064x}", "ProductID": 1}
+    document["Packages"]["policy"]["SecurityVersion"] = 1
+    return json.dumps(document).encode()
+
+
+def test_the_policy_of_what_is_asked_for_again_outlives_what_is_only_prepared() -> None:
+    raw = manifest(0)
+    in_force = policy_of(raw)
+    for number in range(1, 20):
+        policy_of(manifest(number))
+        assert policy_of(raw) is in_force
+
+
+def test_what_nobody_asks_for_is_forgotten_and_made_again_the_same() -> None:
+    raw = manifest(100)
+    once = policy_of(raw)
+    for number in range(101, 120):
+        policy_of(manifest(number))
+    again = policy_of(raw)
+    assert again is not once
+    assert again.manifest == once.manifest
