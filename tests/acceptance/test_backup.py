@@ -134,6 +134,20 @@ def test_a_stopped_coordinator_is_backed_up_and_no_platforms_key_goes_along(
     assert not any(secret.encode() in kept for secret in secrets)
 
 
+def test_a_store_whose_sealed_key_is_lost_is_kept_and_comes_back_for_the_recovery_keys(
+    place: Path, tmp_path: Path
+) -> None:
+    data, backup, target = (tmp_path / name for name in ("data", "backup", "restored"))
+    shutil.copytree(place / "data", data)
+    (data / "sealed_key").unlink()
+    assert "it cannot be decrypted here" in refused("backup", data, backup, *_SIMULATION)
+    for words in (("backup", data, backup), ("restore", backup, target)):
+        found = command(*words)["checked"]
+        assert (found["ok"], found["decrypted"]) == (False, False)
+    assert {each.name for each in backup.iterdir()} == _FILES - {"sealed_key"}
+    assert "recover with the recovery keys" in run("store", "verify", str(target)).out
+
+
 def _flip(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1

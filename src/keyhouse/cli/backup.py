@@ -1,6 +1,7 @@
 """`keyhouse backup` and `keyhouse restore`: a store at one moment, kept elsewhere and put back."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from keyhouse.cli.talk import AsJson, show_json, speaks
 from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
-    from keyhouse.cli.store_check import StoreChecked
+    from keyhouse.cli.store_check import FileChecked, StoreChecked
     from keyhouse.journal.backup import Verify
 
 __all__ = ["backup", "restore"]
@@ -94,12 +95,20 @@ def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "V
     async def verify(place: Path) -> None:
         with private_copy(place) as copy:
             checked = await check_store(copy, opener)
-        wrong = next((each for each in checked.files if each.problem), None)
+        problems = (each for each in checked.files if each.problem)
+        wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
         if wrong is not None:
             raise StoreDamaged(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
         found.append(checked)
 
     return verify
+
+
+def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
+    """Tell whether only the sealed key is gone: the recovery keys open what is left."""
+    from keyhouse.journal.succession import SEALED_KEY
+
+    return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)
 
 
 def _tell(word: str, path: Path, checked: "StoreChecked", *, as_json: bool) -> None:

@@ -74,7 +74,7 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
 async def restore_backup(
     backup: Path, directory: Path, verify: Verify, *, step: Step = no_step
 ) -> None:
-    """Put the store of ``backup`` into ``directory``, which holds none; or change nothing.
+    """Put the store of ``backup`` into ``directory``, which holds none; or leave it without one.
 
     Everything is checked before it takes its place, which happens as for any new store: a crash
     leaves it there, whole, or not at all. Raises ``NotEmpty``, ``StoreLocked``, ``StoreDamaged``.
