@@ -48,9 +48,10 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
 
 
 def paste(command: str, folder: Path) -> str:
-    """Return what ``command`` prints in a shell."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": str(folder)}
+    """Return what ``command`` prints in a shell elsewhere that knows no ``keyhouse``."""
+    ours = str(Path(sys.executable).parent)
+    others = [each for each in os.environ["PATH"].split(os.pathsep) if each != ours]
+    environment = {"PATH": os.pathsep.join(others), "HOME": str(folder)}
     done = subprocess.run(
         ["bash", "-ec", command],
         env=environment,

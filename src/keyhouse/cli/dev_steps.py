@@ -5,6 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from keyhouse.cli.called_as import called_as
+
 __all__ = ["Deployment", "Step"]
 
 
@@ -74,4 +76,4 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _command(first: tuple[str, ...], *further: tuple[str, ...]) -> str:
-    return " \\\n    ".join(shlex.join(line) for line in (("keyhouse", *first), *further))
+    return " \\\n    ".join(shlex.join(line) for line in ((*called_as(), *first), *further))
