@@ -1,5 +1,6 @@
 """The limits of the workload API, on real connections: times and sizes that a test can meet."""
 
+import gc
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from keyhouse_tests_listener import workloads
 from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 
 from keyhouse.api.grpc_status import Status
+from keyhouse.api.http2 import Http2
 from keyhouse.api.limits import WorkloadLimits
 
 SWEEP = 0.02
@@ -94,6 +96,27 @@ def test_answer_that_is_not_taken_is_given_up_and_its_slot_is_free(tmp_path: Pat
             assert answer.reset == ErrorCodes.CANCEL
         with Http2Wire(server.port) as wire:
             assert wire.begin().call(asking("app")).status == Status.OK
+
+
+def test_connection_that_has_ended_leaves_no_memory_to_the_collector(tmp_path: Path) -> None:
+    def held() -> int:
+        return sum(type(each) is Http2 for each in gc.get_objects())
+
+    with workloads(tmp_path) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                with Http2Wire(server.port) as wire:
+                    assert wire.begin().call(asking("app")).status == Status.OK
+                    assert held() > 0
+            with Http2Wire(server.port) as wire:
+                wire.begin().headers()
+                wire.flush()
+                server.do_until(lambda: held() > 0)
+            server.do_until(lambda: held() == 0)
+        finally:
+            gc.enable()
 
 
 def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class GrpcConnection:
         self._stuck = math.inf  # deadline while the client does not take what was written
         self._meter = FrameMeter(service.limits.metadata, service.limits.idle_frames)
         self._http2: Http2 | None = None
+        self._ended: Http2 | None = None  # the same, once nothing is said any more
         self._calls: GrpcCalls | None = None
         service.add(self)
 
@@ -84,6 +85,8 @@ class GrpcConnection:
             self._service.failed_handshakes += 1
         self._transport = None
         self._enter_closing()
+        if self._ended is not None:
+            self._ended.release()
         self._service.remove(self)
 
     def eof_received(self) -> None:
@@ -188,7 +191,7 @@ class GrpcConnection:
         self._deadline = self._service.after(self._limits.linger_timeout)
         if self._calls is not None:
             self._calls.forget()
-        self._http2 = self._calls = None
+        self._ended, self._http2, self._calls = self._http2, None, None
 
     def _flush(self) -> None:
         """Write what h2 has for the client."""

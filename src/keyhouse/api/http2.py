@@ -48,3 +48,11 @@ class Http2(H2Connection):
         last = self.highest_inbound_stream_id
         frame = GoAwayFrame(0, last_stream_id=last, error_code=code)
         return bytes(frame.serialize())
+
+    def release(self) -> None:
+        """Let go of everything; nothing can be asked of it afterwards.
+
+        h2 holds a table of its own methods. Such a circle is left to the collector, which would
+        find the memory of a thousand connections at once, cold and with everybody waiting.
+        """
+        vars(self).clear()
