@@ -26,7 +26,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Make ``path`` (0600) hold ``content``, durably, or leave it as it is. Raises ``OSError``."""
+    """Make ``path`` (0600) hold ``content``, all of it, or leave it as it is.
+
+    After a power cut it may be as it was before. Raises ``OSError``.
+    """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
