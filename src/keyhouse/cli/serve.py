@@ -97,8 +97,6 @@ async def _serve(settings: Settings) -> None:
     async with opened(folder, platform) as home:
         await _serve_home(settings, platform, home, new, stop)
     log.info("stopped")
-    # All is done: a signal that comes while the interpreter ends must not change the exit code.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
 
 
 async def _serve_home(
@@ -197,12 +195,24 @@ def _settle_memory() -> None:
 
 
 def _stop_signals() -> "Event":
-    """Return the event that SIGTERM and SIGINT set, from now on."""
+    """Return the event that the first SIGTERM or SIGINT sets, from now on; later ones are ignored.
+
+    Ignored by the kernel, for the whole process: what the loop takes over it gives back when it is
+    closed, and a mask counts for one thread, so a signal could still end the process with another
+    exit code while the interpreter ends.
+    """
     import asyncio
 
-    stop = asyncio.Event()
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def first(_number: int, _frame: object) -> None:
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+
     for number in _STOPPING:
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        signal.signal(number, first)
     return stop
 
 
