@@ -24,7 +24,6 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from keyhouse.cli.os_reason import os_reason
-from keyhouse.cli.replaced_file import locked, replace_file
 from keyhouse.wire.errors import Refused
 
 __all__ = [
@@ -114,6 +113,8 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
     Raises ``ContextUnusable``, and what ``step`` raises: then nothing changes.
     """
+    from keyhouse.client.replaced_file import locked  # not for commands that only read
+
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path):
@@ -128,6 +129,8 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
 def write(path: Path, contexts: Contexts) -> None:
     """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes."""
+    from keyhouse.client.replaced_file import replace_file  # not for commands that only read
+
     content = as_toml(contexts).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,12 +11,11 @@ others or others can write it. A damaged one is refused and never taken for an e
 """
 
 import errno
-import fcntl
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ import msgspec
 
 from keyhouse.client.errors import TrustFailed
 from keyhouse.client.memory import KEPT, MOST, Memories, read_place
+from keyhouse.client.replaced_file import locked, replace_file
 from keyhouse.wire.errors import Refused
 from keyhouse.wire.jsonreader import UInt16, Unreadable, read
 
@@ -59,8 +59,6 @@ class FileMemory:
         if path.name in {"", ".."}:
             raise MemoryUnusable(f"the memory {path} is no file", hint="name a file")
         self.path: Final = path
-        self._new: Final = path.with_name(f"{path.name}.new")
-        self._lock: Final = path.with_name(f"{path.name}.lock")
         self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
 
     def read(self) -> Memories:
@@ -95,7 +93,7 @@ class FileMemory:
             if after == before:
                 return
             try:
-                self._write(_content(after))
+                replace_file(self.path, _content(after))
             except OSError as error:
                 raise self._unusable("cannot be written", error) from None
 
@@ -118,31 +116,13 @@ class FileMemory:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of all who change this memory."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        except (OSError, ValueError) as error:
-            raise self._unusable("cannot be locked", error) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with ExitStack() as stack:
+            try:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.enter_context(locked(self.path))
+            except (OSError, ValueError) as error:
+                raise self._unusable("cannot be locked", error) from None
             yield
-        finally:
-            os.close(handle)
-
-    def _write(self, content: bytes) -> None:
-        """Put a new file in place of the old one, whole or not at all."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
-        with os.fdopen(os.open(self._new, flags, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)  # one that was left there may be wider
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        self._new.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusable:
         number = error.errno if isinstance(error, OSError) else errno.EINVAL  # no file's name

@@ -28,7 +28,7 @@ def locked(path: Path) -> Iterator[None]:
 def replace_file(path: Path, content: bytes) -> None:
     """Make ``path`` (0600) hold ``content``, all of it, or leave it as it is.
 
-    After a power cut it may be as it was before. Raises ``OSError``.
+    Durable when this returns. Raises ``OSError``.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -43,3 +43,8 @@ def replace_file(path: Path, content: bytes) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)  # the new name
+    finally:
+        os.close(folder)
