@@ -63,6 +63,12 @@ def test_json_may_be_spelled_in_any_case(value: str) -> None:
     assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "text"}).as_json
 
 
+def test_another_format_is_refused_on_the_command_line_and_means_text_in_a_variable() -> None:
+    with pytest.raises(SettingRefused, match="--log-format"):
+        _read("--type", "web", "--log-format", "xml")
+    assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "xml"}).as_json
+
+
 @pytest.mark.parametrize("name", ["KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"])
 def test_wrong_settings_are_reported_as_the_environment_wants_it(name: str) -> None:
     assert reports_in_json({name: "JSON"})

@@ -117,6 +117,7 @@ RUN_SETTINGS: Final = (
 )
 
 _PLATFORMS: Final = ("auto", "gramine", "tdx", "simulation")
+_FORMATS: Final = ("text", "json")  # of the flag; in a variable any other word means text
 _OF_QUOTES: Final = ("--collateral", "--pccs", "--pccs-ca", "--simulation-root")
 _LONGEST_DIGITS: Final = 5
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...
@@ -222,6 +223,10 @@ def _value(setting: Setting, given: argparse.Namespace, environment: Mapping[str
     if isinstance(flag, str):
         if not flag:
             raise SettingRefused(f"{setting.flag} is empty", hint="leave it out for the default")
+        if setting.flag == "--log-format" and flag.casefold() not in _FORMATS:
+            raise SettingRefused(
+                "--log-format has a value that cannot be", hint=f"one of: {', '.join(_FORMATS)}"
+            )
         return flag
     return _of_environment(setting, environment)
 
