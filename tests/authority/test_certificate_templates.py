@@ -394,6 +394,18 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.Subject.Country[1]", T(subject=Subject(country=("DE", "DEU")))),
     ("Cert.Subject.Country[0]", T(subject=Subject(country=("ü1",)))),
     ("Cert.Subject.SerialNumber", T(subject=Subject(serial_number="nr_1"))),
+    *(
+        (
+            "Cert.Subject.ExtraNames[0].Value",
+            T(subject=Subject(extra_names=(NameAttribute(type_, value),))),
+        )
+        for type_, value in (
+            ((1, 2, 840, 113549, 1, 9, 1), "jürgen@example.com"),
+            ((0, 9, 2342, 19200300, 100, 1, 25), "bücher"),
+            ((2, 5, 4, 46), "a_b"),
+            ((1, 3, 6, 1, 4, 1, 311, 60, 2, 1, 3), "__"),
+        )
+    ),
     ("Cert.Subject.Organization[0]", T(subject=Subject(organization=("",)))),
     (
         "Cert.Subject.ExtraNames[0].Type",
@@ -506,6 +518,8 @@ def test_names_of_the_coordinator_are_refused(name: str) -> None:
     assert places_of(T(dns_names=("free.example.org", name))) == ["Cert.DNSNames[1]"]
     subject = Subject(common_name=name)
     assert places_of(T(subject=subject, dns_names=())) == ["Cert.Subject.CommonName"]
+    extra = Subject(extra_names=(NameAttribute((2, 5, 4, 3), name),))
+    assert places_of(T(subject=extra, dns_names=())) == ["Cert.Subject.ExtraNames[0].Value"]
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])

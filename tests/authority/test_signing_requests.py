@@ -142,6 +142,12 @@ def test_sizes_are_bounded() -> None:
     assert f"larger than {LARGEST} bytes" in refusal(signing_request() + bytes(LARGEST))
 
 
+def test_a_subject_that_would_break_the_certificate_is_refused() -> None:
+    # Under its type no byte over 127 can stand: other programs could not read the certificate.
+    subject = {NameOID.EMAIL_ADDRESS: "jürgen@example.com"}
+    assert "cannot hold here" in refusal(signing_request(subject=subject))
+
+
 @pytest.mark.parametrize("der", [b"", b"0", signing_request()[:-1], signing_request() + b"\0"])
 def test_what_is_no_request_is_refused(der: bytes) -> None:
     assert "readable PKCS #10" in refusal(der)

@@ -21,10 +21,12 @@ from keyhouse.authority.subject import common_name, subject_name
 from keyhouse.authority.subject_key import key_identifier
 from keyhouse.authority.template_der import template_from_certificate
 from keyhouse.authority.validity import end_of_validity, whole_second
-from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition
+from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, Subject
 from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
+
+_COMMON_NAME: Final = (2, 5, 4, 3)  # CN, X.520
 
 _Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512
 
@@ -112,11 +114,7 @@ def _plan(
         return None
     dns_names = DEFAULT_DNS_NAMES if template.dns_names is None else template.dns_names
     shown = common_name(template.subject, dns_names)
-    if takes_own_name(keys, shown):
-        # Without DNS names in a certificate, some clients still look at the common name.
-        hint = "choose a name that no client uses for the coordinator"
-        at = "Cert.Subject.CommonName"
-        findings.add(at, "is, or covers, a name of the coordinator itself", hint)
+    _refuse_own_names(template.subject, shown, keys, findings)
     end, problems = end_of_validity(template.not_after, definition.valid_for, now)
     findings.extend(problems)
     return CertificatePlan(
@@ -129,6 +127,25 @@ def _plan(
         algorithm=_algorithm(template, keys, findings),
         must_be_read_back=bool(template.extra_extensions),
     )
+
+
+def _refuse_own_names(
+    subject: Subject, shown: str, keys: CoordinatorKeys, findings: Findings
+) -> None:
+    """Refuse common names of the coordinator, also as an extra name, which replaces the plain one.
+
+    Without DNS names in a certificate, some clients still look at the common name.
+    """
+    names = {"CommonName": shown} | {
+        f"ExtraNames[{position}].Value": extra.value
+        for position, extra in enumerate(subject.extra_names)
+        if extra.type == _COMMON_NAME
+    }
+    hint = "choose a name that no client uses for the coordinator"
+    for place, name in names.items():
+        if takes_own_name(keys, name):
+            at = f"Cert.Subject.{place}"
+            findings.add(at, "is, or covers, a name of the coordinator itself", hint)
 
 
 def _template(definition: SecretDefinition, findings: Findings) -> CertificateTemplate | None:

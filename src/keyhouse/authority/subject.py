@@ -27,9 +27,21 @@ PLURAL: Final = (
 )
 _HINTS: Final = {
     NameOID.COUNTRY_NAME: "use a code of two letters, such as DE",
-    NameOID.COMMON_NAME: "use 1 to 64 characters",
+    NameOID.JURISDICTION_COUNTRY_NAME: "use a code of two letters, such as DE",
+    NameOID.COMMON_NAME: "use 1 to 64 bytes of UTF-8",
 }
 _COUNTRY_LETTERS: Final = 2
+# The attributes that are no UTF8String: X.520, RFC 5280 4.1.2.4. The library writes whatever it is
+# given under these types, and clients then refuse the whole certificate.
+_PRINTABLE: Final = frozenset(
+    {
+        NameOID.COUNTRY_NAME,
+        NameOID.JURISDICTION_COUNTRY_NAME,
+        NameOID.SERIAL_NUMBER,
+        NameOID.DN_QUALIFIER,
+    }
+)
+_ASCII: Final = frozenset({NameOID.EMAIL_ADDRESS, NameOID.DOMAIN_COMPONENT})
 
 
 def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
@@ -85,8 +97,11 @@ def attribute(
     identifier: x509.ObjectIdentifier, value: str, at: str, findings: Findings
 ) -> x509.NameAttribute[str] | None:
     """Return one attribute of a name; None if ``value`` cannot stand in it, which is noted."""
-    if identifier in {NameOID.COUNTRY_NAME, NameOID.SERIAL_NUMBER} and not _is_printable(value):
-        hint = _HINTS.get(identifier, "use letters, digits and ' ( ) + , - . / : = ?")
+    if (identifier in _PRINTABLE and not _is_printable(value)) or (
+        identifier in _ASCII and not value.isascii()
+    ):
+        letters = "use letters, digits and ' ( ) + , - . / : = ?"
+        hint = "use ASCII alone" if identifier in _ASCII else _HINTS.get(identifier, letters)
         findings.add(at, "has characters that a certificate cannot hold here", hint)
         return None
     if identifier == NameOID.COUNTRY_NAME and len(value) != _COUNTRY_LETTERS:
@@ -102,5 +117,5 @@ def attribute(
 
 
 def _is_printable(value: str) -> bool:
-    # PrintableString, X.680 41.4: the one string type of these two attributes.
+    # PrintableString, X.680 41.4: the one string type of these attributes.
     return all(c.isascii() and (c.isalnum() or c in " '()+,-./:=?") for c in value)
