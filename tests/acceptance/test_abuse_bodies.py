@@ -61,7 +61,8 @@ def test_strangers_bodies_leave_memory_for_known_users(tmp_path: Path) -> None:
             wire.send(head)
         with server.client() as client:
             assert client.get("/api/v2/status").status == 200
-        assert ask(server, head)[0] == 503
+        status, found = ask(server, head)
+        assert (status, b'{"status":"error"' in found) == (503, True)
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"zstd", b"gzip, identity"])
@@ -81,3 +82,4 @@ def test_compressed_bodies_are_refused_unread(tmp_path: Path, coding: bytes) -> 
                 + packed,
             )
             assert status == 415, found[:300]
+            assert b'"status":"fail","data":{"headers":' in found

@@ -128,12 +128,20 @@ def test_secrets_beyond_16_mib_together_are_refused(running: Server) -> None:
 def test_a_request_line_and_headers_beyond_their_limits_are_refused(running: Server) -> None:
     with running.client(user("writer")) as client:
         long = checked(client.get("/api/v2/secrets?s=" + "x" * 17_000))
-        assert (long.status, long.envelope["message"]) == (
+        assert (long.status, long.envelope) == (
             414,
-            "the request line is longer than 16384 bytes (shorten it)",
+            {
+                "status": "fail",
+                "data": {"query": "the request line is longer than 16384 bytes"},
+                "message": "the request line is longer than 16384 bytes (shorten it)",
+            },
         )
         client.connection.request("GET", "/api/v2/status", headers={"x": "y" * 33_000})
-        assert client.connection.getresponse().status == 431
+        answer = client.connection.getresponse()
+        assert answer.status == 431
+        assert json.loads(answer.read())["data"] == {
+            "headers": "the headers are longer than 32768 bytes"
+        }
         assert client.get("/api/v2/status").status == 200
 
 

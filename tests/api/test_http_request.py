@@ -15,6 +15,7 @@ from keyhouse.api.request import (
     read_any_head,
     read_common_head,
     read_head,
+    readable_path,
 )
 
 LIMITS = Limits()
@@ -156,6 +157,24 @@ REFUSED = {
 @pytest.mark.parametrize(("status", "data"), REFUSED.values(), ids=REFUSED.keys())
 def test_head_outside_the_strict_grammar_is_refused(status: int, data: bytes) -> None:
     assert refused(data).status == status
+
+
+@pytest.mark.parametrize(
+    ("beginning", "path"),
+    [
+        (b"GET /api/v2/status HTTP/1.1\r\nHost: a b", "/api/v2/status"),
+        (b"GET /api/v2/s%74atus?" + b"a" * 20_000, "/api/v2/status"),
+        (b"GET /api/v2/status HTTP/1.1", "/api/v2/status"),
+        (b"GET /api/v2/status", ""),  # more of it may come
+        (b"GET /api/v2/%ff HTTP/1.1\r\n", ""),
+        (b"GET http://a/api/v2/ HTTP/1.1\r\n", ""),
+        (b"PRI * HTTP/2.0\r\n", ""),
+        (b"\x16\x03\x01", ""),
+        (b"", ""),
+    ],
+)
+def test_path_of_a_refused_head_is_told_where_it_can_be(beginning: bytes, path: str) -> None:
+    assert readable_path(beginning) == path
 
 
 @pytest.mark.parametrize(

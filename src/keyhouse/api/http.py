@@ -32,6 +32,7 @@ from keyhouse.api.request import (
     RequestHead,
     check_beginning,
     read_head,
+    readable_path,
 )
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.transport import Transport
@@ -252,8 +253,8 @@ class HttpConnection:
             if end < 0:
                 self._begin_head(buffer[at:])
                 return False
+            self._know(buffer[at : end + 4])
             self._at = end + 4
-            self._know(buffer[at : self._at])
         self._checked = 0
         self._request = self._known_request
         self._admit()
@@ -439,7 +440,7 @@ class HttpConnection:
             part=malformed.part,
             message=malformed.message,
             hint=malformed.hint,
-            path=self._request.path,
+            path=self._request.path or self._refused_path(),
         )
         try:
             answer = self._service.application.refuse(refusal)
@@ -448,6 +449,11 @@ class HttpConnection:
         if malformed.status == HTTPStatus.SERVICE_UNAVAILABLE:
             answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
         self._send(answer, unread=True)
+
+    def _refused_path(self) -> str:
+        """Return the path of the head that could not be read, as far as it can be told."""
+        end = self._at + self._service.limits.request_line
+        return readable_path(self._buffer[self._at : end])
 
     def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
         """Close after what has been written. ``unread``: the client may still be sending."""

@@ -23,6 +23,8 @@ __all__ = ["openapi"]
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
 """What any request may get: malformed, slow, too large, or at a bad time."""
 
+_NO_FAULT: Final = frozenset({500, 501, 503})  # never a ``fail``
+
 _MEANINGS: Final = {
     400: "The request, or what it carries, is wrong.",
     401: "No certificate of a user, or there are no users.",
@@ -222,7 +224,9 @@ def _refusal(version: str, status: int) -> Schema:
 def _words(status: int) -> set[str]:
     """Return the words of JSend that version 2 has for ``status``."""
     own = {row.word for row in ERRORS.values() if row.http == status}
-    return own | ({"fail", "error"} if status in _PROTOCOL and status != 500 else set())  # noqa: PLR2004 ours
+    if status not in _PROTOCOL:
+        return own
+    return own | ({"error"} if status in _NO_FAULT else {"fail", "error"})
 
 
 def _refusals(components: dict[str, Schema]) -> Schema:

@@ -28,12 +28,14 @@ __all__ = [
     "read_any_head",
     "read_common_head",
     "read_head",
+    "readable_path",
 ]
 
 CHUNKED: Final = -1
 HEAD_END: Final = b"\r\n\r\n"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_WITH_A_PATH: Final = re.compile(_TOKEN + rb" (/[!-\"$->@-~]*+)(?:\?| HTTP/1\.)")
 _REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
 _OTHER_VERSION: Final = re.compile(rb"[!-~]+ [!-~]+ [A-Z]+/[0-9.]+")
 _NAME: Final = re.compile(_TOKEN)
@@ -111,6 +113,21 @@ def check_beginning(data: bytes, checked: int, limits: Limits) -> None:
         raise _long_headers(limits)
     if data.count(b"\r\n") > limits.header_fields + 1:
         raise _many_fields(limits)
+
+
+def readable_path(beginning: bytes) -> str:
+    """Return the decoded path of a head that is refused; empty where it cannot be told.
+
+    So a refusal can be worded as the version of the interface has it. ``beginning``: as much of the
+    head as there is.
+    """
+    match = _WITH_A_PATH.match(beginning)
+    if match is None:
+        return ""
+    try:
+        return _target(match[1])[0]
+    except Malformed:
+        return ""
 
 
 def read_head(head: bytes, limits: Limits) -> RequestHead:

@@ -32,6 +32,9 @@ T = TypeVar("T")
 _VERSION_2: Final = "/api/v2/"
 """Only version 2 of the interface has answers whose word is ``fail``."""
 
+_NO_FAULT: Final = frozenset({501, 503})
+"""What the protocol refuses though the request itself is not wrong: never a ``fail``."""
+
 INLINE: Final = 1024
 """Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
@@ -114,7 +117,8 @@ class Service:
         hint = f" ({refusal.hint})" if refusal.hint else ""
         message = refusal.message + hint
         headers = self.headers(self.engine.view)
-        if refusal.part and refusal.path.startswith(_VERSION_2):
+        at_fault = refusal.part and refusal.status not in _NO_FAULT
+        if at_fault and refusal.path.startswith(_VERSION_2):
             return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
         return envelope.error(refusal.status, message, headers)
 
