@@ -68,6 +68,19 @@ class RunningWorkloads(NamedTuple):
 
         asyncio.run_coroutine_threadsafe(wait(), self.loop).result(25)
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the listener look at its connections as it will in so many seconds.
+
+        With a limit that is long enough for an honest client on a machine that stalls, a test need
+        not wait until it has passed.
+        """
+
+        def look() -> None:
+            for connection in self.listener._connections.all():
+                connection.expire(self.loop.time() + seconds)
+
+        self.do(look)
+
 
 @contextmanager
 def workloads(folder: Path, limits: WorkloadLimits | None = None) -> Iterator[RunningWorkloads]:

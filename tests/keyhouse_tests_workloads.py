@@ -175,18 +175,30 @@ class Http2Wire:
 
     def headers(self, *more: tuple[str, str], end: bool = False, **changed: str) -> int:
         """Send the headers of a call, some with another value; return its stream."""
-        stream = self.h2.get_next_available_stream_id()
-        found = [(name, changed.get(name.strip(":").replace("-", "_"), v)) for name, v in HEADERS]
-        self.h2.send_headers(stream, [*found, *more], end_stream=end)
+        stream = self._headers(*more, end=end, **changed)
         self.flush()
         return stream
 
-    def call(self, message: bytes, *more: tuple[str, str], **changed: str) -> "Answer":
-        """Make one call with ``message``, framed already; return how it was answered."""
-        stream = self.headers(*more, end=False, **changed)
+    def whole(self, message: bytes, *more: tuple[str, str], **changed: str) -> int:
+        """Give h2 a call with ``message``, framed already, to be sent; return its stream."""
+        stream = self._headers(*more, end=False, **changed)
         self.h2.send_data(stream, message, end_stream=True)
+        return stream
+
+    def call(self, message: bytes, *more: tuple[str, str], **changed: str) -> "Answer":
+        """Make one call with ``message``, framed already; return how it was answered.
+
+        It goes out in one piece: no time that a server gives to a request passes in its midst.
+        """
+        stream = self.whole(message, *more, **changed)
         self.flush()
         return self.answer(stream)
+
+    def _headers(self, *more: tuple[str, str], end: bool, **changed: str) -> int:
+        stream = self.h2.get_next_available_stream_id()
+        found = [(name, changed.get(name.strip(":").replace("-", "_"), v)) for name, v in HEADERS]
+        self.h2.send_headers(stream, [*found, *more], end_stream=end)
+        return stream
 
     def answer(self, stream: int) -> "Answer":
         """Read until the call on ``stream`` has been answered, or never will be."""
