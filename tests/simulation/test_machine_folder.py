@@ -266,3 +266,32 @@ def test_collateral_says_of_the_machine_what_it_is_told_and_keeps_it(tmp_path: P
     assert again.collateral == first.collateral
     verdict = Verifier(again.root_ca).verify(quote, again.collateral, NOW)
     assert (verdict.tcb_status, verdict.advisories) == (TcbStatus.OUT_OF_DATE, ("SA-1",))
+
+
+def test_collateral_that_is_renewed_says_what_it_said_before(tmp_path: Path) -> None:
+    told = SimulatedTcb(TcbStatus.SW_HARDENING_NEEDED, ("SA-1", "SA-2"))
+    first = open_platform(tmp_path / "m", now=clock(), tcb=told)
+    later = NOW + 500 * DAY
+
+    renewed = open_platform(tmp_path / "m", now=clock(later))
+
+    assert renewed.collateral != first.collateral
+    quote = renewed.quote(report_data(bytes(32)))
+    verdict = Verifier(renewed.root_ca).verify(quote, renewed.collateral, later)
+    assert (verdict.tcb_status, verdict.advisories) == told
+
+
+@pytest.mark.parametrize("days", [-40, 500])
+def test_who_only_quotes_changes_no_file_whatever_the_clock(tmp_path: Path, days: int) -> None:
+    made = NOW - 100 * DAY
+    open_platform(tmp_path / "m", now=clock(made))
+    told = SimulatedTcb(TcbStatus.OUT_OF_DATE)
+    before = open_platform(tmp_path / "m", now=clock(), tcb=told)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+
+    guest = open_platform(tmp_path / "m", now=clock(NOW + days * DAY), upkeep=False)
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == files
+    quote = guest.quote(report_data(bytes(32)))
+    verdict = Verifier(before.root_ca).verify(quote, before.collateral, NOW)
+    assert verdict.tcb_status is TcbStatus.OUT_OF_DATE

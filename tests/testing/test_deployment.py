@@ -236,6 +236,38 @@ def test_machine_whose_tcb_is_outdated_is_refused_where_the_package_says_so() ->
                 deployment.set_tcb(never)
 
 
+def test_process_that_joins_later_leaves_the_machine_as_it_is(tmp_path: Path) -> None:
+    outdated = DB.package | {"AcceptedTCBStatuses": ["OutOfDate"]}
+    with Deployment(manifest(outdated=outdated, marbles={"old": "outdated"})) as deployment:
+        deployment.advance(timedelta(days=400))
+        deployment.set_tcb("OutOfDate")
+
+        ended = deployment.launch("old", DB, [sys.executable, "-c", ""], folder=tmp_path).wait()
+
+        assert ended.code == 0, ended.errors
+        deployment.activate("old", DB)
+        with pytest.raises(ActivationRefused, match="OutOfDate"):
+            deployment.activate("web", WEB)
+
+
+@pytest.mark.parametrize("days", [40, 800])
+def test_folder_that_is_opened_again_goes_on_at_its_own_time(tmp_path: Path, days: int) -> None:
+    folder = tmp_path / "data"
+    lenient = DB.package | {"AcceptedTCBStatuses": ["OutOfDate"]}
+    with Deployment(manifest(lenient=lenient, marbles={"old": "lenient"}), folder=folder) as first:
+        first.advance(timedelta(days=days))
+        first.set_tcb("OutOfDate")
+        before = first.activate("old", DB)
+
+    with Deployment(folder=folder) as again:
+        after = again.activate("old", DB)
+        assert after.certificate.not_valid_before_utc >= before.certificate.not_valid_before_utc
+        again.advance(timedelta(days=400))
+        again.activate("old", DB)
+        with pytest.raises(ActivationRefused, match="OutOfDate"):
+            again.activate("web", WEB)
+
+
 def test_first_manifest_is_waited_for_and_the_folder_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Deployment(folder=folder) as deployment:

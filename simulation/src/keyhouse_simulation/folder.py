@@ -4,7 +4,8 @@
 
     machine.json      the keys (0600), written once; everything else is made from it
     root.pem          the root certificate, for clients
-    collateral.json   the collateral bundle, for clients; renewed when it would end soon
+    collateral.json   the collateral bundle, for clients; renewed when it would end soon, and then
+                      it says of the machine what it said before
     attestation.json  the identity that clients should expect
 
 A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
@@ -19,12 +20,15 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from keyhouse.attestation import (
     Collateral,
     CollateralRefused,
     ConfigurationRefused,
     Measurements,
     QuoteRefused,
+    TcbStatus,
     Verifier,
     read_collateral,
     report_data,
@@ -60,17 +64,19 @@ def open_platform(
     now: Clock = utc_now,
     enclave: Measurements | None = None,
     tcb: SimulatedTcb | None = None,
+    upkeep: bool = True,
 ) -> SimulatedPlatform:
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
     ``enclave``: a workload of these measurements asks, not the coordinator; the files are the same.
     ``tcb``: what the collateral, which is made anew, says of the machine from now on.
     The public files are up to date afterwards, and the production verifier has accepted a quote
-    under them. Raises ``FolderDamaged`` or ``Refused``, naming the file.
+    under them. Without ``upkeep`` they stay as they are, also where ``now`` differs from the clock
+    that they were made by. Raises ``FolderDamaged`` or ``Refused``, naming the file.
     """
     try:
         with _locked(folder):
-            platform = _open(folder, now, tcb)
+            platform = _open(folder, now, tcb, upkeep=upkeep)
     except OSError as exc:
         raise Refused(
             f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
@@ -79,21 +85,21 @@ def open_platform(
     return platform if enclave is None else platform.seen_by(enclave)
 
 
-def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None) -> SimulatedPlatform:
+def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -> SimulatedPlatform:
     moment = now()
     machine = _machine(folder, moment)
-    if tcb is None:
-        collateral = _usable_collateral(folder, machine, moment)
-        platform = SimulatedPlatform(machine, now=now, collateral=collateral)
-    else:
-        info = TcbInfo(status=tcb.status, advisories=tcb.advisories)
-        platform = SimulatedPlatform(machine, Parameters(tcb_info=info), now=now)
+    collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
+    said = tcb or _said(folder)
+    info = TcbInfo(status=said.status, advisories=said.advisories)
+    platform = SimulatedPlatform(machine, Parameters(tcb_info=info), now=now, collateral=collateral)
     try:
         _try_out(platform, platform.collateral, moment)
     except QuoteRefused as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
     except ConfigurationRefused:
         raise _damaged(folder, f"{_MACHINE} holds a root that is none") from None
+    if not upkeep:
+        return platform
     _write_if_changed(folder / _ROOT, pem(machine.root).encode())
     _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
     _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
@@ -150,6 +156,28 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
     except (CollateralRefused, ConfigurationRefused, QuoteRefused):
         return None  # it is public and made anew
     return collateral if end - moment > _RENEW_BEFORE else None
+
+
+class _Level(msgspec.Struct):
+    tcbStatus: TcbStatus  # noqa: N815 as the document has it
+    advisoryIDs: tuple[str, ...]  # noqa: N815
+
+
+class _Info(msgspec.Struct):
+    tcbLevels: tuple[_Level]  # noqa: N815
+
+
+def _said(folder: Path) -> SimulatedTcb:
+    """Return what the collateral, also one that has ended, says of the machine."""
+    path = folder / _COLLATERAL
+    try:
+        text = read_collateral(_read(path, MAX_COLLATERAL)).tcb_info
+        [level] = msgspec.json.decode(text, type=_Info).tcbLevels
+    except (FileNotFoundError, CollateralRefused, msgspec.DecodeError):
+        return SimulatedTcb()  # none is there yet, or it is damaged
+    if level.tcbStatus is TcbStatus.REVOKED:  # so damaged, too: nobody can tell a machine that
+        return SimulatedTcb()
+    return SimulatedTcb(level.tcbStatus, level.advisoryIDs)
 
 
 def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> datetime:

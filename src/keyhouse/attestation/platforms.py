@@ -60,11 +60,13 @@ class OpenSimulation(Protocol):
         now: Callable[[], datetime] = _utc_now,
         enclave: Measurements | None = None,
         tcb: SimulatedTcb | None = None,
+        upkeep: bool = True,
     ) -> Platform:
         """Return it as seen by the coordinator, or by the workload that ``enclave`` measures.
 
         ``now``: the machine's clock, UTC; its collateral is renewed by it. ``tcb``: what the
         collateral, made anew, says of the machine from now on; None: what it says already.
+        ``upkeep``: False leaves the files of the machine as they are, for one who only quotes.
         """
         ...
 
@@ -79,7 +81,10 @@ def open_platform(
     installed or not of this machine, ``NoSealingKey`` for a platform that cannot keep a state, and
     whatever refusals the platform itself has.
     """
-    platform = open_for_quotes(name, state_dir, exists=exists)
+    if name == "simulation":
+        platform = simulation()(_machine(state_dir))
+    else:
+        platform = open_for_quotes(name, state_dir, exists=exists)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
     platform.sealing_key(SealPolicy.PRODUCT_KEY)
     return platform
@@ -105,7 +110,8 @@ def open_for_quotes(
         )
     match name:
         case "simulation":
-            return simulation()(state_dir / "simulation", enclave=simulated)
+            # Its clock may be another one than the coordinator's, whose files these are.
+            return simulation()(_machine(state_dir), enclave=simulated, upkeep=False)
         case "gramine":
             from keyhouse.attestation.platform_gramine import DEV_ATTESTATION, open_gramine
 
@@ -120,6 +126,10 @@ def open_for_quotes(
             raise PlatformMissing(
                 "there is no platform of that name", hint=f"known are {', '.join(PLATFORMS)}"
             )
+
+
+def _machine(state_dir: Path) -> Path:
+    return state_dir / "simulation"
 
 
 def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> None:

@@ -73,9 +73,12 @@ class Coordinator:
 
         self._loop = asyncio.get_running_loop()
         # By name, as on the command line: without the distribution there is no simulation.
-        platform = simulation()(self._folder / "simulation", now=self._clock.moment)
+        machine, now = self._folder / "simulation", self._clock.moment
+        platform = simulation()(machine, now=now, upkeep=False)
         async with opened(self._folder, platform) as home:
             engine = await self._engine(home, platform)
+            self._catch_up(engine)
+            simulation()(machine, now=now)  # only now it is known how late it is there
             async with writing(engine):
                 checks = self._quote_checks(engine, platform)
                 with closing(service_of(engine, platform, checks)) as service:
@@ -96,6 +99,12 @@ class Coordinator:
             ),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),
         )
+
+    def _catch_up(self, engine: "Engine") -> None:
+        """Let the clock go on from where it was when this state was last in use."""
+        behind = engine.now() - self._clock.now()
+        if behind > 0:
+            self._clock.advance(timedelta(microseconds=behind))
 
     async def _listen(self, service: "Service") -> None:
         from keyhouse.api.activation_counts import ActivationCounts

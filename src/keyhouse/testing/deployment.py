@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from keyhouse.attestation import (
     Platform,
@@ -51,8 +52,9 @@ class Deployment:
 
     ``manifest``: what it enforces, JSON or what becomes it; None: it waits for its first one, which
     ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
-    who opens the same again has the same deployment. ``certificate_days``: how long certificates of
-    workloads are good, as the setting of ``keyhouse serve``.
+    who opens the same again has the same deployment, at no earlier time than it was changed last,
+    on a machine of which its maker says what it said last. ``certificate_days``: how long
+    certificates of workloads are good, as the setting of ``keyhouse serve``.
 
     Raises ``PlatformMissing`` without the distribution keyhouse-simulation, and ``CallRefused`` for
     a manifest that has problems.
@@ -72,7 +74,6 @@ class Deployment:
         self._ends = ExitStack()
         self._ports = Ports(0, 0)
         self._trusted: TrustedCoordinator | None = None
-        self._tcb = SimulatedTcb()
 
     def __enter__(self) -> Self:
         with ExitStack() as ends:
@@ -133,7 +134,7 @@ class Deployment:
         Processes, and what a test itself verifies, keep the machine's time.
         """
         self.clock.advance(by)
-        self.set_tcb(*self._tcb)
+        self._keep_up()
 
     def set_tcb(self, status: TcbStatus | str, advisories: Sequence[str] = ()) -> None:
         """Let the maker of the machine say from now on that its TCB has this ``status``.
@@ -146,8 +147,7 @@ class Deployment:
         wanted = TcbStatus(status)
         if wanted is TcbStatus.REVOKED:
             raise ValueError("a machine that is revoked makes no quotes that verify")
-        self._tcb = SimulatedTcb(wanted, tuple(advisories))
-        simulation()(self.folder / "simulation", now=self.clock.moment, tcb=self._tcb)
+        self._keep_up(SimulatedTcb(wanted, tuple(advisories)))
 
     def activate(
         self,
@@ -201,9 +201,11 @@ class Deployment:
 
     def _verified(self) -> TrustedCoordinator:
         machine = self.folder / "simulation"
+        expected = read_expected_identity((machine / "attestation.json").read_bytes())
         return verify_coordinator(
             self.client_api,
-            expected=read_expected_identity((machine / "attestation.json").read_bytes()),
+            # What ``set_tcb`` said of the machine before is about the workloads.
+            expected=replace(expected, accepted_tcb_statuses=tuple(TcbStatus)),
             root_ca_der=self._machine(None).root_ca,
             collateral=read_collateral((machine / "collateral.json").read_bytes()),
             now=self.clock.moment(),
@@ -212,7 +214,12 @@ class Deployment:
     def _machine(self, enclave: Enclave | None) -> Platform:
         """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
         measured = enclave.measurements if enclave is not None else None
-        return simulation()(self.folder / "simulation", now=self.clock.moment, enclave=measured)
+        now, folder = self.clock.moment, self.folder / "simulation"
+        return simulation()(folder, now=now, enclave=measured, upkeep=False)
+
+    def _keep_up(self, tcb: SimulatedTcb | None = None) -> None:
+        """Let the collateral be of this time, and say ``tcb``; None: what it says already."""
+        simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
         """Return a new file with ``content``, which is gone with the deployment."""
