@@ -1,10 +1,12 @@
 """What a manifest promises less than it seems to is said wherever people look."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from keyhouse_tests_deployment import manifest
+from keyhouse_tests_expiry import manifest_with
 from keyhouse_tests_server import Server
 
 pytestmark = pytest.mark.acceptance
@@ -22,6 +24,19 @@ def test_the_set_answer_the_status_and_the_log_say_what_nothing_enforces(tmp_pat
     for text in (answer.envelope["message"], status, old_status, server.logged()):
         assert "nothing enforces Infrastructures" in text
         assert "rolls activation limits and monotonic counters back" in text
+
+
+def test_the_status_and_the_log_say_whose_certificate_has_expired(tmp_path: Path) -> None:
+    raw = manifest_with({"ann": datetime(2026, 1, 1, tzinfo=UTC)})
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert client.set_manifest(raw).status == 200
+        for text in (
+            client.get("/api/v2/status").data["message"],
+            client.get("/status").data["statusMessage"],
+        ):
+            assert "certificates of users that have expired and still identify them: 1" in text
+    assert "the certificate of a user has expired" in server.logged()
 
 
 def test_a_manifest_without_them_has_no_caveats(tmp_path: Path) -> None:

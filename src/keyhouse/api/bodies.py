@@ -37,21 +37,27 @@ def still_needed(acknowledgements: int) -> str:
     return f"{acknowledgements} more acknowledgements are needed"
 
 
-def status_message(view: View, *, simulated: bool) -> str:
-    """Return the phase in words, and what people should know of the manifest in force or before."""
-    message = "; ".join((_MESSAGES[view.phase], *_known(view.state)))
+def status_message(view: View, *, simulated: bool, now: int) -> str:
+    """Return the phase in words, and what people should know of the manifest in force or before.
+
+    ``now`` is in microseconds since 1970.
+    """
+    message = "; ".join((_MESSAGES[view.phase], *_known(view.state, now)))
     return message + (_SIMULATION if simulated else "")
 
 
-def _known(state: State) -> tuple[str, ...]:
+def _known(state: State, now: int) -> tuple[str, ...]:
     if isinstance(state, Running):
-        return policy_of(state.manifest).caveats
+        policy = policy_of(state.manifest)
+        expired = policy.expired_users(now)
+        note = f"certificates of users that have expired and still identify them: {expired}"
+        return (*policy.caveats, note) if expired else policy.caveats
     return (state.note,) if isinstance(state, AcceptingManifest) and state.note else ()
 
 
-def status_body(view: View, *, simulated: bool) -> bytes:
-    """Return the data of ``GET /api/v2/status``."""
-    message = status_message(view, simulated=simulated)
+def status_body(view: View, *, simulated: bool, now: int) -> bytes:
+    """Return the data of ``GET /api/v2/status``; ``now`` is in microseconds since 1970."""
+    message = status_message(view, simulated=simulated, now=now)
     phase = view.phase
     return msgspec.json.encode({"status": int(phase), "code": int(phase), "message": message})
 

@@ -122,6 +122,10 @@ class Service:
             return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
         return envelope.error(refusal.status, message, headers)
 
+    def forget_answers(self) -> None:
+        """Answer anew what was answered before: with time, certificates expire."""
+        self._answers = ViewAnswers()
+
     # --- for handlers ---
 
     def headers(self, view: View) -> tuple[tuple[bytes, bytes], ...]:

@@ -22,7 +22,7 @@ __all__ = [
 def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase."""
     del head
-    message = status_message(view, simulated=service.simulated)
+    message = status_message(view, simulated=service.simulated, now=service.engine.now())
     data = {"statusCode": int(view.phase), "statusMessage": message}
     return service.success(msgspec.json.encode(data), view)
 

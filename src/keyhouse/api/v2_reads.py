@@ -25,7 +25,8 @@ __all__ = [
 def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    return service.success(status_body(view, simulated=service.simulated), view)
+    body = status_body(view, simulated=service.simulated, now=service.engine.now())
+    return service.success(body, view)
 
 
 def read_manifest(service: Service, view: View, head: Head) -> Answer:

@@ -145,6 +145,7 @@ async def _listen(
     from keyhouse.api.activation_counts import ActivationCounts
     from keyhouse.cli.serve_metrics import counts_for, events_for, metrics_served
     from keyhouse.cli.serve_parts import listener_of
+    from keyhouse.cli.serve_reminders import reminded
     from keyhouse.cli.serve_workloads import workloads_served
 
     counts, events = counts_for(settings.metrics), events_for(settings.metrics)
@@ -156,6 +157,7 @@ async def _listen(
             mesh, service, events, joined, certificate_days=settings.marble_certificate_days
         ) as workloads,
         metrics_served(settings.metrics, service, (listener, workloads), counts, events, joined),
+        reminded(service),
     ):
         service.served_by(listener, workloads)
         _settle_memory()

@@ -3,6 +3,7 @@
 from keyhouse.coordinator.activation import ActivationRequest, Parameters
 from keyhouse.coordinator.audit_trail import AuditView
 from keyhouse.coordinator.batch import Decision
+from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
 from keyhouse.coordinator.clock import Clock, HostClock
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
@@ -48,7 +49,6 @@ from keyhouse.coordinator.state import (
     counter_of,
 )
 from keyhouse.coordinator.update_log import LogView, UpdateLog
-from keyhouse.coordinator.user_certificates import user_expiry
 from keyhouse.coordinator.view import View
 
 __all__ = [
@@ -112,4 +112,5 @@ __all__ = [
     "require",
     "require_below_limit",
     "user_expiry",
+    "warn_of_expiry",
 ]

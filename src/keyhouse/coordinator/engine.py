@@ -25,6 +25,7 @@ from keyhouse.coordinator.batch import (
     goes_alone,
     new_dek,
 )
+from keyhouse.coordinator.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.clock import Clock, security_time
 from keyhouse.coordinator.commands import Command, Context, RecordActivations, SetManifest
 from keyhouse.coordinator.counts import EngineCounts
@@ -38,7 +39,6 @@ from keyhouse.coordinator.recover import Recovery, recover
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.unrecorded import Unrecorded
 from keyhouse.coordinator.update_log import UpdateLog
-from keyhouse.coordinator.user_certificates import warn_of_expiry
 from keyhouse.coordinator.view import View
 from keyhouse.journal import Conflict, Replay, Weight
 from keyhouse.wire.errors import Broken, Refused, Unavailable
@@ -249,11 +249,11 @@ class Engine:
         return True
 
     async def _warn_of_expiry(self) -> None:
-        """Tell the log which users' certificates end soon: once for each manifest."""
+        """Tell the log which certificates end soon, as soon as a manifest is there."""
         state = self.view.state
         if isinstance(state, Running) and state.manifest != self._warned_of:
             self._warned_of = state.manifest
-            await asyncio.to_thread(warn_of_expiry, state.manifest, self.now())
+            await asyncio.to_thread(warn_of_expiry, state, self.now())
 
     async def _recover(self, waiting: _WaitingRecovery) -> None:
         """Answer ``waiting``, one way or another: alone, for it takes a journal over."""

@@ -1,9 +1,11 @@
 """What a manifest means for decisions: derived from its bytes, kept for the few in use."""
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
+from keyhouse.authority import expiry
 from keyhouse.coordinator.caveats import caveats
 from keyhouse.coordinator.recipe import Recipe, recipe_of
 from keyhouse.manifest import (
@@ -30,6 +32,12 @@ class Policy:
         self.permissions: Final = Permissions(self.manifest)
         self.templates: Final = index_templates(self.manifest)
         self._recipes: dict[str, Recipe] = {}
+        ends = (expiry(user.certificate) for user in manifest.users.values())
+        self._user_ends = sorted(end for end in ends if end is not None)
+
+    def expired_users(self, now: int) -> int:
+        """Return how many users have a certificate that ended before ``now``, in microseconds."""
+        return bisect_left(self._user_ends, now // 1_000_000)
 
     def recipe(self, marble_type: str) -> Recipe | None:
         """Return what activating ``marble_type`` takes; None if there is no such type."""

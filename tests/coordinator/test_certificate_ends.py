@@ -1,7 +1,7 @@
-"""Whose certificate ends soon is told, once for each manifest; counts of the engine."""
+"""Which certificate ends soon is told, once for each manifest; counts of the engine."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,35 +19,72 @@ from keyhouse_tests_expiry import certificate_until, manifest_with
 from structlog.testing import capture_logs
 
 from keyhouse.authority import expiry
-from keyhouse.coordinator import Stale, user_expiry
+from keyhouse.coordinator import Running, Stale, prepare_upload, user_expiry, warn_of_expiry
+from keyhouse.coordinator.certificate_ends import NOTICE_DAYS, TOLD, secret_expiry
 from keyhouse.coordinator.counts import EngineCounts, Tally
-from keyhouse.coordinator.user_certificates import NOTICE_DAYS, TOLD, warn_of_expiry
 from keyhouse.wire.errors import Broken, Forbidden, Unavailable
+from keyhouse.wire.user_secret import UserSecret
 
 SOON = moment(NOW) + timedelta(days=NOTICE_DAYS)
 SECOND = timedelta(seconds=1)
 
 
-def told(raw: bytes) -> Sequence[tuple[str, object]]:
+async def running(path: Path, raw: bytes, uploads: Mapping[str, bytes] | None = None) -> Running:
+    """Return the state of a deployment whose ``uploads`` are certificates (DER)."""
+    async with running_engine(path / "state") as engine:
+        await set_manifest(engine, raw)
+        for name, der in (uploads or {}).items():
+            given = {name: UserSecret(cert=der)}
+            await engine.submit(prepare_upload(engine.view.running, user("writer").der, given))
+    return engine.view.running
+
+
+def told(state: Running) -> Sequence[tuple[str, object]]:
     with capture_logs() as entries:
-        warn_of_expiry(raw, NOW)
+        warn_of_expiry(state, NOW)
     assert {entry["log_level"] for entry in entries} <= {"warning"}
-    return [(entry["event"], entry.get("user", entry.get("count"))) for entry in entries]
+    named = ("user", "secret", "count")
+    return [(entry["event"], next(entry[n] for n in named if n in entry)) for entry in entries]
 
 
-def test_certificate_that_ends_within_the_notice_is_told_and_a_later_one_is_not() -> None:
+async def test_certificate_that_ends_within_the_notice_is_told_and_a_later_one_is_not(
+    tmp_path: Path,
+) -> None:
     ends = {"early": SOON - SECOND, "late": SOON, "over": moment(NOW) - SECOND}
 
-    assert told(manifest_with(ends)) == [
+    assert told(await running(tmp_path, manifest_with(ends))) == [
         ("the certificate of a user has expired", '"over"'),
         ("the certificate of a user expires soon", '"early"'),
     ]
 
 
-def test_of_many_users_the_first_to_end_are_named_and_the_others_counted() -> None:
+async def test_certificates_of_secrets_are_told_too(tmp_path: Path) -> None:
+    made = {"Type": "cert-ecdsa", "Size": 256, "Shared": True}
+    uploaded = {"Type": "cert-ecdsa", "Size": 256, "UserDefined": True}
+    secrets = {
+        "brief": {**made, "ValidFor": NOTICE_DAYS - 1},
+        "long": made,
+        "own": {**uploaded},
+        "missing": {**uploaded},
+        "each": {"Type": "cert-ecdsa", "Size": 256, "ValidFor": 1},
+    }
+    over = certificate_until(moment(NOW) - SECOND).public_bytes(Encoding.DER)
+
+    state = await running(tmp_path, manifest_with({}, secrets), {"own": over})
+
+    assert secret_expiry(state).keys() == {"brief", "long", "own"}
+    assert told(state) == [
+        ("the certificate of a secret has expired", '"own"'),
+        ("the certificate of a secret expires soon", '"brief"'),
+    ]
+
+
+async def test_of_many_users_the_first_to_end_are_named_and_the_others_counted(
+    tmp_path: Path,
+) -> None:
     many = {f"user{number}": moment(NOW) - number * SECOND for number in range(1, TOLD + 6)}
 
-    lines = told(manifest_with(many))
+    lines = told(await running(tmp_path, manifest_with(many)))
 
     assert lines[0][1] == f'"user{TOLD + 5}"'
     assert lines[TOLD:] == [("more certificates of users end soon", 5)]

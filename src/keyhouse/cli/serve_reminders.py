@@ -1,0 +1,42 @@
+"""What time brings about while nothing changes: certificates expire."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from keyhouse.coordinator import Running, warn_of_expiry
+
+if TYPE_CHECKING:
+    from keyhouse.api import Service
+
+__all__ = ["reminded"]
+
+DAY: Final = 24 * 3600.0
+"""Seconds between two looks at the certificates."""
+
+
+@asynccontextmanager
+async def reminded(service: "Service", *, every: float = DAY) -> AsyncIterator[None]:
+    """Look at the certificates again and again, for as long as the context lasts.
+
+    The log tells which end soon, as it does when a manifest is set; the status is made anew, for it
+    tells of those that have expired.
+    """
+    task = asyncio.create_task(_remind(service, every))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _remind(service: "Service", every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        service.forget_answers()
+        engine = service.engine
+        state = engine.view.state
+        if isinstance(state, Running):
+            await asyncio.to_thread(warn_of_expiry, state, engine.now())

@@ -1,0 +1,40 @@
+"""Certificates that end while nothing changes: log and status tell of them all the same."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+from keyhouse_tests_deployment import NOW, FixedClock, moment, running_engine, set_manifest
+from keyhouse_tests_expiry import manifest_with
+from keyhouse_tests_services import service_of
+from structlog.testing import capture_logs
+
+from keyhouse.api import Service
+from keyhouse.api.exchange import Answer, Head
+from keyhouse.cli.serve_reminders import reminded
+
+HOUR = 3600 * 1_000_000  # microseconds
+STATUS = Head("GET", "/api/v2/status", b"", None)
+TOLD = "the certificate of a user has expired"
+
+
+def status(service: Service) -> str:
+    answer = service.admit(STATUS)
+    assert isinstance(answer, Answer)
+    return str(json.loads(answer.body)["data"]["message"])
+
+
+async def test_a_certificate_that_ends_later_is_told_of_without_any_change(tmp_path: Path) -> None:
+    clock = FixedClock()
+    async with running_engine(tmp_path / "state", clock) as engine:
+        await set_manifest(engine, manifest_with({"ann": moment(NOW) + timedelta(minutes=1)}))
+        service = service_of(engine)
+        assert "expired" not in status(service)
+        clock.time += HOUR
+        with capture_logs() as entries:
+            async with reminded(service, every=0.001):
+                while not any(e["event"] == TOLD for e in entries):  # noqa: ASYNC110 a log
+                    await asyncio.sleep(0.001)
+        assert "have expired and still identify them: 1" in status(service)
+        service.close()
