@@ -1,8 +1,11 @@
 """The UUID file: every spelling, every way in which it can be unusable, and how it is made."""
 
+import errno
 import os
 import stat
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,3 +119,32 @@ def test_something_else_than_a_file_is_refused_at_once(tmp_path: Path, make: obj
 def test_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchRefused, match=r"missing/uuid cannot be used: no such file"):
         own_uuid(str(tmp_path / "missing/uuid"))
+
+
+def test_those_who_start_together_agree_on_one_whole_value(tmp_path: Path) -> None:
+    begin = threading.Barrier(4)
+
+    def start(path: str) -> uuid.UUID:
+        begin.wait()
+        return own_uuid(path)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(200):
+            path = tmp_path / f"uuid-{number}"
+            values = set(pool.map(start, [str(path)] * 4))
+            assert values == {read_uuid(path.read_bytes())}
+    assert len(list(tmp_path.iterdir())) == 200
+
+
+def test_where_there_are_no_links_the_file_is_made_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "as in Gramine")
+
+    monkeypatch.setattr(os, "link", link)
+
+    made = own_uuid(str(tmp_path / "uuid"))
+
+    assert own_uuid(str(tmp_path / "uuid")) == made
+    assert [path.name for path in tmp_path.iterdir()] == ["uuid"]

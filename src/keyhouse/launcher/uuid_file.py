@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import uuid
+from contextlib import suppress
 from typing import Final
 
 from keyhouse.launcher.errors import LaunchRefused
@@ -15,6 +16,7 @@ from keyhouse.launcher.errors import LaunchRefused
 __all__ = ["own_uuid", "read_uuid"]
 
 LARGEST: Final = 256
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEX: Final = "[0-9A-Fa-f]"
 _DASHED: Final = f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
 _FORMS: Final = re.compile(
@@ -80,15 +82,40 @@ def _kept(path: str) -> uuid.UUID:
 
 def _made(path: str) -> uuid.UUID:
     fresh = uuid.UUID(bytes=os.urandom(16), version=4)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(path, flags, 0o600)
+    folder = os.path.dirname(path) or "."  # noqa: PTH120 the path as it was given
+    beside = f"{folder}/.keyhouse-{os.urandom(8).hex()}"
+    _write(beside, fresh)
+    try:
+        # Whole from the beginning: another process that starts now must not find it empty.
+        os.link(beside, path)
+    except FileExistsError:
+        raise
+    except OSError:  # there are no links here, as in an enclave
+        _write(path, fresh)
+    finally:
+        os.unlink(beside)  # noqa: PTH108
+    with suppress(OSError):  # of those that cannot sync a folder
+        _sync(folder)
+    return fresh
+
+
+def _write(path: str, fresh: uuid.UUID) -> None:
+    handle = os.open(path, _NEW, 0o600)
     try:
         os.fchmod(handle, 0o600)
         os.write(handle, str(fresh).encode("ascii"))
         os.fsync(handle)
     except OSError:
-        os.unlink(path)  # noqa: PTH108 the path as it was given
+        os.unlink(path)  # noqa: PTH108
         raise
     finally:
         os.close(handle)
-    return fresh
+
+
+def _sync(folder: str) -> None:
+    """Make the names in ``folder`` durable: with the UUID all keys of this instance would go."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
