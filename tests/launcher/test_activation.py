@@ -142,20 +142,20 @@ async def test_peer_whose_certificate_no_library_takes_is_no_coordinator(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("status", "raised"),
+    ("status", "raised", "hint"),
     [
-        (Status.UNAVAILABLE, NotReady),
-        (Status.FAILED_PRECONDITION, NotReady),
-        (Status.DEADLINE_EXCEEDED, NotReachable),
-        (Status.PERMISSION_DENIED, ActivationRefused),
-        (Status.INVALID_ARGUMENT, ActivationRefused),
-        (Status.UNAUTHENTICATED, ActivationRefused),
-        (Status.INTERNAL, ActivationRefused),
-        (Status.RESOURCE_EXHAUSTED, ActivationRefused),
+        (Status.UNAVAILABLE, NotReady, "its status"),
+        (Status.FAILED_PRECONDITION, NotReady, "upload"),
+        (Status.DEADLINE_EXCEEDED, NotReachable, "address"),
+        (Status.PERMISSION_DENIED, ActivationRefused, "manifest"),
+        (Status.INVALID_ARGUMENT, ActivationRefused, "--dns-names"),
+        (Status.UNAUTHENTICATED, ActivationRefused, "log"),
+        (Status.INTERNAL, ActivationRefused, "log"),
+        (Status.RESOURCE_EXHAUSTED, ActivationRefused, "log"),
     ],
 )
 async def test_each_status_says_whether_trying_again_helps(
-    status: Status, raised: type[KeyhouseError]
+    status: Status, raised: type[KeyhouseError], hint: str
 ) -> None:
     words = "no: package\x1b[2J\nis \u00fc"
     with MeshPeer(refusals=[GRPCError(status, words)]) as peer, pytest.raises(raised) as refused:
@@ -164,6 +164,7 @@ async def test_each_status_says_whether_trying_again_helps(
     if status is not Status.DEADLINE_EXCEEDED:
         assert r"no: package\x1b[2J\nis ü" in refused.value.message
         assert status.name in refused.value.message
+    assert hint in refused.value.hint
 
 
 async def test_answer_that_does_not_fit_is_refused() -> None:

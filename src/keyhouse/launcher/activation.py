@@ -29,6 +29,10 @@ __all__ = ["Request", "activate"]
 
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
+_HINTS: Final = {
+    Status.PERMISSION_DENIED: "compare type, package and limit in the manifest with what runs here",
+    Status.INVALID_ARGUMENT: "correct what the launcher was given, such as --dns-names",
+}
 _TRY_AGAIN: Final = (
     "check the address, of the workload API (port 2001), and that the coordinator runs"
 )
@@ -117,10 +121,11 @@ def _refusal(error: GRPCError, address: Address) -> KeyhouseError:
     if error.status in _LATER:
         return NotReady(
             f"the coordinator cannot activate now ({error.status.name}): {words}",
-            hint="see its status: it may wait for a manifest or for its recovery",
+            hint="see its status: it may wait for a manifest, for its recovery, or for a secret"
+            " that a user has to upload",
         )
     return ActivationRefused(
         f"the coordinator refused the activation ({error.status.name}): {words}",
         status=error.status.name,
-        hint="compare type and package in the manifest with what runs here",
+        hint=_HINTS.get(error.status, "see the coordinator's log"),
     )
