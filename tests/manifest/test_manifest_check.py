@@ -26,7 +26,7 @@ from keyhouse_tests_manifests import (
 )
 
 from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.definitions import SecretType, Uri
 from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.secret import Secret
 
@@ -215,8 +215,50 @@ def test_a_certificate_object_as_go_writes_it_is_accepted() -> None:
         "CRLDistributionPoints": None,
         "PolicyIdentifiers": None,
         "Policies": None,
+        "InhibitAnyPolicy": 0,
+        "InhibitAnyPolicyZero": False,
+        "InhibitPolicyMapping": 0,
+        "InhibitPolicyMappingZero": False,
+        "RequireExplicitPolicy": 0,
+        "RequireExplicitPolicyZero": False,
+        "PolicyMappings": None,
     }
     assert "Secrets" not in str(warned_places(document))
+
+
+GO_URL: dict[str, Any] = {
+    "Scheme": "spiffe",
+    "Opaque": "",
+    "User": None,
+    "Host": "a",
+    "Path": "/b",
+    "RawPath": "",
+    "OmitHost": False,
+    "ForceQuery": False,
+    "RawQuery": "",
+    "Fragment": "",
+    "RawFragment": "",
+}
+
+
+def test_a_uri_as_go_writes_it_is_taken() -> None:
+    document = full()
+    document["Secrets"]["apiCert"]["Cert"]["URIs"] = [GO_URL]
+    template = check(json.dumps(document).encode(), now=NOW).manifest.secrets["apiCert"].cert
+    assert template is not None
+    assert template.uris == (Uri("spiffe", "a", "/b"),)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("Opaque", "uuid:1"), ("User", {"a": "b"}), ("RawPath", "/%62"), ("OmitHost", True),
+     ("ForceQuery", True), ("RawQuery", "a=b"), ("Fragment", "a"), ("RawFragment", "a")],
+)  # fmt: skip
+def test_parts_of_a_uri_that_no_certificate_gets_are_refused(field: str, value: object) -> None:
+    document = full()
+    document["Secrets"]["apiCert"]["Cert"]["URIs"] = [{**GO_URL, field: value}]
+    (problem,) = problems_of(json.dumps(document).encode())
+    assert problem.at == f"Secrets.apiCert.Cert.URIs[0].{field}"
 
 
 def test_policy_identifiers_are_read_as_policies() -> None:
@@ -239,6 +281,7 @@ WARNINGS: list[tuple[str, Any, str]] = [
     ("Secrets partnerCert Public", "AAAA", "Secrets.partnerCert.Public"),
     ("Secrets diskKey Cert", {"IsCA": True}, "Secrets.diskKey.Cert"),
     ("Secrets apiCert Cert Version", 3, "Secrets.apiCert.Cert.Version"),
+    ("Secrets apiCert Cert PolicyMappings", [{}, {"x": 1}], "Secrets.apiCert.Cert.PolicyMappings"),
     ("Secrets apiCert Cert AuthorityKeyId", "AAAA", "Secrets.apiCert.Cert.AuthorityKeyId"),
     ("Secrets apiCert Cert Subject Names", [{}, {"a": 1}], "Secrets.apiCert.Cert.Subject.Names"),
     ("TLS public Incoming", [{"Port": "1", "Addr": "x"}], "TLS.public.Incoming[0].Addr"),

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from ipaddress import ip_address, ip_network
 
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.manifest.written import WrittenTemplate, has_content
-from keyhouse.wire.definitions import AddressRange, CertificateTemplate, Oid, Subject
+from keyhouse.manifest.written import WrittenTemplate, WrittenUri, has_content
+from keyhouse.wire.definitions import AddressRange, CertificateTemplate, Oid, Subject, Uri
 
 __all__ = ["check_not_after", "check_template", "parse_time"]
 
@@ -64,7 +64,9 @@ def check_template(place: Place, template: WrittenTemplate, findings: Findings) 
         findings.refuse((*place, "SignatureAlgorithm"), problem, "10, 11, 12, or left out")
     for field, spelled in _IGNORED.items():
         if has_content(getattr(template, field)):
-            findings.warn((*place, spelled), "has no effect: the coordinator sets it", "remove it")
+            never = "Polic" in spelled  # InhibitAnyPolicy and its like; Policies are honoured
+            why = "no certificate is made with it" if never else "the coordinator sets it"
+            findings.warn((*place, spelled), f"has no effect: {why}", "remove it")
     if has_content(template.subject.names):
         findings.warn((*place, "Subject", "Names"), "has no effect", "use ExtraNames")
 
@@ -75,6 +77,13 @@ _IGNORED = {
         WrittenTemplate.__struct_fields__, WrittenTemplate.__struct_encode_fields__, strict=True
     )
     if field not in {*CertificateTemplate.__struct_fields__, "policy_identifiers"}
+}
+_OF_OTHER_URIS = {
+    field: spelled
+    for field, spelled in zip(
+        WrittenUri.__struct_fields__, WrittenUri.__struct_encode_fields__, strict=True
+    )
+    if field not in Uri.__struct_fields__
 }
 _LONGEST_NAME = 64  # RFC 5280, ub-common-name
 _COUNTRY = re.compile(r"[A-Za-z]{2}", re.ASCII)
@@ -111,6 +120,10 @@ def _check_names(place: Place, template: WrittenTemplate, findings: Findings) ->
         if not uri.scheme:
             problem = "has no Scheme, so it is no URI"
             findings.refuse((*place, "URIs", index, "Scheme"), problem)
+        for field, spelled in _OF_OTHER_URIS.items():
+            if has_content(getattr(uri, field)):
+                problem = "is not supported in a certificate's URI"
+                findings.refuse((*place, "URIs", index, spelled), problem, "Scheme, Host, Path are")
 
 
 def _is_address(text: str) -> bool:

@@ -31,7 +31,13 @@ from keyhouse.manifest.written import (
     WrittenTemplate,
 )
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType, Subject
+from keyhouse.wire.definitions import (
+    CertificateTemplate,
+    SecretDefinition,
+    SecretType,
+    Subject,
+    Uri,
+)
 from keyhouse.wire.errors import BadRequest, Invalid
 from keyhouse.wire.jsonreader import Unreadable
 from keyhouse.wire.jsonreader import decode as decode_json
@@ -103,7 +109,9 @@ def certificate_template(written: WrittenTemplate) -> CertificateTemplate:
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
     policies = written.policies + tuple(oid for oid in dotted if oid not in written.policies)
-    return CertificateTemplate(**{**values, "subject": subject, "policies": policies})
+    uris = tuple(Uri(uri.scheme, uri.host, uri.path) for uri in written.uris)
+    changed = {"subject": subject, "policies": policies, "uris": uris}
+    return CertificateTemplate(**{**values, **changed})
 
 
 _SUBJECT = Subject.__struct_fields__

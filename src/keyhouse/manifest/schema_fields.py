@@ -37,9 +37,10 @@ from keyhouse.manifest.written import (
     WrittenSecret,
     WrittenSubject,
     WrittenTemplate,
+    WrittenUri,
     WrittenUser,
 )
-from keyhouse.wire.definitions import AddressRange, Extension, NameAttribute, SecretType, Uri
+from keyhouse.wire.definitions import AddressRange, Extension, NameAttribute, SecretType
 
 __all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
 
@@ -379,6 +380,18 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 ),
                 _NO_EFFECT,
             ),
+            **dict.fromkeys(
+                (
+                    "InhibitAnyPolicy",
+                    "InhibitAnyPolicyZero",
+                    "InhibitPolicyMapping",
+                    "InhibitPolicyMappingZero",
+                    "PolicyMappings",
+                    "RequireExplicitPolicy",
+                    "RequireExplicitPolicyZero",
+                ),
+                Field("Has no effect: no certificate is made with it.", {"deprecated": True}),
+            ),
         },
     ),
     WrittenSubject: Shape(
@@ -404,12 +417,25 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Value": Field("The text."),
         },
     ),
-    Uri: Shape(
+    WrittenUri: Shape(
         "A URI in parts.",
         {
             "Scheme": Field("Such as spiffe.", {"minLength": 1}, given=True),
             "Host": Field("The host, or empty."),
             "Path": Field("The path, or empty."),
+            **dict.fromkeys(
+                (
+                    "Opaque",
+                    "User",
+                    "RawPath",
+                    "OmitHost",
+                    "ForceQuery",
+                    "RawQuery",
+                    "Fragment",
+                    "RawFragment",
+                ),
+                Field("Not supported: has to be empty.", {"deprecated": True}),
+            ),
         },
     ),
     AddressRange: Shape(

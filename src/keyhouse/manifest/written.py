@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.manifest.model import Infrastructure, Package, TlsTag
-from keyhouse.wire.definitions import CertificateTemplate, Oid, Subject, manifest_name
+from keyhouse.wire.definitions import CertificateTemplate, Oid, Subject, Uri, manifest_name
 from keyhouse.wire.jsonreader import UInt64
 from keyhouse.wire.secret import Secret
 
@@ -18,6 +18,7 @@ __all__ = [
     "WrittenSecret",
     "WrittenSubject",
     "WrittenTemplate",
+    "WrittenUri",
     "WrittenUser",
 ]
 
@@ -54,10 +55,24 @@ class WrittenSubject(Subject, frozen=True, kw_only=True, rename=manifest_name):
     names: object = None
 
 
+class WrittenUri(Uri, frozen=True, kw_only=True, rename=manifest_name):
+    """A URI with the other fields that Go writes: they may be there, but have to be empty."""
+
+    opaque: object = None
+    user: object = None
+    raw_path: object = None
+    omit_host: object = None
+    force_query: object = None
+    raw_query: object = None
+    fragment: object = None
+    raw_fragment: object = None
+
+
 class WrittenTemplate(CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name):
     """A certificate template with the fields that have no effect, or are read as another one."""
 
     subject: WrittenSubject = WrittenSubject()
+    uris: tuple[WrittenUri, ...] = ()
     policy_identifiers: tuple[Oid, ...] = ()  # read as further ``policies``
     # The coordinator sets these itself:
     authority_key_id: object = None
@@ -76,6 +91,14 @@ class WrittenTemplate(CertificateTemplate, frozen=True, kw_only=True, rename=man
     signature: object = None
     unhandled_critical_extensions: object = None
     version: object = None
+    # No certificate is made with these. Go has written them since 1.24:
+    inhibit_any_policy: object = None
+    inhibit_any_policy_zero: object = None
+    inhibit_policy_mapping: object = None
+    inhibit_policy_mapping_zero: object = None
+    policy_mappings: object = None
+    require_explicit_policy: object = None
+    require_explicit_policy_zero: object = None
 
 
 class WrittenSecret(msgspec.Struct, frozen=True, rename=manifest_name):
