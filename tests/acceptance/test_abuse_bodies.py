@@ -41,9 +41,8 @@ def test_fifty_endless_bodies_share_one_cap_and_the_rest_is_told_to_come_again(
 
     def push(wire: Wire) -> bytes:
         wire.send(post(b"/api/v2/manifest", b"Content-Length: %d" % length))
-        wire.tls.settimeout(1)
-        wire.send_until_cut(PIECE, length - MIB)  # never all of it
-        return wire.answer()[1]
+        sent = wire.send_until_cut(PIECE, length - MIB)  # never all of it
+        return wire.answer()[1] if sent < length - MIB else b""  # those who are let are not told
 
     with besieged(tmp_path, None, growth=CAP + 64) as server, open_wires(server, 50) as wires:
         answers = in_parallel(len(wires), 8, lambda number: push(wires[number]))

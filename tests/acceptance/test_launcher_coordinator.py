@@ -226,8 +226,8 @@ def test_root_holds_through_updates_and_recovery_and_the_intermediate_does_not(
     alone, both = tmp_path / "root.pem", tmp_path / "both.pem"
     server = Server(tmp_path / "data")
 
-    def ended(pinned: Path) -> int:
-        words = ["--type", "app", "--timeout", "1", "--root-certificate", str(pinned)]
+    def ended(pinned: Path, *more: str) -> int:
+        words = ["--type", "app", "--root-certificate", str(pinned), *more]
         return launch(server.mesh_port, *words, "--", "/bin/true", folder=tmp_path).code
 
     with server:
@@ -243,4 +243,4 @@ def test_root_holds_through_updates_and_recovery_and_the_intermediate_does_not(
     (server.data / "sealed_key").unlink()
     with server:
         # Recovery mode, with a temporary root: one waits, the other knows that it is another one.
-        assert (ended(alone), ended(both)) == (3, 4)
+        assert (ended(alone, "--timeout", "1"), ended(both)) == (3, 4)

@@ -16,7 +16,6 @@ from keyhouse_tests_server import PATIENCE, Client, Server
 pytestmark = pytest.mark.acceptance
 
 WRITERS = 12
-SOON = 3.0  # seconds, far below the 10 that answers may take
 
 
 def send_upload(client: Client, name: str, value: bytes) -> None:
@@ -100,9 +99,8 @@ def test_connections_that_ask_for_nothing_do_not_hold_the_process_up(tmp_path: P
                 connection = stack.enter_context(context.wrap_socket(raw))
                 if index % 3 == 2:
                     connection.sendall(b"GET /api/v2/status HTTP/1.1\r\nHost: a")
-        began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < SOON
+    assert "connections aborted" not in server.logged()  # which it says when it waited in vain
 
 
 def test_a_signal_during_the_start_stops_it_cleanly(tmp_path: Path) -> None:

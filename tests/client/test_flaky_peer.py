@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from keyhouse_tests_peer import Drip, Fault, Flood, Peer, serving, success
-from keyhouse_tests_sdk import MODES, Mode, connected, trust_in_peer
+from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
 
 from keyhouse.client import (
     NO_RETRIES,
     AnswerUnreadable,
     CallPutOff,
     ClientSetup,
+    Coordinator,
     Retries,
     SecretUpload,
     Timeouts,
@@ -43,11 +44,11 @@ def session(mode: Mode, folder: Path, *faults: Fault, **options: Any) -> Iterato
     peer.replies[SECRETS] = success(None)
     peer.faults = list(faults)
     options = dict[str, Any](timeout=10, retries=QUICK) | options
-    with (
-        serving(peer, folder) as address,
-        connected(mode, address, trust_in_peer(peer), **options) as coordinator,
-    ):
-        yield coordinator, peer
+    with serving(peer, folder) as address:
+        with Coordinator.connect(address, trust_in_peer(peer)) as verified:  # in the usual time
+            trusted = verified.trusted
+        with session_with(mode, trusted, **options) as coordinator:
+            yield coordinator, peer
 
 
 def asked(peer: Peer, call: tuple[str, str]) -> int:
