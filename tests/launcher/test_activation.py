@@ -3,8 +3,10 @@
 import asyncio
 import socket
 import ssl
+import threading
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,8 @@ from keyhouse.launcher import (
     activate,
     make_credentials,
     read_names,
+    run,
+    within,
 )
 from keyhouse.launcher.tls import MOST_RECEIVED
 from keyhouse.wire.address import Address
@@ -183,11 +187,50 @@ async def test_nobody_there_is_unreachable() -> None:
         await _activate(port)
 
 
-async def test_name_that_does_not_exist_is_unreachable() -> None:
+def test_name_that_does_not_exist_is_unreachable() -> None:
     request = _request(1)._replace(address=Address("nobody.invalid", 1))
 
     with pytest.raises(NotReachable):
-        await activate(request, FULL, 30)
+        run(activate(request, FULL, 30))
+
+
+def test_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def look_up(*_: object) -> list[object]:
+        answered.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    request = _request(1)._replace(address=Address("coordinator.example", 1))
+
+    try:
+        with pytest.raises(NotReachable, match="in time"):
+            run(activate(request, FULL, 0.2))
+    finally:
+        answered.set()
+
+
+def test_proof_that_does_not_come_is_not_waited_for() -> None:
+    came = threading.Event()
+    try:
+        with pytest.raises(NotReachable, match="in time"):
+            within(0.05, came.wait)
+    finally:
+        came.set()
+    assert within(30, came.wait)
+    with pytest.raises(TimeoutError, match="its own"):
+        within(30, partial(_raise, TimeoutError("its own")))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_names_are_looked_up_beside_the_loop() -> None:
+    with MeshPeer() as peer:
+        request = _request(peer.port)._replace(address=Address("localhost", peer.port))
+        assert run(activate(request, FULL, 30)).argv == ()
 
 
 async def test_one_who_accepts_and_is_silent_is_given_up() -> None:

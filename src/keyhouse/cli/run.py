@@ -4,7 +4,6 @@ Nothing that was delivered is ever reported, and nothing of the launcher is left
 its process id: see ``launcher/program.py``.
 """
 
-import asyncio
 import logging
 import os
 import signal
@@ -92,6 +91,8 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         persist,
         read_mesh_address,
         read_names,
+        run,
+        within,
     )
 
     address = read_mesh_address(settings.coordinator)
@@ -107,8 +108,8 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
     def attempt(seconds: float) -> "Delivered":
         end = clock.now() + seconds
         request = Request(address, credentials, quote(), settings.kind, who)
-        anchor = find_anchor(seconds) if find_anchor is not None else None
-        return asyncio.run(activate(request, anchor, max(end - clock.now(), 0)))
+        anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
+        return run(activate(request, anchor, max(end - clock.now(), 0)))
 
     def told(error: Unavailable, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")

@@ -13,6 +13,7 @@ from keyhouse.launcher.errors import (
 )
 from keyhouse.launcher.evidence import quote_over
 from keyhouse.launcher.files import write_files
+from keyhouse.launcher.lookup import run, within
 from keyhouse.launcher.names import Names, read_names
 from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.persistence import Clock, MonotonicClock, persist
@@ -45,6 +46,8 @@ __all__ = [
     "read_mesh_address",
     "read_names",
     "read_uuid",
+    "run",
     "start",
+    "within",
     "write_files",
 ]
