@@ -431,6 +431,26 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.URIs[0]", T(uris=(Uri("https"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "ho st"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "x", "\udc80"),))),
+    # A certificate with one of these is none for Go programs: they cannot read any of it.
+    *(
+        ("Cert.URIs[0]", T(uris=(Uri("a", host, "/b"),)))
+        for host in ("a.", ".a", "a..b", "a:x", "a%20b", "a@b.")
+    ),
+    ("Cert.URIs[0]", T(uris=(Uri("a", "", "b"),))),
+    *(
+        ("Cert.PermittedDNSDomains[0]", T(permitted_dns_domains=(value,)))
+        for value in ("a.", "..a", "http://a", "a@b")
+    ),
+    *(
+        ("Cert.ExcludedURIDomains[0]", T(excluded_uri_domains=(value,)))
+        for value in ("a..b", "1.2.3.4", "::1")
+    ),
+    *(
+        ("Cert.PermittedEmailAddresses[0]", T(permitted_email_addresses=(value,)))
+        for value in ("@a", "a@.b", "a,b@c")
+    ),
+    ("Cert.UnknownExtKeyUsage[0]", T(unknown_ext_key_usage=((2, 2**31),))),
+    ("Cert.ExtraExtensions[0].Id", T(extra_extensions=(Extension((1, 2, 2**31), b"\5\0"),))),
     ("Cert.KeyUsage", T(key_usage=128)),
     ("Cert.KeyUsage", T(key_usage=512)),
     ("Cert.KeyUsage", T(key_usage=-1)),

@@ -1,5 +1,6 @@
 """The extensions of a generated certificate that its template asks for."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
@@ -86,6 +87,13 @@ _UNLIMITED: Final = -1  # how Go programs write "no limit" for MaxPathLen
 _OID_HINT: Final = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
 
 
+# Go, for one, cannot read a certificate at all if it has a URI with another host.
+_URI_LABEL: Final = r"[A-Za-z0-9!$&'()*+,;=_~-]+"
+_URI_HOST: Final = re.compile(
+    rf"(?:{_URI_LABEL}(?:\.{_URI_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{0,5}})?"
+)
+
+
 def extensions(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[Wanted, ...]:
@@ -120,10 +128,10 @@ def uri(value: Uri) -> str:
         raise ValueError("a scheme begins with a letter")
     if scheme_rest and not scheme_rest.isalnum():
         raise ValueError("a scheme has letters, digits and + - . only")
-    if not all("!" <= c <= "~" and c not in '/?#\\"<>^`{|}' for c in value.host):
-        raise ValueError("a host has no blanks and delimiters")
-    if not value.host and not value.path:
-        raise ValueError("neither a host nor a path")
+    if value.host and not _URI_HOST.fullmatch(value.host):
+        raise ValueError("no host, or one that programs cannot read")
+    if not value.host and not value.path.startswith("/"):
+        raise ValueError("no host, and a path that would stand in its place")
     path = quote(value.path, safe="/$&+,:;=@")
     separator = "/" if value.host and path and not path.startswith("/") else ""
     return f"{value.scheme}://{value.host}{separator}{path}"
@@ -316,7 +324,8 @@ def _uris(template: CertificateTemplate, findings: Findings) -> Iterator[x509.Ge
             parts,
             f"Cert.URIs[{position}]",
             "is not a URI",
-            'give "Scheme", "Host" and "Path"',
+            'give "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
+            " that begins with /",
         )
         if text is not None:
             yield x509.UniformResourceIdentifier(text)

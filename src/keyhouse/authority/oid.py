@@ -1,6 +1,7 @@
 """Object identifiers, from arcs or dots to the library's form."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from cryptography import x509
 
@@ -9,9 +10,16 @@ __all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots"]
 MARBLE_TYPE = x509.ObjectIdentifier("1.3.9903.2.1")
 """The extension that names a marble's type: in marble certificates only."""
 
+_MOST: Final = 2**31
+
 
 def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
-    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if there is none."""
+    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if there is none.
+
+    Arcs beyond 31 bits are refused: Go, for one, reads no certificate that has one.
+    """
+    if any(number >= _MOST for number in numbers):
+        raise ValueError("an arc beyond 31 bits")
     return x509.ObjectIdentifier(".".join(str(number) for number in numbers))
 
 
