@@ -330,7 +330,10 @@ def test_a_package_update_needs_no_agreement_and_a_full_one_discards_it(tmp_path
         assert "it lowers SecurityVersion of app from 9 to 3" in reply.envelope["message"]
         data = api.acknowledge(people.bob, NEW).data
         assert "it lowers SecurityVersion of app from 9 to 3" in data["message"]
-        assert api.update(people.releaser, raise_version(4)).status == 200
+        assert "message" not in checked(api.update(people.releaser, raise_version(4))).envelope
+        warned = checked(api.update(people.releaser, raise_version(65_536))).envelope
+        assert warned["status"] == "success"
+        assert "Packages.app.SecurityVersion: is over 65535" in warned["message"]
 
 
 # --- recovery secrets ---

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from keyhouse_tests_manifests import full, sample
 
-from keyhouse.manifest import check_package_update, read_package_update
+from keyhouse.manifest import check_package_update, read_package_update, warnings_of_versions
 from keyhouse.wire.errors import Invalid
 
 CURRENT = {"frontend": 3, "backend": None, "other": 0}
@@ -27,6 +27,11 @@ def test_an_equal_or_higher_version_is_accepted(version: int) -> None:
     assert update is not None
     assert list(update.packages) == ["frontend"]
     assert check_package_update(update, CURRENT) == {"frontend": version}
+
+
+def test_a_version_that_no_enclave_can_report_is_warned_of() -> None:
+    (warning,) = warnings_of_versions({"a": 65535, "b c": 65536})
+    assert warning.at == 'Packages["b c"].SecurityVersion'
 
 
 def test_null_and_empty_sections_do_not_make_it_a_full_update() -> None:

@@ -175,7 +175,7 @@ async def update_manifest(
 
     command, view = await _submitted(service, prepare, off_loop=True)
     if isinstance(command, UpdatePackages):
-        return Agreement(view)
+        return Agreement(view, notes=tuple(map(str, command.warnings)))
     return _agreement(view, command, (*command.notes, *map(str, command.warnings)))
 
 

@@ -70,6 +70,7 @@ class UpdatePackages(msgspec.Struct, frozen=True):
     versions: dict[str, int]
     keys: CoordinatorKeys
     secrets: dict[str, StoredSecret]
+    warnings: tuple[Problem, ...] = ()  # what the caller should know though it is taken
     basis: PlanBasis | None = None  # of the plan that the caller is bound to
 
 

@@ -34,6 +34,7 @@ from keyhouse.manifest import (
     PackageUpdate,
     check_package_update,
     read_package_update,
+    warnings_of_versions,
 )
 from keyhouse.wire.errors import Invalid
 
@@ -137,6 +138,7 @@ def _prepare_packages(
         versions=versions,
         keys=keys,
         secrets=_issued_anew(policy.manifest, keys, moment(now)),
+        warnings=warnings_of_versions(versions),
     )
 
 

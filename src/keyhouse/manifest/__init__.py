@@ -25,6 +25,7 @@ from keyhouse.manifest.package_update import (
     PackageUpdate,
     check_package_update,
     read_package_update,
+    warnings_of_versions,
 )
 from keyhouse.manifest.permissions import Permissions
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
@@ -72,4 +73,5 @@ __all__ = [
     "fingerprint",
     "index_templates",
     "read_package_update",
+    "warnings_of_versions",
 ]

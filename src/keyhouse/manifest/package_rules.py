@@ -7,7 +7,7 @@ from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Infrastructure, Package
 from keyhouse.wire.jsonreader import nearest
 
-__all__ = ["TCB_STATUSES", "check_infrastructures", "check_packages"]
+__all__ = ["LARGEST", "TCB_STATUSES", "check_infrastructures", "check_packages"]
 
 TCB_STATUSES = (
     "UpToDate",
@@ -19,7 +19,7 @@ TCB_STATUSES = (
     "ConfigurationAndSWHardeningNeeded",
 )
 _MEASUREMENT = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
-_LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
+LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
 
 
 def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
@@ -66,8 +66,8 @@ def _check_identity(place: Place, package: Package, findings: Findings) -> None:
 def _check_numbers(place: Place, package: Package, findings: Findings) -> None:
     numbers = {"ProductID": package.product_id, "SecurityVersion": package.security_version}
     for field, value in numbers.items():
-        if value is not None and value > _LARGEST:
-            findings.warn((*place, field), f"is over {_LARGEST}, which no enclave can report")
+        if value is not None and value > LARGEST:
+            findings.warn((*place, field), f"is over {LARGEST}, which no enclave can report")
 
 
 def _check_statuses(place: Place, package: Package, findings: Findings) -> None:

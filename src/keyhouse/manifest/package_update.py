@@ -8,11 +8,12 @@ import msgspec
 from keyhouse.manifest.check import read_written
 from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Package
+from keyhouse.manifest.package_rules import LARGEST
 from keyhouse.manifest.written import WrittenConfig, WrittenManifest
 from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import quoted
+from keyhouse.wire.place import at, quoted
 
-__all__ = ["PackageUpdate", "check_package_update", "read_package_update"]
+__all__ = ["PackageUpdate", "check_package_update", "read_package_update", "warnings_of_versions"]
 
 
 class PackageUpdate(msgspec.Struct, frozen=True):
@@ -63,6 +64,17 @@ def check_package_update(
         for name, package in sorted(update.packages.items())
         if package.security_version is not None
     }
+
+
+def warnings_of_versions(versions: Mapping[str, int]) -> tuple[Problem, ...]:
+    """Return what the author of a package update should know though it is taken."""
+    problem = f"is over {LARGEST}, which no enclave can report: the package admits nobody"
+    hint = "only a complete manifest can lower it again"
+    return tuple(
+        Problem(at("Packages", name, "SecurityVersion"), problem, hint)
+        for name, version in sorted(versions.items())
+        if version > LARGEST
+    )
 
 
 def _check_packages(
