@@ -28,7 +28,7 @@ class Launched(NamedTuple):
 
 def command(port: int, *words: str) -> list[str]:
     """Return the command that joins as a ``web`` at 127.0.0.1."""
-    given = ["--coordinator", f"127.0.0.1:{port}", "--type", "web", "--timeout", "20"]
+    given = ["--coordinator", f"127.0.0.1:{port}", "--type", "web", "--timeout", "60"]
     return [KEYHOUSE, "run", *given, *words]
 
 
@@ -49,5 +49,5 @@ def launch(
         stderr=subprocess.PIPE,
         text=True,
     )
-    out, err = process.communicate(stdin, timeout=60)
+    out, err = process.communicate(stdin, timeout=120)
     return Launched(process.returncode, out, err, process.pid)

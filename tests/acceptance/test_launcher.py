@@ -214,8 +214,22 @@ def test_nobody_there_is_unreachable_when_the_time_is_over(tmp_path: Path) -> No
     ended = launch(1, "--timeout", "1", "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 3
-    assert "error: no connection to 127.0.0.1:1\nhint: " in ended.err
-    assert "trying again" in ended.err
+    assert "\nerror: " in ended.err
+    assert "\nhint: check the address" in ended.err
+
+
+def test_nobody_there_is_asked_again(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command(1, "--", "/bin/true"), cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        while "trying again" not in (line := process.stderr.readline()):
+            assert line
+        process.terminate()
+        process.communicate(timeout=60)
+
+    assert "no connection to 127.0.0.1:1; trying again in " in line
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
