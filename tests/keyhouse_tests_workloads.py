@@ -22,6 +22,7 @@ from h2.events import (
     DataReceived,
     Event,
     ResponseReceived,
+    SettingsAcknowledged,
     StreamEnded,
     StreamReset,
     TrailersReceived,
@@ -162,6 +163,12 @@ class Http2Wire:
         """Send the preface and the settings."""
         self.h2.initiate_connection()
         return self.flush()
+
+    def settle(self) -> Self:
+        """Wait until each side has acknowledged the other's settings: only calls are sent then."""
+        while not any(isinstance(event, SettingsAcknowledged) for event in self._events()):
+            pass
+        return self
 
     def flush(self) -> Self:
         """Send what h2 has."""

@@ -113,7 +113,7 @@ def test_limited_activations_and_counters_are_durable_before_their_answers(tmp_p
             assert anyone.set_manifest(raw).status == 200
         with Http2Wire(server.mesh_port) as wire:
             joining: int = wire.tls.getsockname()[1]
-            wire.begin()
+            wire.begin().settle()  # what is received last before an answer is its request
             workload = [activate(wire) for _ in range(ACTIVATIONS)][-1]
         with server.client(workload) as client:
             for value in range(COUNTS):
