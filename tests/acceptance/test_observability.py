@@ -319,7 +319,9 @@ def test_many_scrapes_at_once_are_all_whole(watched: Watched) -> None:
         found = list(threads.map(lambda _: watched.scrape(), range(64)))
 
     assert {one.get("coordinator_state") for one in found} == {3}
-    assert all(one.get("python_gc_collections_total", generation="2") for one in found)
+    # The last of all, which may well be 0.
+    last = [one.get("python_gc_collections_total", generation="2") for one in found]
+    assert None not in last
 
 
 def test_stop_ends_both_listeners(tmp_path: Path) -> None:
