@@ -22,6 +22,7 @@ from keyhouse.authority.ip_address import read_address
 from keyhouse.authority.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.subject import attribute
 from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.wire.place import quoted
 
 __all__ = ["LARGEST", "MOST_NAMES", "SigningRequest", "read_signing_request"]
 
@@ -109,16 +110,15 @@ def _checked(
     attributes = tuple(_attribute(each, findings) for each in subject)
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
-    for name in dns_names:
-        if not is_dns_name(name):
-            findings.add("CSR", "asks for a DNS name that is none", "use ASCII host names")
-        elif takes_own_name(keys, name):
-            findings.add("CSR", "asks for a DNS name of the coordinator itself", _OTHER_NAME)
-    for address in addresses:
-        if not address:
-            findings.add("CSR", "asks for an IP address that is none", "use IPv4 or IPv6")
-        elif takes_own_address(keys, address):
-            findings.add("CSR", "asks for an IP address of the coordinator itself", _OTHER_NAME)
+    if not all(map(is_dns_name, dns_names)):
+        findings.add("CSR", "asks for a DNS name that is none", "use ASCII host names")
+    if "" in addresses:
+        findings.add("CSR", "asks for an IP address that is none", "use IPv4 or IPv6")
+    own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
+    own += [address for address in addresses if takes_own_address(keys, address)]
+    if own:  # shown, for they are public; the first alone, for a stranger says how many there are
+        problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
+        findings.add("CSR", problem, _OTHER_NAME)
     if problems := findings.sorted():
         raise Invalid("the signing request", problems)
     return SigningRequest(
