@@ -1,4 +1,6 @@
-"""Settings of Hypothesis for all tests."""
+"""What holds for all tests: settings of Hypothesis, and signals as in a terminal."""
+
+import signal
 
 from hypothesis import settings
 
@@ -7,3 +9,8 @@ from hypothesis import settings
 # ends one that hangs.
 settings.register_profile("keyhouse", deadline=None)
 settings.load_profile("keyhouse")
+
+# Shells start what is to run in the background with Ctrl-C ignored, and every process below would
+# inherit that. Tests send it to programs that have to end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
