@@ -16,6 +16,7 @@ from keyhouse_tests_expiry import manifest_with
 from keyhouse_tests_server import Client, Server, free_port
 from prometheus_client.parser import text_string_to_metric_families
 
+from keyhouse.api import routes
 from keyhouse.api.metric_names import METRICS
 
 pytestmark = pytest.mark.acceptance
@@ -148,6 +149,15 @@ def test_all_that_is_described_is_scraped_with_its_kind_and_labels(watched: Watc
         described = METRICS.get(name, METRICS.get(base))
         if described is not None:
             assert {label for label, _ in labels} - {"le"} == set(described.labels)
+
+
+def test_each_path_has_its_requests_in_flight_also_while_there_are_none(watched: Watched) -> None:
+    name = "server_client_api_http_in_flight_requests"
+    found = watched.scrape()
+
+    paths = {dict(labels)["path"] for of, labels in found.values if of == name}
+    assert paths == {route.path for route in routes().routes}
+    assert {found.get(name, path=path) for path in paths} == {0}
 
 
 def test_coordinator_journal_and_changes_are_told(watched: Watched) -> None:

@@ -118,7 +118,8 @@ def _requests(counts: RequestCounts) -> Iterator[Metric]:
 
 def _connections(sources: Sources) -> Iterator[Metric]:
     listener, label = sources.listener, sources.requests.label
-    in_flight: dict[str, int] = {}
+    # A gauge that goes away when it is 0 cannot be told from a coordinator that has gone.
+    in_flight = dict.fromkeys(sorted(sources.requests.paths), 0)
     for path, count in listener.in_flight().items():
         in_flight[label(path)] = in_flight.get(label(path), 0) + count
     yield labelled(
