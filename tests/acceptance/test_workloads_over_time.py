@@ -1,6 +1,7 @@
 """What becomes of workloads, and of their listener, when the deployment around them changes."""
 
 import base64
+import json
 import os
 import uuid
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from keyhouse_tests_deployment import user
+from keyhouse_tests_joined import joined
 from keyhouse_tests_recovery import ciphertexts_of, hand_in, holder, recoverable
 from keyhouse_tests_server import Server
 from keyhouse_tests_updates import together
@@ -42,6 +44,44 @@ def delivered_root(server: Server) -> bytes:
 def activated(wire: Http2Wire) -> Status:
     """Activate a workload on this connection."""
     return Status(wire.call(framed(request().SerializeToString())).status)
+
+
+def counted(server: Server, marble: str, value: int) -> int:
+    """Activate the workload anew and let it count; return the value before."""
+    with server.client(joined(server, "app", marble)) as client:
+        answer = client.post("/api/v2/monotonic-counter", {"name": "a", "value": value})
+    before = answer.data["value"]
+    assert isinstance(before, int)
+    return before
+
+
+def test_counters_are_kept_through_each_kind_of_update_and_a_recovery(tmp_path: Path) -> None:
+    keys, marble = [holder("rk0")], str(uuid.uuid4())
+    package = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
+    role = {"ResourceType": "Packages", "ResourceNames": ["app"]}
+    gated = json.loads(recoverable(keys, Config={"FeatureGates": ["MonotonicCounter"]}))
+    gated["Packages"]["app"] = package
+    gated["Roles"]["raise"] = {**role, "Actions": ["UpdateSecurityVersion"]}
+    gated["Users"]["admin"]["Roles"].append("raise")
+    raised = {"Packages": {"app": {"SecurityVersion": 2}}}
+    newer = {**gated["Packages"], "app": {**package, "SecurityVersion": 2}}
+    changed = gated | {"Packages": newer}
+    with Server(tmp_path / "data") as server:
+        with server.client() as client:
+            shares = ciphertexts_of(client.set_manifest(json.dumps(gated).encode()))
+        assert counted(server, marble, 5) == 0
+        with server.client(user("admin")) as admin:
+            for number, update in enumerate((raised, changed)):
+                wrapped = base64.b64encode(json.dumps(update).encode()).decode()
+                assert admin.post("/api/v2/update", {"manifest": wrapped}).status == 200
+                assert counted(server, marble, 6 + number) == 5 + number
+
+    (server.data / "sealed_key").unlink()
+    share = keys[0].share(shares["rk0"])
+    with server, server.client() as client:
+        assert hand_in(client, share, keys[0].sign(share)).data["remaining"] == 0
+        assert counted(server, marble, 1) == 7
+        assert counted(server, str(uuid.uuid4()), 1) == 0
 
 
 def test_the_listener_serves_the_root_of_the_state_after_a_full_update_and_after_a_recovery(
