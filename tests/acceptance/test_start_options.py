@@ -157,6 +157,7 @@ def test_recovery_secrets_are_in_the_file_and_written_again_if_they_were_lost(
     secrets.unlink()  # as a crash between the two would leave it
     with started(data, *options):
         assert secrets.read_bytes() == first
+    assert check(data, *options)[0].code == 0  # it is there because a manifest was set
     with started(data, *options):
         assert secrets.read_bytes() == first
     secrets.write_bytes(b"of another state")
@@ -171,6 +172,9 @@ def test_a_file_that_is_there_is_not_overwritten_by_a_first_manifest(
     secrets = tmp_path / "recovery.json"
     secrets.write_bytes(b"of another state")
     options = ("--startup-manifest", str(file), "--startup-recovery-file", str(secrets))
+    ended, found = check(tmp_path / "data", *options)
+    assert ended.code == 1
+    assert "is there before any manifest was set" in wrong(found)["--startup-manifest"]
     assert "is there before any manifest was set" in refused(tmp_path / "data", *options)
     assert secrets.read_bytes() == b"of another state"
     with started(tmp_path / "data") as server, server.client() as client:

@@ -3,6 +3,7 @@
 Nothing is written and no lock is kept, so it can be asked beside a coordinator that runs.
 """
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +21,10 @@ from keyhouse.cli.platform_choice import platform_name
 from keyhouse.cli.printable import printable
 from keyhouse.cli.serve_quote_checks import pccs_of
 from keyhouse.cli.settings import SettingRefused, Settings, read_settings
-from keyhouse.cli.startup_manifest import read_startup_manifest
+from keyhouse.cli.startup_manifest import read_startup_manifest, require_free
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
+from keyhouse.journal.succession import JOURNAL
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import Invalid, KeyhouseError
 
@@ -118,6 +120,8 @@ def _startup_manifest(settings: Settings, new: NewDeployment, path: Path) -> Ite
         )
     _, problems = _try(flag, lambda: _check_manifest(raw, new))
     yield from problems
+    if file is not None and not os.path.lexists(settings.data_dir.absolute() / JOURNAL):
+        yield from _try(flag, lambda: require_free(file))[1]
 
 
 def _check_manifest(raw: bytes, new: NewDeployment) -> None:

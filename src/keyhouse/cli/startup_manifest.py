@@ -26,7 +26,12 @@ from keyhouse.coordinator import (
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.errors import Broken, Invalid, Refused
 
-__all__ = ["StartupRefused", "apply_startup_manifest", "read_startup_manifest"]
+__all__ = [
+    "StartupRefused",
+    "apply_startup_manifest",
+    "read_startup_manifest",
+    "require_free",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -101,8 +106,8 @@ async def _set(
     engine: Engine, state: AcceptingManifest, raw: bytes, recovery_file: Path | None
 ) -> None:
     def prepare() -> SetManifest:
-        if recovery_file is not None and os.path.lexists(recovery_file):
-            raise _taken("is there before any manifest was set")
+        if recovery_file is not None:
+            require_free(recovery_file)
         engine.first_manifest.require(state, raw)
         return prepare_manifest(state, raw, now=engine.now())
 
@@ -111,6 +116,12 @@ async def _set(
     await engine.submit(command)
     for warning in command.warnings:
         log.warning("the manifest was accepted with a warning", warning=str(warning))
+
+
+def require_free(recovery_file: Path) -> None:
+    """Refuse a file that is there before a manifest is set. Raises ``StartupRefused``."""
+    if os.path.lexists(recovery_file):
+        raise _taken("is there before any manifest was set")
 
 
 def _keep(state: Running, path: Path) -> None:
