@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -161,5 +162,10 @@ def trusted(peer: Peer, address: Address) -> TrustedCoordinator:
 
 def children() -> set[int]:
     """Return the processes that this one has started, ended ones that nobody waited for too."""
-    found = Path("/proc/self/task").glob("*/children")
-    return {int(number) for listed in found for number in listed.read_text().split()}
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has gone meanwhile
+            _state, parent, *_ = stat.read_bytes().rpartition(b")")[2].split()
+            if int(parent) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
