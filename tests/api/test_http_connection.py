@@ -242,7 +242,7 @@ def test_client_that_leaves_cancels_its_wait(trust: ssl.SSLContext) -> None:
             client.send(WAIT + b"Content-Length: 5\r\n\r\nhello")
             assert server.probe.waiting.wait(10)
         assert server.probe.cancelled.wait(10)
-        assert server.do(lambda: server.listener._service.body_bytes) == 0
+        assert server.do_until(lambda: server.listener._service.body_bytes == 0)
 
 
 @pytest.mark.parametrize(
