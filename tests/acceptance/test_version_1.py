@@ -76,3 +76,22 @@ def test_refusals_are_errors_and_never_fail(running: Server, path: str, body: by
         assert (reply.status, reply.envelope["status"]) == (400, "error")
         assert reply.envelope["message"]
         assert client.get("/status").status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"key0": {"key": "AAAA"}}, "key0.key"),
+        ({"key0": {"key": "?"}}, "key0.key"),
+        ({"key0": {"key": "AAAA", "cert": "AAAA"}}, "key0.key"),
+        ({"note": {"cert": "AAAA"}}, "note.key"),
+        ({}, ""),
+    ],
+)
+def test_places_of_an_upload_are_those_of_its_body(
+    running: Server, body: object, place: str
+) -> None:
+    """There is no field "secrets" around it: a user who was told of one would put it there."""
+    with running.client(user("writer")) as client:
+        data = client.post("/secrets", body).envelope["data"]
+    assert (data["problems"][0]["at"] if "problems" in data else next(iter(data))) == place

@@ -130,17 +130,22 @@ def warnings_of(command: SetManifest) -> tuple[str, ...]:
     return (*map(str, command.warnings), *policy_of(command.manifest).caveats)
 
 
-async def write_secrets(service: Service, head: Head, body: bytes, read: ReadUploads) -> View:
-    """Store what a user uploads, all of it or nothing; return the view that holds it."""
+async def write_secrets(
+    service: Service, head: Head, body: bytes, read: ReadUploads, *, within: str
+) -> View:
+    """Store what a user uploads, all of it or nothing; return the view that holds it.
+
+    ``within``: the field of the body that holds the uploads; empty if the body is the map.
+    """
 
     def prepare() -> UploadSecrets:
         view = service.engine.view
         require(Operation.WRITE_SECRETS, view.phase)
         uploads = read(body)
         if not uploads:
-            raise Invalid("the upload", [Problem("secrets", "is missing or empty", _SECRETS_HINT)])
+            raise Invalid("the upload", [Problem(within, "is missing or empty", _SECRETS_HINT)])
         require_size(sum(upload.size for upload in uploads.values()))
-        return prepare_upload(view.running, head.identity, uploads)
+        return prepare_upload(view.running, head.identity, uploads, within=within)
 
     _, view = await _submitted(service, prepare, off_loop=len(body) > INLINE)
     return view

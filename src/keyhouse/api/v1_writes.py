@@ -33,7 +33,7 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
 
 async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
     """Store what a user uploads: the body maps names to secrets."""
-    view = await changes.write_secrets(service, head, body, _uploads)
+    view = await changes.write_secrets(service, head, body, _uploads, within="")
     return service.success(b"null", view)
 
 

@@ -40,7 +40,7 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
 
 async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
     """Store what a user uploads: all of it or nothing."""
-    view = await changes.write_secrets(service, head, body, _uploads)
+    view = await changes.write_secrets(service, head, body, _uploads, within="secrets")
     return service.success(b"null", view)
 
 

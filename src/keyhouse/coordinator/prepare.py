@@ -75,9 +75,15 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
 
 
 def prepare_upload(
-    state: Running, identity: bytes | None, uploads: Mapping[str, UserSecret]
+    state: Running,
+    identity: bytes | None,
+    uploads: Mapping[str, UserSecret],
+    *,
+    within: str = "secrets",
 ) -> UploadSecrets:
     """Check and read what a user uploads. The permission is judged before anything else.
+
+    ``within``: the field of the request that holds the uploads; empty if the request is the map.
 
     Raises:
         Unauthenticated, Forbidden: the caller may not write all of these names.
@@ -91,13 +97,14 @@ def prepare_upload(
     ready: list[Uploaded] = []
     for name, upload in sorted(uploads.items()):
         definition = policy.manifest.secrets[name]
+        place = at(within, name) if within else at(name)
         try:
             value = import_secret(definition, upload, name=name)
         except Invalid as invalid:
-            problems += (_below(name, problem) for problem in invalid.problems)
+            problems += (_below(place, problem) for problem in invalid.problems)
             continue
         except BadRequest as mixed:
-            raise _placed(name, mixed) from None
+            raise _placed(place, mixed) from None
         problems += policy.templates.check_upload(name, value)
         problems += (_in_pending(found) for found in waiting(name, value))
         ready.append(Uploaded(name=name, type=definition.type, value=value))
@@ -137,14 +144,14 @@ def _in_pending(problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, problem=f"{problem.problem} (in the pending update)")
 
 
-def _below(name: str, problem: Problem) -> Problem:
-    """Return a finding about an upload with its place in the whole request."""
-    return msgspec.structs.replace(problem, at=f"{at('secrets', name)}.{problem.at}")
+def _below(place: str, problem: Problem) -> Problem:
+    """Return a finding about the upload at ``place`` with its place in the whole request."""
+    return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 
-def _placed(name: str, mixed: BadRequest) -> BadRequest:
-    """Return a refusal of an upload with its fields' places in the whole request."""
-    fields = {f"{at('secrets', name)}.{field}": why for field, why in mixed.fields.items()}
+def _placed(place: str, mixed: BadRequest) -> BadRequest:
+    """Return a refusal of the upload at ``place`` with its fields' places in the whole request."""
+    fields = {f"{place}.{field}": why for field, why in mixed.fields.items()}
     return BadRequest(mixed.message, fields=fields, hint=mixed.hint)
 
 
