@@ -94,11 +94,17 @@ class Deployment:
         self.engine = engine
         self.counts = ActivationCounts()
         self.events = Events()
+        self.seconds = 0.0  # of what bounds the telling of refusals
         self._checks = QuoteChecks(
             platform().root_ca, lambda: platform().collateral, lambda: moment(engine.now())
         )
         self.activations = Activations(
-            engine, self._checks, simulated=simulated, events=self.events, counts=self.counts
+            engine,
+            self._checks,
+            simulated=simulated,
+            events=self.events,
+            counts=self.counts,
+            pace=lambda: self.seconds,
         )
 
     async def join(

@@ -6,6 +6,8 @@ activation is durable before the answer; without one its record follows within a
 Source: workload API, "Checks in order".
 """
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -75,7 +77,7 @@ class _Workload(NamedTuple):
 class Activations:
     """Judges activations against the engine's current view.
 
-    ``lifetime`` is that of the certificates of workloads.
+    ``lifetime`` is that of the certificates of workloads. ``pace`` bounds what is told of refusals.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Activations:
         events: Events | None,
         counts: ActivationCounts,
         lifetime: timedelta = LIFETIME,
+        pace: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Final = counts
         self._engine = engine
@@ -95,7 +98,7 @@ class Activations:
         self._events = events
         self._lifetime = lifetime
         self._turns = Turns("activate", Places(WAITING, "too many workloads are being activated"))
-        self._refusals = RefusalLog(events)
+        self._refusals = RefusalLog(events, pace)
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
         """Return what the workload is started with, once its activation is counted or noted.

@@ -7,6 +7,7 @@ in this process or in another one of the same journal, is not used, whatever its
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, runtime_checkable
@@ -99,7 +100,8 @@ class QuoteChecks:
     """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
 
     ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
-    new it was so far; by default of this process alone.
+    new it was so far; by default of this process alone. ``pace``: seconds that always go on; what
+    ``now`` gives may stand still, while the host's clock is behind the journal.
     """
 
     def __init__(
@@ -108,14 +110,16 @@ class QuoteChecks:
         collateral: CollateralNow | CollateralPerPlatform,
         now: Callable[[], datetime],
         memory: CollateralMemory | None = None,
+        pace: Callable[[], float] = time.monotonic,
     ) -> None:
         self._verifier = Verifier(root_ca)
         self._collateral = collateral
         self._now = now
         self._memory = memory or ProcessMarks()
+        self._pace = pace
         self._turns = Turns("check", Places(WAITING, _TOO_MANY), AT_ONCE)
         self._fetches = Places(WAITING, _TOO_MANY)  # apart: who waits for a PCCS keeps no turn
-        self._refused: dict[bytes, tuple[datetime, QuoteRefused]] = {}  # oldest first
+        self._refused: dict[bytes, tuple[float, QuoteRefused]] = {}  # oldest first
 
     async def verify(self, quote: bytes) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
@@ -126,12 +130,12 @@ class QuoteChecks:
                 it was seen cannot be stored, or too many callers wait already.
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
-        self._refuse_again(digest, now)
+        self._refuse_again(digest)
         try:
             get = await self._found(quote)
             verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now))
         except QuoteRefused as refused:
-            self._remember(digest, now, refused)
+            self._remember(digest, refused)
             raise
         if newer_marks(marks, self._memory.known()):
             await self._memory.remember(marks)
@@ -175,21 +179,22 @@ class QuoteChecks:
         require_as_new(marks, self._memory.known())
         return verdict, marks
 
-    def _refuse_again(self, digest: bytes, now: datetime) -> None:
+    def _refuse_again(self, digest: bytes) -> None:
         known = self._refused.get(digest)
         if known is None:
             return
         until, refused = known
-        if now >= until:
+        if self._pace() >= until:
             del self._refused[digest]
             return
         raise QuoteRefused(refused.reason, refused.message, hint=refused.hint)
 
-    def _remember(self, digest: bytes, now: datetime, refused: QuoteRefused) -> None:
+    def _remember(self, digest: bytes, refused: QuoteRefused) -> None:
         if len(self._refused) >= REMEMBERED:
             del self._refused[next(iter(self._refused))]
         # Without its traceback, which would keep the quote in memory.
-        self._refused[digest] = (now + REMEMBERED_FOR, refused.with_traceback(None))
+        until = self._pace() + REMEMBERED_FOR.total_seconds()
+        self._refused[digest] = (until, refused.with_traceback(None))
 
 
 def _marks(collateral: Collateral) -> dict[str, Mark]:

@@ -1,5 +1,7 @@
 """Tells log and events of refused activations: strangers cannot fill a disk with them."""
 
+import time
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -16,24 +18,30 @@ log = structlog.get_logger(__name__)
 A_SECOND: Final = 20
 """Refusals that are told in one second; of the others only how many there were."""
 
-_SECOND: Final = 1_000_000  # microseconds
-
 
 class RefusalLog:
-    """Used on the event loop's thread. Times are microseconds since 1970."""
+    """Used on the event loop's thread.
 
-    def __init__(self, events: Events | None = None) -> None:
+    ``pace``: seconds that always go on. The security time does not, while the host's clock is
+    behind the journal: nothing would be told for as long.
+    """
+
+    def __init__(
+        self, events: Events | None = None, pace: Callable[[], float] = time.monotonic
+    ) -> None:
         self._events = events
-        self._began = 0
+        self._pace = pace
+        self._began = pace()
         self._told = 0
         self._untold = 0
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
-        """Tell of one refusal, or count it."""
-        if not 0 <= now - self._began < _SECOND:
+        """Tell of one refusal, or count it. ``now`` is microseconds since 1970."""
+        present = self._pace()
+        if present - self._began >= 1:
             if self._untold:
                 log.warning("more activations were refused", untold=self._untold)
-            self._began, self._told, self._untold = now, 0, 0
+            self._began, self._told, self._untold = present, 0, 0
         if self._told >= A_SECOND:
             self._untold += 1
             return

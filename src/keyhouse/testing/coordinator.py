@@ -135,4 +135,5 @@ class Coordinator:
             CollateralFile(self._folder / "simulation" / "collateral.json"),
             lambda: _EPOCH + timedelta(microseconds=engine.now()),
             JournalledMarks(engine),
+            lambda: self._clock.now() / 1_000_000,
         )
