@@ -54,12 +54,13 @@ class Desk:
         self.asked += 1
         return self.collateral
 
+    def pace(self) -> float:
+        return self.passed.total_seconds()
+
 
 @contextmanager
 def checking(desk: Desk, given: CollateralNow | None = None) -> Iterator[QuoteChecks]:
-    checks = QuoteChecks(
-        INTEL_SGX_ROOT, given or desk, lambda: desk.at, pace=lambda: desk.passed.total_seconds()
-    )
+    checks = QuoteChecks(INTEL_SGX_ROOT, given or desk, lambda: desk.at, pace=desk.pace)
     try:
         yield checks
     finally:
