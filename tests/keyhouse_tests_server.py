@@ -1,5 +1,6 @@
 """A real coordinator process for tests, and a plain HTTPS client for it."""
 
+import atexit
 import base64
 import http.client
 import itertools
@@ -10,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -118,16 +120,35 @@ def _ports() -> Iterator[int]:
 
 
 _PORTS: Final = _ports()
+_HELD: Final[deque[socket.socket]] = deque()
+_MOST_HELD: Final = 32
+
+
+@atexit.register
+def _let_go() -> None:
+    while _HELD:
+        _HELD.pop().close()
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens now."""
+    """Return a port of 127.0.0.1 that nobody has.
+
+    It is held for a while, so that no other run of the tests on this machine gets it as well before
+    a server listens on it, or while that is restarted. Servers, which set ``SO_REUSEADDR``, may
+    listen on it all the same.
+    """
     for port in itertools.islice(_PORTS, 1000):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-            with suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+            continue
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _HELD.append(held)
+        if len(_HELD) > _MOST_HELD:
+            _HELD.popleft().close()
+        return port
     raise AssertionError("no port is free")
 
 
