@@ -80,8 +80,9 @@ class Terminal:
 
 def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     page = _PAGE.read_text(encoding="utf-8").replace(_SETS_UP, "")
-    for port in _PORTS:
-        page = page.replace(port, str(free_port()))
+    ports = {port: str(free_port()) for port in _PORTS}
+    # In one go: a free port may have the digits of another port of the page.
+    page = re.sub("|".join(_PORTS), lambda found: ports[found[0]], page)
     with Terminal(tmp_path) as first, Terminal(tmp_path) as second, Terminal(tmp_path) as third:
         terminals = {"first": first, "second": second, "third": third}
         current = first
