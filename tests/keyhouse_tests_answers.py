@@ -13,7 +13,7 @@ from keyhouse_tests_server import Client, Reply, Server
 REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 408, 409, 410, 413, 414, 415, 431, 501, 503})
 """Every HTTP status that a client's own doing can have. 500 is never one."""
 
-_FOREIGN: Final = re.compile(
+FOREIGN: Final = re.compile(
     r"msgspec|Traceback|JSONDecode|Expecting|\bexpected\b|codec|0x[0-9a-f]{4}|object at|"
     r"internal error|openssl|asn\.?1|ParseError|InvalidData|NoneType|site-packages|\.py\b|/tmp/|"
     r"\b(?:Value|Key|Type|Index|Unicode|Recursion|Assertion|Memory)\w*Error|\bstruct\b",
@@ -37,7 +37,7 @@ def checked(reply: Reply) -> Reply:
         assert envelope["status"] in {"fail", "error"}
         assert len(envelope["message"]) > 10
         assert reply.status == 405 or not envelope["message"].endswith((".", "\n"))  # 405: a path
-        assert _FOREIGN.search(reply.body.decode()) is None, reply.body
+        assert FOREIGN.search(reply.body.decode()) is None, reply.body
     return reply
 
 

@@ -3,10 +3,10 @@
 import copy
 import json
 from typing import Any, Final
-from urllib.parse import quote_from_bytes
+from urllib.parse import quote_from_bytes, unquote
 
 from hypothesis import strategies as st
-from keyhouse_tests_answers import b64, with_web_certificate
+from keyhouse_tests_answers import FOREIGN, b64, with_web_certificate
 from keyhouse_tests_deployment import user
 
 NAMES: Final = (
@@ -29,6 +29,15 @@ NAMES: Final = (
     "Size",
 )
 
+
+def harmless(text: str) -> bool:
+    """Whether an answer that repeats ``text`` has none of the words that no answer may have.
+
+    Hypothesis takes some of its texts from the source of what it tests, which has such words.
+    """
+    return FOREIGN.search(f".{text}") is None  # a name may stand behind that of an outer field
+
+
 _texts = st.one_of(
     st.sampled_from(NAMES),
     st.text(max_size=8),
@@ -36,7 +45,7 @@ _texts = st.one_of(
         ["\ud800", "\0", "\u202e", "\u212aey", "-----BEGIN CERTIFICATE-----\n", "A==="]
     ),
     st.binary(max_size=12).map(b64),
-)
+).filter(harmless)
 _numbers = st.one_of(
     st.sampled_from([0, -1, 255, 256, 2**31, 2**63, 2**64, 10**400]), st.integers(), st.floats()
 )
@@ -159,5 +168,5 @@ queries: Final[st.SearchStrategy[str]] = st.one_of(
     st.lists(st.tuples(_escaped, st.sampled_from(["=", "", "=="]), _escaped), max_size=4).map(
         lambda pairs: "?" + "&".join("".join(pair) for pair in pairs)
     ),
-)
+).filter(lambda query: harmless(unquote(query, "latin-1")))
 """Query strings as they may stand in a request line."""

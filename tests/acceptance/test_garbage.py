@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keyhouse_tests_answers import as_nobody, as_writer, checked, observe, with_web_certificate
-from keyhouse_tests_garbage import bodies, queries
+from keyhouse_tests_garbage import bodies, harmless, queries
 from keyhouse_tests_server import Client, Server
 
 from keyhouse.api import routes
@@ -82,10 +83,12 @@ def test_garbage_is_refused_and_changes_nothing(targets: Targets, method: str, p
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    method=st.from_regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}", fullmatch=True),
+    method=st.from_regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}", fullmatch=True).filter(harmless),
     path=st.one_of(
         st.sampled_from([path for _, path in TARGETS]),
-        st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=30),
+        st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=30).filter(
+            lambda text: harmless(unquote(text, "latin-1"))
+        ),
     ),
     query=queries,
 )
