@@ -9,6 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 from h2.errors import ErrorCodes
+from h2.events import DataReceived, StreamEnded
+from h2.exceptions import StreamClosedError
 from h2.settings import SettingCodes
 from hyperframe.frame import RstStreamFrame
 from keyhouse_tests_listener import workloads
@@ -161,6 +163,7 @@ def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
             waiting.h2.reset_stream(streams[0])
             waiting.flush()
             assert server.joining.cancelled.wait(20)
+            server.do_until(lambda: server.listener.calls_in_flight == 1)  # a moment later
             assert wire.call(asking("app")).status == Status.OK
         server.do_until(lambda: server.listener.calls_in_flight == 0)
         assert server.listener.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"] == 2
@@ -208,6 +211,32 @@ def test_answer_larger_than_the_windows_comes_whole(tmp_path: Path) -> None:
         assert answer.status == Status.OK
         assert len(answer.data) > 1_000_000
         assert server.listener.calls_in_flight == 0
+
+
+def test_client_may_confirm_each_frame_of_a_large_answer(tmp_path: Path) -> None:
+    """For its stream and for the connection: twice as many frames as it may send without a use."""
+    limits = WorkloadLimits(idle_frames=60)
+    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
+        stream = wire.begin().headers()
+        wire.h2.send_data(stream, asking("big"), end_stream=True)
+        wire.flush()
+        received, confirmed, ended = 0, 0, False
+        while not ended:
+            data = wire.tls.recv(65536)
+            assert data, "closed"
+            for event in wire.h2.receive_data(data):
+                ended = ended or isinstance(event, StreamEnded)
+                if isinstance(event, DataReceived):
+                    received += event.flow_controlled_length
+                    for each in (None, stream):
+                        with suppress(StreamClosedError):  # the last frames came together
+                            wire.h2.increment_flow_control_window(
+                                event.flow_controlled_length, each
+                            )
+                            confirmed += 1
+            wire.flush()
+        assert received > 1_000_000
+        assert confirmed > limits.idle_frames
 
 
 def test_no_call_begins_on_a_connection_that_is_ending(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class GrpcCalls:
             call.answer = memoryview(framed(message))
             call.deadline = self._service.after(self._service.limits.answer_timeout)
             self._service.counts.sent[call.labels] += 1
-            self._meter.allow(_ALLOWED_BY_ANSWER + len(message) // _ALLOWING_BYTES)
+            self._meter.allow(_ALLOWED_BY_ANSWER)
             self._send(call)
 
     def _send(self, call: Call) -> None:
@@ -229,6 +229,8 @@ class GrpcCalls:
                     return
                 http2.send_data(call.stream, bytes(call.answer[:count]))
                 call.answer = call.answer[count:]
+                # As it goes: what a client may save up is bounded, and it may confirm each frame.
+                self._meter.allow(count // _ALLOWING_BYTES)
                 if call.answer:
                     self._flush()
         except H2Error:  # the client has reset the stream, or ended the connection
