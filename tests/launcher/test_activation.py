@@ -1,6 +1,7 @@
 """One activation over real TLS and gRPC: what is sent, what is taken, who is refused when."""
 
 import asyncio
+import signal
 import socket
 import ssl
 import threading
@@ -221,6 +222,16 @@ def test_proof_that_does_not_come_is_not_waited_for() -> None:
     assert within(30, came.wait)
     with pytest.raises(TimeoutError, match="its own"):
         within(30, partial(_raise, TimeoutError("its own")))
+
+
+def test_threads_of_look_ups_leave_signals_to_the_main_thread() -> None:
+    """The wait for them is there: a signal that such a thread took would not interrupt it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    blocked = within(30, partial(signal.pthread_sigmask, signal.SIG_BLOCK, ()))
+
+    assert {signal.SIGINT, signal.SIGTERM} <= blocked
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 def _raise(error: Exception) -> None:

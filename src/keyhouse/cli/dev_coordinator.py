@@ -57,6 +57,8 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
     Raises:
         StartRefused, Unavailable: it refuses to start, or does not serve in time.
     """
+    from keyhouse.launcher import start_without_signals
+
     words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
     words += ["--data-dir", str(folder / "keyhouse-data"), "--log-format", "json"]
     words += ["--client-addr", f"127.0.0.1:{client_port}"]
@@ -73,7 +75,7 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
     heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
     reader = threading.Thread(target=_listen, args=(process, folder / "coordinator.log", heard))
     try:
-        _start_without_signals(reader)
+        start_without_signals(reader)
         yield _served(process, heard)
     finally:
         _end(process)
@@ -88,22 +90,6 @@ def _ends_with_this_process() -> Callable[[], None]:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
     return ask
-
-
-def _start_without_signals(thread: threading.Thread) -> None:
-    """Start a thread that takes no signal that ends this process.
-
-    Handlers run on the main thread, which waits for the coordinator: only a signal that the main
-    thread itself takes interrupts it, and the kernel gives one to any thread that may have it. It
-    does so where the process was stopped for a while, as by Ctrl-Z.
-    """
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    )
-    try:
-        thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _listen(

@@ -19,6 +19,7 @@ from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.persistence import Clock, MonotonicClock, persist
 from keyhouse.launcher.program import Program, program_of, start
 from keyhouse.launcher.trust import Anchor, read_anchor
+from keyhouse.launcher.unsignalled import start_without_signals
 from keyhouse.launcher.uuid_file import own_uuid, read_uuid
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "read_uuid",
     "run",
     "start",
+    "start_without_signals",
     "within",
     "write_files",
 ]

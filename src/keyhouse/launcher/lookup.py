@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from keyhouse.launcher.errors import NotReachable
+from keyhouse.launcher.unsignalled import start_without_signals
 
 __all__ = ["run", "within"]
 
@@ -71,5 +72,5 @@ def _begun(work: Callable[[], T]) -> "Future[T]":
         except BaseException as error:  # noqa: BLE001 it is for whoever waits
             outcome.set_exception(error)
 
-    threading.Thread(target=do, name="lookup", daemon=True).start()
+    start_without_signals(threading.Thread(target=do, name="lookup", daemon=True))
     return outcome
