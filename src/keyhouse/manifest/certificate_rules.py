@@ -64,9 +64,9 @@ def check_template(place: Place, template: WrittenTemplate, findings: Findings) 
         findings.refuse((*place, "SignatureAlgorithm"), problem, "10, 11, 12, or left out")
     for field, spelled in _IGNORED.items():
         if has_content(getattr(template, field)):
-            never = "Polic" in spelled  # InhibitAnyPolicy and its like; Policies are honoured
-            why = "no certificate is made with it" if never else "the coordinator sets it"
-            findings.warn((*place, spelled), f"has no effect: {why}", "remove it")
+            findings.warn(
+                (*place, spelled), "has no effect: the coordinator decides it", "remove it"
+            )
     if has_content(template.subject.names):
         findings.warn((*place, "Subject", "Names"), "has no effect", "use ExtraNames")
 

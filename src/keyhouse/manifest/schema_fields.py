@@ -178,7 +178,7 @@ _CERT_OF_PORT: Final = (
 )
 
 _ENTRY_TEXT: Final = "text with template actions, or an object with Data, Encoding, NoTemplates"
-_NO_EFFECT: Final = Field("Has no effect: the coordinator sets it.", {"deprecated": True})
+_NO_EFFECT: Final = Field("Has no effect: the coordinator decides it.", {"deprecated": True})
 _NO_EFFECT_HERE: Final = {"deprecated": True}
 
 
@@ -377,11 +377,6 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                     "Signature",
                     "UnhandledCriticalExtensions",
                     "Version",
-                ),
-                _NO_EFFECT,
-            ),
-            **dict.fromkeys(
-                (
                     "InhibitAnyPolicy",
                     "InhibitAnyPolicyZero",
                     "InhibitPolicyMapping",
@@ -390,7 +385,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                     "RequireExplicitPolicy",
                     "RequireExplicitPolicyZero",
                 ),
-                Field("Has no effect: no certificate is made with it.", {"deprecated": True}),
+                _NO_EFFECT,
             ),
         },
     ),
