@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from keyhouse.api.exchange import Admission, Answer, Head, Refusal
 from keyhouse.api.server import Listener
 from keyhouse.api.tls import TlsContext
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 _GRACE_SECONDS: Final = 1.0
 

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import StoredSecret
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.events import SecretsUploaded, Uploaded
 from keyhouse.coordinator.records import encode_events
 from keyhouse.journal import Journal, SqliteStore, see_key
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.secret import Secret
 
 __all__ = ["recovery_seconds"]
 

@@ -24,7 +24,7 @@ from demo.shell import Shell
 from demo.stage import Stage
 from demo.trust import pin_it, start_it, verify_it
 from demo.updating import update_it
-from keyhouse.wire.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130

@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import read_collateral, read_expected_identity
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import TrustedCoordinator, verify_coordinator
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["verify"]
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from demo.screen import Unexpected
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     ClientIdentity,
     Coordinator,
@@ -12,8 +14,6 @@ from keyhouse.client import (
     TrustedCoordinator,
     Unreachable,
 )
-from keyhouse.wire.errors import KeyhouseError
-from keyhouse.wire.secret import Secret
 
 __all__ = ["UploadStream"]
 

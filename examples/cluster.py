@@ -14,7 +14,7 @@ from demo.shell import Done, Shell, typed
 from demo.stage import Stage
 
 from examples.workload import Workload
-from keyhouse.wire.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError
 
 __all__ = ["Cluster", "cluster"]
 

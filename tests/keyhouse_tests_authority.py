@@ -15,8 +15,8 @@ from keyhouse.authority import (
     make_coordinator_keys,
     trial,
 )
+from keyhouse.base.errors import Problem
 from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType
-from keyhouse.wire.errors import Problem
 
 NOW = datetime(2026, 11, 21, 10, 30, 15, 123456, tzinfo=UTC)
 OWN_DNS = ("coordinator.example.com", "localhost")

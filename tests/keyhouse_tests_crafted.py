@@ -14,6 +14,7 @@ from keyhouse.authority import (
     make_coordinator_keys,
     recovery_index,
 )
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.commands import Context, SetManifest
 from keyhouse.coordinator.decide import decide
@@ -23,7 +24,6 @@ from keyhouse.coordinator.records import encode_events
 from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import index_mac_key
-from keyhouse.wire.secret import Secret
 
 EPOCH = 1
 

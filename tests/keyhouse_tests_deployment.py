@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engine
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.coordinator.state import Running
 from keyhouse.journal import Home
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 NOW = 1_800_000_000_000_000

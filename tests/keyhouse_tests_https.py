@@ -28,7 +28,7 @@ from keyhouse.api.exchange import Admission, Answer, Head, Refusal
 from keyhouse.api.limits import Limits
 from keyhouse.api.server import Listener
 from keyhouse.api.tls import TlsContext
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 T = TypeVar("T")
 

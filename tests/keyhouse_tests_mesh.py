@@ -30,8 +30,8 @@ from grpclib.server import Server, Stream
 
 from keyhouse.api import TlsContext
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.base.secret import Secret
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
-from keyhouse.wire.secret import Secret
 
 __all__ = ["MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
 

@@ -10,6 +10,7 @@ from keyhouse_tests_deployment import NOW, moment, user
 from keyhouse_tests_updates import holder_key
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     AcceptingManifest,
     Activated,
@@ -25,7 +26,6 @@ from keyhouse.coordinator.commands import Activate, InitiateUpdate, UpdatePackag
 from keyhouse.coordinator.decide import decide
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.wire.plan import PlanChange, PlanData
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["Deployment", "Document", "brief", "document", "encoded", "holder_pem", "raised"]

@@ -19,6 +19,8 @@ from keyhouse.api import ERRORS, Route, routes, v1_reads
 from keyhouse.api.metric_names import METRICS
 from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
+from keyhouse.base import errors
+from keyhouse.base.secret import Secret
 from keyhouse.cli.run_settings import RUN_SETTINGS
 from keyhouse.cli.settings import SETTINGS, Setting
 from keyhouse.client import Coordinator
@@ -34,9 +36,7 @@ from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.schema import manifest_schema
-from keyhouse.wire import errors
 from keyhouse.wire.plan import MEANINGS
-from keyhouse.wire.secret import Secret
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 

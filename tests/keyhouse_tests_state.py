@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from keyhouse.base.secret import Secret
 from keyhouse.journal import Home
-from keyhouse.wire.secret import Secret
 
 DEK = Secret(bytes(range(32)))
 OTHER_DEK = Secret(bytes(range(32, 64)))

@@ -22,8 +22,8 @@ from keyhouse_tests_deployment import User
 from keyhouse_tests_peer import Peer, success
 from keyhouse_tests_sdk import trust_in_peer
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import Address, TokenIdentity, TrustedCoordinator, verify_coordinator
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "LIBRARY",

@@ -19,10 +19,10 @@ from keyhouse_tests_deployment import manifest
 from keyhouse_tests_process import Started, start
 from keyhouse_tests_server import free_port
 
+from keyhouse.base.errors import Conflicting
 from keyhouse.cli.dev_manifest import with_user
 from keyhouse.cli.made_user import make_user
 from keyhouse.manifest import check, decode
-from keyhouse.wire.errors import Conflicting
 
 pytestmark = pytest.mark.acceptance
 

@@ -13,10 +13,10 @@ from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import user
 from keyhouse_tests_process import start
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.template_parts import PartUnreadable, parts_of, starting_manifest
 from keyhouse.manifest import check
 from keyhouse.manifest.yaml_text import read_yaml
-from keyhouse.wire.errors import KeyhouseError
 
 pytestmark = pytest.mark.acceptance
 

@@ -19,6 +19,7 @@ from keyhouse.attestation import (
     read_collateral,
     read_expected_identity,
 )
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     ClientIdentity,
     Coordinator,
@@ -28,7 +29,6 @@ from keyhouse.client import (
     verify_coordinator,
 )
 from keyhouse.coordinator import Phase
-from keyhouse.wire.secret import Secret
 
 pytestmark = pytest.mark.acceptance
 

@@ -30,8 +30,8 @@ from keyhouse_tests_recovery import (
 from keyhouse_tests_server import Client, Reply, Server
 
 from keyhouse.authority import IndexHolder, read_recovery_index, recovery_index
+from keyhouse.base.secret import Secret
 from keyhouse.journal.index_file import IndexFile
-from keyhouse.wire.secret import Secret
 
 pytestmark = pytest.mark.acceptance
 

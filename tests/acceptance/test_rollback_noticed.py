@@ -12,6 +12,7 @@ from keyhouse_tests_recovery import Holder, holders, recoverable
 from keyhouse_tests_server import Server
 
 from keyhouse.attestation import read_collateral, read_expected_identity
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     ClientIdentity,
     Coordinator,
@@ -21,7 +22,6 @@ from keyhouse.client import (
     TrustFailed,
     verify_coordinator,
 )
-from keyhouse.wire.secret import Secret
 
 pytestmark = pytest.mark.acceptance
 

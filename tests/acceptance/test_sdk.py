@@ -24,6 +24,7 @@ from keyhouse_tests_server import Server
 from keyhouse_tests_updates import holder_key, together
 from keyhouse_tests_workloads import grpcio, request
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
     CallRefused,
@@ -38,7 +39,6 @@ from keyhouse.client import (
     read_pem,
     read_pkcs12,
 )
-from keyhouse.wire.secret import Secret
 
 pytestmark = pytest.mark.acceptance
 

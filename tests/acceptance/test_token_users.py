@@ -20,6 +20,7 @@ from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_engine, on_token
 from keyhouse_tests_updates import together
 from keyhouse_tests_workloads import grpcio, request
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     CallRefused,
     Coordinator,
@@ -30,7 +31,6 @@ from keyhouse.client import (
     User,
     read_token,
 )
-from keyhouse.wire.secret import Secret
 
 pytestmark = [pytest.mark.acceptance, needs_engine]
 

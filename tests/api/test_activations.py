@@ -31,8 +31,7 @@ from keyhouse.api.activation_counts import UNKNOWN
 from keyhouse.api.refusal_log import A_SECOND
 from keyhouse.attestation import QuoteRefused
 from keyhouse.attestation.quote_form import MAX_QUOTE
-from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
-from keyhouse.wire.errors import (
+from keyhouse.base.errors import (
     Conflicting,
     Forbidden,
     Invalid,
@@ -40,6 +39,7 @@ from keyhouse.wire.errors import (
     Unauthenticated,
     WrongPhase,
 )
+from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})

@@ -28,8 +28,8 @@ from keyhouse.attestation import (
     read_facts,
 )
 from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
-from keyhouse.wire.secret import Secret
 from keyhouse_simulation import (
     Lists,
     Parameters,

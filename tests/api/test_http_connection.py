@@ -31,7 +31,7 @@ from keyhouse_tests_https import (
 from keyhouse.api.limits import Limits
 from keyhouse.api.server import Listener
 from keyhouse.api.tls import TlsContext
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"POST /wait HTTP/1.1\r\nHost: a\r\n"

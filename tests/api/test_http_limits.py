@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from keyhouse.api.limits import Limits, WorkloadLimits
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 KINDS = (Limits, WorkloadLimits)
 EACH = [(kind, name) for kind in KINDS for name in kind.__struct_fields__]

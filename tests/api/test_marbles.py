@@ -12,7 +12,7 @@ from keyhouse_tests_deployment import user
 
 from keyhouse.api.marbles import identify_marble
 from keyhouse.authority import LIFETIME
-from keyhouse.wire.errors import Unauthenticated
+from keyhouse.base.errors import Unauthenticated
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 DAY = timedelta(days=1) // timedelta(microseconds=1)

@@ -29,7 +29,7 @@ from keyhouse.attestation import (
     add_header,
     read_collateral,
 )
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
 AT = datetime.fromtimestamp(1751328000, UTC)

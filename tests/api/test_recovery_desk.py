@@ -29,12 +29,12 @@ from keyhouse.authority import (
     ShareRefused,
     make_recovery,
 )
+from keyhouse.base.errors import BadRequest, Conflicting, Invalid, Unavailable, WrongPhase
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefused, prepare_manifest
 from keyhouse.coordinator.state import Recovering
 from keyhouse.journal.index_file import IndexFile
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import BadRequest, Conflicting, Invalid, Unavailable, WrongPhase
-from keyhouse.wire.secret import Secret
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(3)

@@ -20,8 +20,8 @@ from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.api.quotes import Quotes
 from keyhouse.api.v2_sign_quote import sign_quote
 from keyhouse.attestation import TcbStatus, add_header
+from keyhouse.base.errors import BadRequest, Forbidden
 from keyhouse.coordinator import Engine
-from keyhouse.wire.errors import BadRequest, Forbidden
 from keyhouse_simulation import (
     Enclave,
     Parameters,

@@ -30,8 +30,8 @@ from keyhouse_tests_https import (
 from keyhouse.api.http import HttpConnection
 from keyhouse.api.tls import ReplaceableContext, TlsContext
 from keyhouse.api.tls_transport import TlsTransport
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"

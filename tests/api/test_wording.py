@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from keyhouse.api.grpc_status import Status, as_message
 from keyhouse.api.wording import ERRORS, wording
-from keyhouse.wire import errors
+from keyhouse.base import errors
 
 
 @given(st.text(max_size=3000))

@@ -29,8 +29,8 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platform_gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.report import read_report
+from keyhouse.base.secret import Secret
 from keyhouse.journal import Fresh, Home, WrongPlatform
-from keyhouse.wire.secret import Secret
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from keyhouse_tests_authority import NOW, coordinator_keys, ecdsa, issued
 
 from keyhouse.authority import generate, trial
+from keyhouse.base.errors import Problem
 from keyhouse.wire.definitions import (
     AddressRange,
     CertificateTemplate,
@@ -22,7 +23,6 @@ from keyhouse.wire.definitions import (
     Subject,
     Uri,
 )
-from keyhouse.wire.errors import Problem
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "template")])

@@ -22,6 +22,7 @@ from keyhouse_tests_authority import (
 )
 
 from keyhouse.authority import generate, make_coordinator_keys, trial
+from keyhouse.base.errors import Invalid
 from keyhouse.wire.definitions import (
     AddressRange,
     CertificateTemplate,
@@ -30,7 +31,6 @@ from keyhouse.wire.definitions import (
     Subject,
     Uri,
 )
-from keyhouse.wire.errors import Invalid
 
 T = CertificateTemplate
 START = NOW.replace(microsecond=0)

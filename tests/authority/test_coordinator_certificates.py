@@ -25,7 +25,7 @@ from keyhouse.authority import (
     parse_names,
     renew_intermediate,
 )
-from keyhouse.wire.errors import Broken, Invalid
+from keyhouse.base.errors import Broken, Invalid
 
 CURVES: tuple[Curve, ...] = ("P-256", "P-384")
 LOOPBACK = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]

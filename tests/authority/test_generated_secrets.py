@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from keyhouse_tests_authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial
+from keyhouse.base.errors import Invalid
 from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType
-from keyhouse.wire.errors import Invalid
 
 CERTIFICATES = [
     (SecretType.CERT_RSA, 2048),

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from keyhouse.authority import derive_marble_key
-from keyhouse.wire.errors import Invalid
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Invalid
+from keyhouse.base.secret import Secret
 
 ROOT = Secret(bytes(range(32)))
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")

@@ -24,8 +24,8 @@ from keyhouse.authority import (
     require_signed,
     require_signer,
 )
-from keyhouse.wire.errors import BadRequest
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
 
 DEK = Secret(bytes(range(32)))
 KEYS = holders(5)

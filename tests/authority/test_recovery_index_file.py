@@ -24,8 +24,8 @@ from keyhouse.authority import (
 )
 from keyhouse.authority.coordinator_keys import certificate_of, private_key_of
 from keyhouse.authority.signing import is_signed_by_root
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 MAC_KEY = Secret(bytes(range(32)))
 STORE = b"store-id-16bytes"

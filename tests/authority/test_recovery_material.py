@@ -17,8 +17,8 @@ from keyhouse.authority import (
     make_recovery,
     recovery_key_problems,
 )
-from keyhouse.wire.errors import Broken, Invalid
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken, Invalid
+from keyhouse.base.secret import Secret
 
 DATA_KEY = Secret(bytes(range(100, 132)))
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)

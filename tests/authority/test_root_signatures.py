@@ -10,7 +10,7 @@ from keyhouse_tests_authority import coordinator_keys
 from keyhouse.authority import sign_ephemeral_key, sign_manifest, sign_quote_text
 from keyhouse.authority.coordinator_keys import certificate_of
 from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
-from keyhouse.wire.errors import BadRequest, Broken
+from keyhouse.base.errors import BadRequest, Broken
 
 STATUSES = (
     "UpToDate",

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.authority.shares import combine_shamir, combine_xor, split_shamir, split_xor
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 SECRET = bytes(range(32))
 # Published with the interface: threshold 2, checked there with two implementations.

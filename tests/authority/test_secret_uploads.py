@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from keyhouse_tests_authority import NOW
 
 from keyhouse.authority import StoredSecret, import_secret
+from keyhouse.base.errors import BadRequest, Invalid, Refused
+from keyhouse.base.secret import Secret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import BadRequest, Invalid, Refused
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey

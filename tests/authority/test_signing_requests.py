@@ -17,7 +17,7 @@ from keyhouse_tests_signing_request import signing_request
 
 from keyhouse.authority import read_signing_request
 from keyhouse.authority.signing_request import LARGEST, MOST_NAMES
-from keyhouse.wire.errors import Invalid
+from keyhouse.base.errors import Invalid
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
 

@@ -12,6 +12,7 @@ from keyhouse_tests_command_tree import Leaf, leaves, typed
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_process import KEYHOUSE
 
+from keyhouse.base.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
 from keyhouse.cli.talk import exit_code
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.client import (
@@ -22,7 +23,6 @@ from keyhouse.client import (
     TrustFailed,
     Unreachable,
 )
-from keyhouse.wire.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
 
 _OWN_PARSER = {"serve", "run"}  # the measured processes: their output is a log
 _COMMANDS = [leaf for words, leaf in sorted(leaves().items()) if words not in _OWN_PARSER]

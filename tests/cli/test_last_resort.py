@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from keyhouse.base.errors import Invalid, Problem, Refused
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.last_resort import Unexpected, place_of
 from keyhouse.cli.logs import _escape
 from keyhouse.cli.printable import printable
 from keyhouse.cli.settings import _is_address
 from keyhouse.cli.talk import show_rows
-from keyhouse.wire.errors import Invalid, Problem, Refused
 
 
 def test_kind_and_place_are_told_and_never_the_text() -> None:

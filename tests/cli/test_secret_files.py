@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyhouse_tests_deployment import user
 
+from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.secret import Secret
 from keyhouse.cli.pem_secret import read_pem_secret
 from keyhouse.cli.secret_file import read_secret_file
 from keyhouse.client import SecretUpload
-from keyhouse.wire.errors import Invalid, Refused
-from keyhouse.wire.secret import Secret
 
 PEM, KEY = user("web").pem, user("web").key_pem
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

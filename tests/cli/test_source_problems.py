@@ -1,8 +1,8 @@
 """How a problem is shown where it stands."""
 
+from keyhouse.base.errors import Problem
 from keyhouse.cli.source_problems import SourceText, as_objects
 from keyhouse.manifest.json_places import json_places
-from keyhouse.wire.errors import Problem
 
 
 def shown(text: str, at: str, *, colour: bool = False) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import calls
 from keyhouse.client.steps import Answer
-from keyhouse.wire.errors import KeyhouseError
 
 CALLS: list[calls.Call[Any]] = [
     calls.STATUS,

@@ -20,6 +20,7 @@ from keyhouse_tests_command import Ended, run
 from keyhouse_tests_peer import Certified, Peer, certify, serving, success
 from keyhouse_tests_recovery import OAEP, holder
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Coordinator,
     HolderKey,
@@ -31,7 +32,6 @@ from keyhouse.client import (
     verify_coordinator,
 )
 from keyhouse.client.errors import ClientSetup
-from keyhouse.wire.secret import Secret
 from keyhouse_simulation.folder import open_platform
 
 ANN = holder("rk0")

@@ -10,6 +10,7 @@ import pytest
 from keyhouse_tests_peer import Drip, Fault, Flood, Peer, serving, success
 from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     NO_RETRIES,
     AnswerUnreadable,
@@ -22,7 +23,6 @@ from keyhouse.client import (
     TrustFailed,
     Unreachable,
 )
-from keyhouse.wire.secret import Secret
 
 STATUS = ("GET", "/api/v2/status")
 SECRETS = ("POST", "/api/v2/secrets")

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     NO_RETRIES,
     AnswerUnreadable,
@@ -16,7 +17,6 @@ from keyhouse.client import (
 from keyhouse.client.exchange import Rules, exchange
 from keyhouse.client.retries import AGAIN, Happened, happened, pause_before
 from keyhouse.client.steps import Answer, Pause, Request
-from keyhouse.wire.secret import Secret
 
 DONE = Answer(200, b"{}")
 BUSY = Answer(503, b"{}")

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
     Coordinator,
@@ -14,7 +15,6 @@ from keyhouse.client import (
     UpdateAnswer,
 )
 from keyhouse.client.steps import Answer, Request
-from keyhouse.wire.secret import Secret
 
 
 def blocking(session: Coordinator) -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from keyhouse_tests_peer import Certified, Peer, certify, listening, serving, success
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Address,
     AnswerUnreadable,
@@ -32,7 +33,6 @@ from keyhouse.client import (
     Unreachable,
     verify_coordinator,
 )
-from keyhouse.wire.secret import Secret
 
 STATUS = success({"status": 3, "code": 3, "message": "running"})
 MANIFEST = b'{"Packages": {}}'

@@ -34,6 +34,7 @@ from keyhouse_tests_token import (
     trusted,
 )
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     NO_RETRIES,
     Address,
@@ -49,7 +50,6 @@ from keyhouse.client import (
 from keyhouse.client.openssl_program import TokenTls, start
 from keyhouse.client.pinned_tls import pinned_context
 from keyhouse.client.token_transport import TokenTransport
-from keyhouse.wire.secret import Secret
 
 KINDS = ("EC", "P-384", "RSA")
 

@@ -25,6 +25,7 @@ from keyhouse_tests_token import (
     trusted,
 )
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
     ClientSetup,
@@ -35,7 +36,6 @@ from keyhouse.client import (
     read_token,
 )
 from keyhouse.client.openssl_program import failure
-from keyhouse.wire.secret import Secret
 
 PUBLIC = ("cmdline", "environ")
 

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse_tests_peer import certify
 from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_token, put_key
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import ClientSetup, TokenKey, open_token_key
 from keyhouse.client.pinned_tls import pinned_context
-from keyhouse.wire.secret import Secret
 
 SHARE = Secret(b"a share of thirty-two bytes long")
 pytestmark = needs_token

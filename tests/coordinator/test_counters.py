@@ -14,6 +14,7 @@ from keyhouse_tests_activation import marble_manifest
 from keyhouse_tests_deployment import NOW, moment, new_process
 
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated, Unavailable
 from keyhouse.coordinator import (
     AcceptingManifest,
     Activate,
@@ -45,7 +46,6 @@ from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.unrecorded import DELAY, MANY, MOST, TOGETHER, Unrecorded
-from keyhouse.wire.errors import Conflicting, Forbidden, Unauthenticated, Unavailable
 
 LIMIT: Final = 3
 CONTEXT: Final = Context(now=NOW, **new_process("simulation")._asdict())

@@ -20,14 +20,14 @@ from keyhouse_tests_deployment import (
 )
 
 from keyhouse.authority import check_index_mac, read_recovery_index
+from keyhouse.base.errors import Broken, Forbidden, Unauthenticated, Unavailable, WrongPhase
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Phase, Stale, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.coordinator.state import Running
 from keyhouse.journal import Opened
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.errors import Broken, Forbidden, Unauthenticated, Unavailable, WrongPhase
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 A, B = b"a" * 16, b"b" * 16

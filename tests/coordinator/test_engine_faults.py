@@ -19,6 +19,8 @@ from keyhouse_tests_deployment import (
 )
 
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Broken, Forbidden, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Activate, Activated, Engine
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.clock import security_time
@@ -32,8 +34,6 @@ from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
 from keyhouse.journal.store import Batch, EpochStart, Head, Sealed
-from keyhouse.wire.errors import Broken, Forbidden, Unavailable
-from keyhouse.wire.secret import Secret
 
 STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
 A, B = b"a" * 16, b"b" * 16

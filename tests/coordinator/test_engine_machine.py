@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from keyhouse_tests_deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import decide, start
@@ -25,8 +27,6 @@ from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Journal, MemoryStore
-from keyhouse.wire.errors import Refused
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 SECRETS = [f"key{number}" for number in range(5)]

@@ -15,10 +15,10 @@ from keyhouse_tests_deployment import (
     set_manifest,
 )
 
+from keyhouse.base.errors import Forbidden
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, NewDeployment, Phase, open_engine
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import Forbidden
-from keyhouse.wire.secret import Secret
 
 ANOTHER_MACHINE = Secret(b"quite another machine's secret..")
 

@@ -26,6 +26,15 @@ from keyhouse_tests_deployment import (
 )
 
 from keyhouse.authority import combine_xor
+from keyhouse.base.errors import (
+    Broken,
+    Conflicting,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unauthenticated,
+)
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     CancelUpdate,
     CannotBeApplied,
@@ -37,15 +46,6 @@ from keyhouse.coordinator import (
     prepare_update,
 )
 from keyhouse.journal import Journal, SqliteStore
-from keyhouse.wire.errors import (
-    Broken,
-    Conflicting,
-    Forbidden,
-    Invalid,
-    NotFound,
-    Unauthenticated,
-)
-from keyhouse.wire.secret import Secret
 
 DAY = 24 * 3600 * 1_000_000
 HOLDERS = {f"rk{number}": rsa.generate_private_key(65537, 2048) for number in range(3)}

@@ -17,9 +17,9 @@ from keyhouse_tests_deployment import (
     user,
 )
 
+from keyhouse.base.errors import Forbidden, Invalid, Unauthenticated
 from keyhouse.coordinator import Engine, Stale, View, prepare_update
 from keyhouse.coordinator.versions import versions_in_force
-from keyhouse.wire.errors import Forbidden, Invalid, Unauthenticated
 
 DAY = 24 * 3600 * 1_000_000
 

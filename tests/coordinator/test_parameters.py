@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from keyhouse_tests_activation import Deployment, deployment, marble_manifest
 from keyhouse_tests_deployment import upload, user
 
+from keyhouse.base.errors import Conflicting
 from keyhouse.coordinator import InitiateUpdate, Parameters, prepare_update
 from keyhouse.coordinator.policy import policy_of
-from keyhouse.wire.errors import Conflicting
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 KEYS = {

@@ -17,10 +17,10 @@ from keyhouse_tests_plans import (
     raised,
 )
 
+from keyhouse.base.errors import TooLarge
 from keyhouse.coordinator.plan import CHANGES
 from keyhouse.coordinator.plan_access import user_changes
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
-from keyhouse.wire.errors import TooLarge
 from keyhouse.wire.plan import MEANINGS, Effect, plan_digest
 
 RENEWED = [

@@ -12,6 +12,8 @@ from keyhouse_tests_deployment import user
 from keyhouse_tests_plans import Deployment, Document, document, encoded, holder_pem, raised
 from keyhouse_tests_updates import together
 
+from keyhouse.base.errors import Conflicting, Forbidden
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     PlanChanged,
     Running,
@@ -22,9 +24,7 @@ from keyhouse.coordinator import (
 from keyhouse.coordinator.commands import InitiateUpdate
 from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.manifest import Action, Manifest, decode
-from keyhouse.wire.errors import Conflicting, Forbidden
 from keyhouse.wire.plan import Plan, PlanData
-from keyhouse.wire.secret import Secret
 
 NOW = 1_800_000_000_000_000
 

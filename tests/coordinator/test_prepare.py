@@ -13,10 +13,10 @@ from keyhouse_tests_deployment import NOW, moment
 from keyhouse_tests_manifests import changed, full
 
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Invalid
 from keyhouse.coordinator import check_fully
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.coordinator.state import AcceptingManifest
-from keyhouse.wire.errors import Invalid
 
 KEYS = make_coordinator_keys(
     dns_names=["coordinator.example"],

@@ -13,6 +13,8 @@ from keyhouse_tests_recovery import holders, recoverable
 from keyhouse_tests_state import Snapshots
 
 from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     Engine,
     NewDeployment,
@@ -23,8 +25,6 @@ from keyhouse.coordinator import (
 )
 from keyhouse.journal import Home, StoreFull
 from keyhouse.journal.store import Step, no_step
-from keyhouse.wire.errors import Broken, Unavailable
-from keyhouse.wire.secret import Secret
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(1)

@@ -25,6 +25,8 @@ from keyhouse_tests_state import Snapshots
 from keyhouse_tests_updates import holder_key, together
 
 from keyhouse.authority import combine_xor
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
@@ -36,8 +38,6 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.state import Running
 from keyhouse.journal import Home, Journal, Position, SqliteStore, StoreFull
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
 
 STORE = {"journal.db", "journal.db-wal", "sealed_key", "recovery_index", "recovery_index.next"}
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)

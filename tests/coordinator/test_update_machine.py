@@ -28,6 +28,7 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_updates import raise_version, together
 
+from keyhouse.base.errors import Refused
 from keyhouse.coordinator import (
     AcceptingManifest,
     AcknowledgeUpdate,
@@ -39,7 +40,6 @@ from keyhouse.coordinator import (
     prepare_acknowledgement,
     prepare_update,
 )
-from keyhouse.wire.errors import Refused
 
 UPDATERS = ("alice", "bob", "carol", "dave")
 PEOPLE = st.sampled_from([*UPDATERS, *UPDATERS, "writer", "releaser", "stranger"])

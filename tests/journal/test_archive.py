@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_state import DEK, NOON, OTHER_DEK, Snapshots, open_home
 
+from keyhouse.base.errors import KeyhouseError, NotFound
 from keyhouse.journal import (
     Fresh,
     Locked,
@@ -22,7 +23,6 @@ from keyhouse.journal import (
     see_journal,
 )
 from keyhouse.journal.lock import unused
-from keyhouse.wire.errors import KeyhouseError, NotFound
 
 OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keyhouse.base.secret import Secret
 from keyhouse.journal import Codec, Undecodable, Unencodable
-from keyhouse.wire.secret import Secret
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored"):
@@ -103,7 +103,7 @@ def test_a_value_that_would_not_come_back_is_not_encoded(event: Any) -> None:
 SCRIPT = """
 import immutables, msgspec
 from keyhouse.journal import Codec
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 class Value(msgspec.Struct, frozen=True):
     names: frozenset[str]
     secrets: immutables.Map[str, Secret]

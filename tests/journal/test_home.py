@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_state import DEK, NOON, OTHER_DEK, STORE_ID, Snapshots, open_home
 
+from keyhouse.base.errors import Broken, KeyhouseError
+from keyhouse.base.secret import Secret
 from keyhouse.journal import (
     Continuation,
     Fresh,
@@ -38,8 +40,6 @@ from keyhouse.journal import (
     WrongKey,
     WrongPlatform,
 )
-from keyhouse.wire.errors import Broken, KeyhouseError
-from keyhouse.wire.secret import Secret
 
 FILES = ("sealed_key", "recovery_index", "journal.db")
 
@@ -466,7 +466,7 @@ HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from keyhouse.journal import Home
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 async def main():
     await Home.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: Secret(bytes(32)))
     print("open", flush=True)

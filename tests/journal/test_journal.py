@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyhouse_tests_state import DEK, OTHER_DEK, STORE_ID
 
+from keyhouse.base.errors import KeyhouseError, TooLarge
 from keyhouse.journal import (
     MAX_PAYLOAD,
     Conflict,
@@ -32,7 +33,6 @@ from keyhouse.journal.chain import NONCE_SIZE
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.record import Kind
 from keyhouse.journal.store import Batch, EpochStart, Sealed
-from keyhouse.wire.errors import KeyhouseError, TooLarge
 
 
 async def new(store: MemoryStore, *base: bytes) -> Journal:

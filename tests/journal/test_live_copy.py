@@ -9,16 +9,16 @@ from typing import IO
 import pytest
 from keyhouse_tests_state import DEK, STORE_ID
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Journal, SqliteStore, StoreBusy
 from keyhouse.journal.live_copy import copy_live_store
-from keyhouse.wire.errors import KeyhouseError
 
 # Writes what each line of its standard input says, and answers where the journal is.
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
 from keyhouse.journal import Journal, SqliteStore
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 async def write():
     store = await SqliteStore.open(Path(sys.argv[1]))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from keyhouse_tests_state import DEK, STORE_ID
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import (
     Journal,
     NotDurable,
@@ -27,7 +28,6 @@ from keyhouse.journal import (
     StoreLocked,
     StoreNewer,
 )
-from keyhouse.wire.errors import KeyhouseError
 
 EVENTS = tuple(b"event %d" % number for number in range(8))
 
@@ -311,8 +311,8 @@ LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
 from keyhouse.journal import Journal, NotDurable, OutcomeUnknown, SqliteStore
-from keyhouse.wire.errors import KeyhouseError
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
 
 async def main():
     store = await SqliteStore.open(Path(sys.argv[1]))
@@ -378,7 +378,7 @@ TRACED = """
 import asyncio, os, sys
 from pathlib import Path
 from keyhouse.journal import Journal, SqliteStore
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 async def main():
     store = await SqliteStore.open(Path(sys.argv[1]))

@@ -27,6 +27,8 @@ from keyhouse_tests_odd_certificates import odd_certificates
 
 from keyhouse.api import TlsContext
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Broken, KeyhouseError, Refused, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.launcher import (
     ActivationRefused,
     Anchor,
@@ -43,8 +45,6 @@ from keyhouse.launcher import (
 )
 from keyhouse.launcher.tls import MOST_RECEIVED
 from keyhouse.wire.address import Address
-from keyhouse.wire.errors import Broken, KeyhouseError, Refused, Unavailable
-from keyhouse.wire.secret import Secret
 
 OURS, THEIRS = coordinator_keys(0), coordinator_keys(1)
 FULL, ROOT_ALONE = Anchor(OURS.root_cert, OURS.intermediate_cert), Anchor(OURS.root_cert)

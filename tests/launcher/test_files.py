@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyhouse.base.secret import Secret
 from keyhouse.launcher import LaunchRefused, files, write_files
 from keyhouse.launcher.placement import Place, placed
-from keyhouse.wire.secret import Secret
 
 _NEW, _OLD = b"a new secret", b"what was there"
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.launcher import AnswerUnreadable, Delivered, LaunchRefused, persist, program_of
 from keyhouse.launcher.parameters import checked
-from keyhouse.wire.errors import KeyhouseError, Refused, Unavailable
-from keyhouse.wire.secret import Secret
 
 
 def _delivered(argv: tuple[str, ...] = (), env: Mapping[str, bytes] | None = None) -> Delivered:

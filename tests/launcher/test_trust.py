@@ -13,9 +13,9 @@ from keyhouse_tests_mesh import coordinator_keys, leaf_for, pem, predefined
 from keyhouse_tests_odd_certificates import odd_certificates
 
 from keyhouse.authority import renew_intermediate
+from keyhouse.base.secret import Secret
 from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor
 from keyhouse.launcher.trust import require_answer, require_issued, require_served
-from keyhouse.wire.secret import Secret
 
 OURS, THEIRS = coordinator_keys(0), coordinator_keys(1)
 WHO: Final = uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")

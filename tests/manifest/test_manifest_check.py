@@ -25,10 +25,10 @@ from keyhouse_tests_manifests import (
     sample,
 )
 
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.secret import Secret
 from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
 from keyhouse.wire.definitions import SecretType, Uri
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.secret import Secret
 
 
 def accept(raw: bytes) -> None:

@@ -15,8 +15,8 @@ from keyhouse_tests_manifests import (
     sample,
 )
 
+from keyhouse.base.errors import Invalid, Problem
 from keyhouse.manifest import check
-from keyhouse.wire.errors import Invalid, Problem
 
 
 def problems_of(raw: bytes) -> tuple[Problem, ...]:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from keyhouse_tests_manifests import NOW, Document, certificate_pem, full, rsa_public_pem, sample
 from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
+from keyhouse.base.errors import Invalid
 from keyhouse.manifest import check
 from keyhouse.manifest.schema import manifest_schema
 from keyhouse.manifest.schema_fields import DESCRIBED
-from keyhouse.wire.errors import Invalid
 
 
 @cache

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from keyhouse_tests_manifests import full, sample
 
+from keyhouse.base.errors import Invalid
 from keyhouse.manifest import check_package_update, read_package_update, warnings_of_versions
-from keyhouse.wire.errors import Invalid
 
 CURRENT = {"frontend": 3, "backend": None, "other": 0}
 

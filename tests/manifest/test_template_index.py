@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from keyhouse_tests_manifests import NOW, full, sample
 
+from keyhouse.base.secret import Secret
 from keyhouse.manifest import Manifest, Source, TemplateIndex, check, index_templates
-from keyhouse.wire.secret import Secret
 
 
 class Value(msgspec.Struct, frozen=True):

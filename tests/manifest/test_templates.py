@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
 from keyhouse.manifest.template_rules import call_problem
 from keyhouse.manifest.templates import Call, MissingValue, Source, Values, parse
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.errors import BadRequest
-from keyhouse.wire.secret import Secret
 
 
 class Value(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from keyhouse.attestation import (
     report_data,
 )
 from keyhouse.attestation.platforms import SimulatedTcb
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 from keyhouse_simulation import FolderDamaged, open_platform
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from keyhouse.base.errors import Refused
 from keyhouse.client import CallRefused
 from keyhouse.launcher import NotReady
 from keyhouse.testing import (
@@ -24,7 +25,6 @@ from keyhouse.testing import (
     enclave,
     make_user,
 )
-from keyhouse.wire.errors import Refused
 
 WEB = enclave("web", security_version=2)
 DB = enclave("db")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.wire.errors import BadRequest, Problem
+from keyhouse.base.errors import BadRequest, Problem
+from keyhouse.base.secret import Secret
 from keyhouse.wire.jsonreader import UInt16, UInt64, Unreadable, decode, nearest, read
-from keyhouse.wire.secret import Secret
 
 Name = NewType("Name", str)
 

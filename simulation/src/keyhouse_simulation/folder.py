@@ -37,7 +37,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral import MAX_COLLATERAL
 from keyhouse.attestation.platforms import SimulatedTcb
-from keyhouse.wire.errors import Broken, Refused
+from keyhouse.base.errors import Broken, Refused
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import Parameters, TcbInfo
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 from keyhouse_simulation.certificates import issue_authority, issue_leaf, pck_extension
 from keyhouse_simulation.parameters import Pck
 

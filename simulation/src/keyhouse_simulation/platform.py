@@ -16,7 +16,7 @@ from keyhouse.attestation import (
     SealPolicy,
     TcbStatus,
 )
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
 from keyhouse_simulation.parameters import Enclave, Parameters

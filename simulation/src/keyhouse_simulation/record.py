@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 from keyhouse_simulation.machine import Machine
 
 __all__ = ["MAX_RECORD", "Unusable", "read_record", "write_record"]

@@ -10,12 +10,12 @@ from uuid import UUID
 from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
 from keyhouse.attestation.quote_form import MAX_QUOTE
+from keyhouse.base.errors import Forbidden, Invalid, Problem, Unauthenticated
+from keyhouse.base.place import quoted
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.package_identity import rules_of_package
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.recipe import Recipe
-from keyhouse.wire.errors import Forbidden, Invalid, Problem, Unauthenticated
-from keyhouse.wire.place import quoted
 
 __all__ = [
     "read_uuid",

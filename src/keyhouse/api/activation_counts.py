@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from keyhouse.wire.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError
 
 __all__ = ["UNKNOWN", "ActivationCounts"]
 

@@ -34,6 +34,7 @@ from keyhouse.authority import (
     issue_marble_certificate,
     read_signing_request,
 )
+from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.coordinator import (
     Activate,
     Activated,
@@ -51,7 +52,6 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.recipe import Recipe
-from keyhouse.wire.errors import KeyhouseError, Unavailable
 
 __all__ = ["Activations"]
 

@@ -12,6 +12,7 @@ from keyhouse.api.exchange import Head
 from keyhouse.api.request_body import require_size
 from keyhouse.api.service import INLINE, Service
 from keyhouse.authority import RecoveryMaterial
+from keyhouse.base.errors import Invalid, Problem, Refused, Unavailable
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
     CancelUpdate,
@@ -34,7 +35,6 @@ from keyhouse.coordinator import (
     prepare_upload,
     require,
 )
-from keyhouse.wire.errors import Invalid, Problem, Refused, Unavailable
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.user_secret import UserSecret
 

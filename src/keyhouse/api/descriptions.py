@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.wire import client_api as wire
-from keyhouse.wire.errors import (
+from keyhouse.base.errors import (
     BadRequest,
     Conflicting,
     Forbidden,
@@ -19,6 +18,7 @@ from keyhouse.wire.errors import (
     KeyhouseError,
     NotFound,
 )
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.user_secret import UserSecret
 

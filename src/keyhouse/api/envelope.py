@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.api.exchange import Answer
 from keyhouse.api.wording import wording
-from keyhouse.wire.errors import BadRequest, Invalid, KeyhouseError
+from keyhouse.base.errors import BadRequest, Invalid, KeyhouseError
 
 __all__ = ["enveloped", "error", "fail", "refusal"]
 

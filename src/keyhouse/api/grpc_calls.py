@@ -34,7 +34,7 @@ from keyhouse.api.grpc_timeout import read_timeout
 from keyhouse.api.http2 import Http2
 from keyhouse.api.request_memory import RequestMemory
 from keyhouse.api.wording import wording
-from keyhouse.wire.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError
 
 __all__ = ["GrpcCalls"]
 

@@ -36,7 +36,7 @@ from keyhouse.api.request import (
 )
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.transport import Transport
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["HttpConnection"]
 

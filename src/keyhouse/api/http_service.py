@@ -7,7 +7,7 @@ from keyhouse.api.connections import Connections
 from keyhouse.api.exchange import Answer, Application
 from keyhouse.api.limits import Limits
 from keyhouse.api.request_counts import RequestCounts
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["HttpService"]
 

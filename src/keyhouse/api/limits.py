@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import msgspec
 
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["ConnectionLimits", "Limits", "WorkloadLimits"]
 

@@ -14,9 +14,9 @@ from keyhouse.api.descriptions import DESCRIPTIONS, Described, RawManifest, RawO
 from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.type_schema import Schema, schema_of
 from keyhouse.api.wording import ERRORS
+from keyhouse.base.errors import Forbidden, KeyhouseError, Unauthenticated
 from keyhouse.coordinator.phases import TABLE, Outcome
 from keyhouse.wire.client_api import Problems
-from keyhouse.wire.errors import Forbidden, KeyhouseError, Unauthenticated
 
 __all__ = ["openapi"]
 

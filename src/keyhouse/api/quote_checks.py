@@ -29,7 +29,7 @@ from keyhouse.attestation import (
     read_facts,
     require_as_new,
 )
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 __all__ = [
     "CollateralHealth",

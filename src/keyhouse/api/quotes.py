@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.api.turns import Places, TooMany, Turns
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
 

@@ -28,6 +28,9 @@ from keyhouse.authority import (
     require_signer,
     sign_ephemeral_key,
 )
+from keyhouse.base.errors import BadRequest, Conflicting, KeyhouseError, Unavailable
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     Engine,
     MakeReady,
@@ -37,9 +40,6 @@ from keyhouse.coordinator import (
     View,
     require,
 )
-from keyhouse.wire.errors import BadRequest, Conflicting, KeyhouseError, Unavailable
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Progress", "PublicKey", "RecoveryDesk"]
 

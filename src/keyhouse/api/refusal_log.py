@@ -7,9 +7,9 @@ from typing import Final
 import structlog
 
 from keyhouse.api.events import Events, Refusal
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.place import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
-from keyhouse.wire.errors import KeyhouseError
-from keyhouse.wire.place import beginning, quoted
 
 __all__ = ["A_SECOND", "RefusalLog"]
 

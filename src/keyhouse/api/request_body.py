@@ -4,7 +4,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from keyhouse.wire.errors import BadRequest, TooLarge
+from keyhouse.base.errors import BadRequest, TooLarge
 from keyhouse.wire.jsonreader import decode
 
 __all__ = ["DECODED_BYTES", "ENCODED_BYTES", "read_body", "require_size"]

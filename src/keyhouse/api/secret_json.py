@@ -9,11 +9,11 @@ from base64 import b64encode
 from keyhouse.api.exchange import Head
 from keyhouse.api.query import values
 from keyhouse.authority import StoredSecret
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator import View, policy_of
 from keyhouse.manifest import Action
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import BadRequest
-from keyhouse.wire.secret import Secret
 
 __all__ = ["read_named_secrets", "secret_json"]
 

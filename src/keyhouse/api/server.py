@@ -25,7 +25,7 @@ from keyhouse.api.plain_transport import Plaintext, PlainTransport
 from keyhouse.api.request_counts import RequestCounts
 from keyhouse.api.tls import TlsContext
 from keyhouse.api.tls_transport import TlsTransport
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 __all__ = ["Acceptor", "Listener"]
 

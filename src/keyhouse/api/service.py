@@ -20,8 +20,8 @@ from keyhouse.api.tls import TlsContext
 from keyhouse.api.turns import Places, Turns
 from keyhouse.api.view_answers import ViewAnswers
 from keyhouse.authority import CoordinatorKeys
+from keyhouse.base.errors import Forbidden, KeyhouseError
 from keyhouse.coordinator import Engine, Running, View, policy_of, require
-from keyhouse.wire.errors import Forbidden, KeyhouseError
 
 __all__ = ["Service"]
 

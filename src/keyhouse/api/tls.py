@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL
 from OpenSSL._util import ffi, lib
 
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "BUFFER_BYTES",

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 __all__ = ["Places", "TooMany", "Turns"]
 

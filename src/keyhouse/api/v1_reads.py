@@ -6,8 +6,8 @@ from keyhouse.api.bodies import manifest_body_1, status_message
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
+from keyhouse.base.errors import Gone
 from keyhouse.coordinator import Running, View
-from keyhouse.wire.errors import Gone
 
 __all__ = [
     "read_manifest",

@@ -8,7 +8,7 @@ from keyhouse.api import changes
 from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.service import Service
-from keyhouse.wire.errors import Invalid, Problem
+from keyhouse.base.errors import Invalid, Problem
 from keyhouse.wire.jsonreader import decode
 from keyhouse.wire.user_secret import UserSecret
 

@@ -6,8 +6,8 @@ from typing import Final
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.service import Service
+from keyhouse.base.errors import BadRequest
 from keyhouse.coordinator import View, policy_of
-from keyhouse.wire.errors import BadRequest
 
 __all__ = ["PAGE", "read_activations"]
 

@@ -11,9 +11,9 @@ from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.marbles import identify_marble
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
+from keyhouse.base.errors import BadRequest
 from keyhouse.coordinator import Running, SetCounter, counter_of
 from keyhouse.wire.client_api import CounterBody, CounterData
-from keyhouse.wire.errors import BadRequest
 
 __all__ = ["LONGEST_NAME", "raise_counter"]
 

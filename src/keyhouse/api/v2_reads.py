@@ -8,9 +8,9 @@ from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
 from keyhouse.api.secret_json import read_named_secrets
 from keyhouse.api.service import Service
+from keyhouse.base.errors import BadRequest, NotFound, Unavailable
 from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
-from keyhouse.wire.errors import BadRequest, NotFound, Unavailable
 
 __all__ = [
     "read_manifest",

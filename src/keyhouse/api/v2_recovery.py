@@ -9,9 +9,9 @@ from keyhouse.api.recovery import PublicKey
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
 from keyhouse.authority import RecoveryIndex
+from keyhouse.base.errors import BadRequest, KeyhouseError
 from keyhouse.coordinator import View, policy_of
 from keyhouse.wire.client_api import RecoverBody
-from keyhouse.wire.errors import BadRequest, KeyhouseError
 
 __all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
 

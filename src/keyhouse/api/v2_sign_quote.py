@@ -9,8 +9,8 @@ from keyhouse.api.request_body import read_body
 from keyhouse.api.service import INLINE, Service
 from keyhouse.attestation import QuoteRefused
 from keyhouse.authority import sign_quote_text
+from keyhouse.base.errors import BadRequest
 from keyhouse.wire.client_api import SignQuoteBody, SignQuoteData
-from keyhouse.wire.errors import BadRequest
 
 __all__ = ["sign_quote"]
 

@@ -11,8 +11,8 @@ from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
+from keyhouse.base.errors import BadRequest, Invalid, Problem
 from keyhouse.wire.client_api import ManifestBody, SecretsBody, UpdateBody
-from keyhouse.wire.errors import BadRequest, Invalid, Problem
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.api.grpc_status import Status
 from keyhouse.attestation import QuoteRefused
-from keyhouse.wire.errors import (
+from keyhouse.base.errors import (
     BadRequest,
     Broken,
     Conflicting,

@@ -13,9 +13,9 @@ from keyhouse.api.limits import WorkloadLimits
 from keyhouse.api.server import Acceptor
 from keyhouse.api.tls import TlsContext
 from keyhouse.authority import CoordinatorKeys
+from keyhouse.base.errors import Invalid, Problem
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.activation import ActivationRequest, Parameters
-from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["ACTIVATE", "Activate", "WorkloadListener"]
 

@@ -22,7 +22,7 @@ from keyhouse.attestation.collateral import (
 from keyhouse.attestation.collateral_facts import CollateralFacts, require_sound
 from keyhouse.attestation.errors import CollateralRefused
 from keyhouse.attestation.platform_kind import PlatformKind
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 __all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
 

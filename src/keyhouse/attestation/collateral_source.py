@@ -45,7 +45,7 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.attestation.pccs import Pccs
 from keyhouse.attestation.platform_kind import PlatformKind, platform_kind
-from keyhouse.wire.errors import KeyhouseError, Refused
+from keyhouse.base.errors import KeyhouseError, Refused
 
 __all__ = [
     "AT_ONCE",

@@ -14,7 +14,7 @@
 
 from enum import StrEnum
 
-from keyhouse.wire.errors import Refused, Unavailable
+from keyhouse.base.errors import Refused, Unavailable
 
 __all__ = [
     "CollateralRefused",

@@ -9,8 +9,8 @@ from keyhouse.attestation.errors import ConfigurationRefused, IdentityRefused
 from keyhouse.attestation.quote_form import Tee
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.attestation.verdict import TcbStatus, Verdict
+from keyhouse.base.errors import BadRequest
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest
 from keyhouse.wire.jsonreader import Unreadable, read
 
 __all__ = [

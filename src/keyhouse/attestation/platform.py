@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["Measurements", "Platform", "SealPolicy"]
 

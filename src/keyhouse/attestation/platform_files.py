@@ -10,7 +10,7 @@ from keyhouse.attestation.errors import QuoteRefused
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.quote_form import Tee, read_form
 from keyhouse.attestation.report import Report, read_report
-from keyhouse.wire.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import Broken, Refused, Unavailable
 
 __all__ = [
     "REPORT_DATA",

@@ -39,7 +39,7 @@ from keyhouse.attestation.platform_files import (
 )
 from keyhouse.attestation.quote_form import MAX_QUOTE, Tee
 from keyhouse.attestation.report import Report, read_sgx_report
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["DEV_ATTESTATION", "GraminePlatform", "open_gramine"]
 

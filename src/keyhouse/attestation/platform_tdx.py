@@ -35,7 +35,7 @@ from keyhouse.attestation.platform_files import (
 )
 from keyhouse.attestation.quote_form import MAX_QUOTE, Tee
 from keyhouse.attestation.verdict import TdMeasurements
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["TSM_REPORTS", "ReportFolders", "TdxPlatform", "open_tdx"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.verdict import TcbStatus
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -20,8 +20,8 @@ from keyhouse.authority.serial import random_serial
 from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.subject_key import key_identifier
 from keyhouse.authority.validity import whole_second
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.secret import Secret
 
 __all__ = ["LIFETIME", "make_coordinator_keys", "parse_names", "renew_intermediate"]
 

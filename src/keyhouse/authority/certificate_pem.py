@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Final
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["certificate_pem", "private_key_pem"]
 

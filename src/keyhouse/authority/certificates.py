@@ -21,8 +21,8 @@ from keyhouse.authority.subject import common_name, subject_name
 from keyhouse.authority.subject_key import key_identifier
 from keyhouse.authority.template_der import template_from_certificate
 from keyhouse.authority.validity import end_of_validity, whole_second
+from keyhouse.base.errors import Invalid, Problem
 from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, Subject
-from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
 

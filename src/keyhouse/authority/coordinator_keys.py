@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from keyhouse.authority.curve import Curve
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 __all__ = ["CoordinatorKeys", "certificate_of", "private_key_of"]
 

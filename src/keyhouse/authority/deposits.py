@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.recovery_index import IndexHolder, RecoveryIndex
 from keyhouse.authority.shares import combine_shamir, combine_xor
-from keyhouse.wire.errors import Broken, Refused
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken, Refused
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",

@@ -6,9 +6,9 @@ from uuid import UUID
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 
 __all__ = ["derive_marble_key"]
 

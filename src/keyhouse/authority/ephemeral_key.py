@@ -6,8 +6,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from keyhouse.wire.errors import BadRequest
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
 
 __all__ = ["EphemeralKey"]
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
 
-from keyhouse.wire.errors import Problem
+from keyhouse.base.errors import Problem
 
 __all__ = ["LIBRARY_REFUSALS", "Findings"]
 

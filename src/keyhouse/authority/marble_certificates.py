@@ -33,7 +33,7 @@ from keyhouse.authority.signing_request import SigningRequest
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.subject_key import key_identifier
 from keyhouse.authority.validity import whole_second
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificate"]
 

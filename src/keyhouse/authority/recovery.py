@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.shares import split_shamir, split_xor
-from keyhouse.wire.errors import Broken, Invalid, Problem
-from keyhouse.wire.place import at
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken, Invalid, Problem
+from keyhouse.base.place import at
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "RecoveryHolder",

@@ -32,8 +32,8 @@ from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_recovery_index,
 )
-from keyhouse.wire.errors import Broken, KeyhouseError
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken, KeyhouseError
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "IndexDamaged",

@@ -20,10 +20,10 @@ from keyhouse.authority.certificates import (
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.place import at, quoted
+from keyhouse.base.secret import Secret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import at, quoted
-from keyhouse.wire.secret import Secret
 
 __all__ = ["generate", "is_generated_with_manifest", "trial"]
 

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Sequence
 from functools import reduce
 
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 __all__ = ["combine_shamir", "combine_xor", "split_shamir", "split_xor"]
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
-from keyhouse.wire.errors import BadRequest, Broken
+from keyhouse.base.errors import BadRequest, Broken
 
 __all__ = [
     "EPHEMERAL_CONTEXT",

@@ -21,8 +21,8 @@ from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
 from keyhouse.authority.ip_address import read_address
 from keyhouse.authority.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.subject import attribute
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import quoted
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.place import quoted
 
 __all__ = ["LARGEST", "MOST_NAMES", "SigningRequest", "read_signing_request"]
 

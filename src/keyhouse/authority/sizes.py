@@ -4,8 +4,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from keyhouse.base.errors import Problem
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import Problem
 
 __all__ = ["CURVES", "size_problems"]
 

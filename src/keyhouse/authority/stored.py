@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["StoredSecret"]
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
+from keyhouse.base.errors import BadRequest, Invalid, Problem
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import BadRequest, Invalid, Problem
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["import_secret"]

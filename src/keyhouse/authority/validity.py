@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from keyhouse.wire.errors import Broken, Problem
+from keyhouse.base.errors import Broken, Problem
 
 __all__ = ["DEFAULT_DAYS", "end_of_validity", "whole_second"]
 

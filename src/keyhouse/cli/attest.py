@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.pccs_options import maker_root
@@ -22,7 +23,6 @@ from keyhouse.cli.talk import (
     speaks,
 )
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest, Refused
 
 __all__ = ["app"]
 

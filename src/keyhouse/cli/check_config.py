@@ -15,6 +15,7 @@ import msgspec
 
 from keyhouse.attestation import open_platform
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Invalid, KeyhouseError
 from keyhouse.cli.collateral_file import CollateralFile
 from keyhouse.cli.new_deployment import new_deployment
 from keyhouse.cli.platform_choice import platform_name
@@ -26,7 +27,6 @@ from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
 from keyhouse.journal.succession import JOURNAL
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import Invalid, KeyhouseError
 
 __all__ = ["Finding", "check_config", "findings_of"]
 

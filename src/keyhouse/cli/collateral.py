@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.output import write_output
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl, ca_of, maker_root
 from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
-from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind

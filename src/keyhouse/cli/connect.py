@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.cli.kept_certificates import require_kept
 from keyhouse.cli.memory_option import memory_of
 from keyhouse.cli.new_file import NewFile
@@ -16,7 +17,6 @@ from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target, told
 from keyhouse.cli.usage import WrongUsage
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest, Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity

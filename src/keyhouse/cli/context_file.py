@@ -23,8 +23,8 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.os_reason import os_reason
-from keyhouse.wire.errors import Refused
 
 __all__ = [
     "NAMES",

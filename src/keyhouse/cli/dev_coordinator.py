@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from keyhouse.wire.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import Broken, Refused, Unavailable
 
 __all__ = ["Serving", "coordinator_below"]
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
+from keyhouse.base.errors import Conflicting
 from keyhouse.manifest import decode
 from keyhouse.manifest.canonical import canonical_json
-from keyhouse.wire.errors import Conflicting
 
 __all__ = ["USER", "sample_manifest", "with_user"]
 

@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
 from keyhouse.cli.doctor_finding import Finding, failed, judge_expiry, judge_mode, judge_start
 from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.talk import read_file
-from keyhouse.wire.errors import KeyhouseError
-from keyhouse.wire.secret import Secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes

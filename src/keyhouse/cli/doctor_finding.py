@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from keyhouse.wire.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError
 
 __all__ = ["Finding", "failed", "judge_clock", "judge_expiry", "judge_mode", "judge_start"]
 

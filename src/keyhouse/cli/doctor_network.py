@@ -11,9 +11,9 @@ import msgspec
 from cryptography import x509
 
 from keyhouse import __version__
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.doctor_finding import Finding, failed, judge_clock, judge_expiry, judge_start
 from keyhouse.cli.target import Target
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["coordinator_findings", "pccs_findings"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from keyhouse.base.errors import Invalid, KeyhouseError
 from keyhouse.cli.printable import printable
-from keyhouse.wire.errors import Invalid, KeyhouseError
 
 __all__ = ["error_object", "error_text"]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhouse.base.secret import Secret
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.context_chosen import ContextOption, chosen_context
 from keyhouse.cli.talk import read_file
@@ -20,7 +21,6 @@ from keyhouse.cli.token_options import (
     token_file,
 )
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.secret import Secret
 
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey

@@ -12,7 +12,7 @@ from traceback import walk_tb
 
 import structlog
 
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["Unexpected", "install_last_resort", "place_of"]
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.base.errors import Invalid, Problem
 from keyhouse.cli.manifest_file import open_manifest
 from keyhouse.cli.source_problems import SourceText, as_objects
 from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.errors import Invalid, Problem
 
 __all__ = ["check", "problems_of"]
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.place import at
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.printable import printable
@@ -18,8 +20,6 @@ from keyhouse.cli.target import Target, Trusting
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest import check as check_manifest
 from keyhouse.manifest.diff import Change, diff
-from keyhouse.wire.errors import Invalid, Refused
-from keyhouse.wire.place import at
 
 __all__ = ["compare"]
 

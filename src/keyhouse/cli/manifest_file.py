@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from keyhouse.base.errors import Invalid
 from keyhouse.cli.talk import read_file
 from keyhouse.manifest.source import Places
-from keyhouse.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from keyhouse.manifest.yaml_text import YamlRead

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 import typer
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.output import write_output
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import AsJson, show_json, speaks
-from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.cli.template_parts import Parts

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhouse.base.errors import NotFound
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.output import write_output
@@ -16,7 +17,6 @@ from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.cli.target import Target
 from keyhouse.cli.user_options import User
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import NotFound
 
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer

@@ -1,9 +1,9 @@
 """What the keys of a new deployment are made from, out of the settings."""
 
 from keyhouse.authority import parse_names
+from keyhouse.base.errors import Invalid
 from keyhouse.cli.settings import SettingRefused, Settings
 from keyhouse.coordinator import NewDeployment
-from keyhouse.wire.errors import Invalid
 
 __all__ = ["new_deployment"]
 

@@ -3,8 +3,8 @@
 import os
 from contextlib import suppress
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.os_reason import os_reason
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["FileUnwritable", "NewFile"]
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.sigstruct import Signed, read_sigstruct
 from keyhouse.cli.talk import AsJson, read_file, show_json, show_rows, speaks
-from keyhouse.wire.errors import Refused
 
 __all__ = ["package_info"]
 

@@ -4,9 +4,9 @@ import getpass
 import sys
 from pathlib import Path
 
+from keyhouse.base.secret import Secret
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.secret import Secret
 
 __all__ = ["password_for"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import read_file
-from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral

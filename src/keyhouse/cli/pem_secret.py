@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.wire.errors import Refused
-from keyhouse.wire.secret import Secret
 
 __all__ = ["read_pem_secret"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from keyhouse.base.errors import Conflicting, NotFound, Refused
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.plan_text import plan_text
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.errors import Conflicting, NotFound, Refused
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, PlanData

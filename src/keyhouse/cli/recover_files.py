@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 from keyhouse.cli.talk import read_file
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest, Refused
 from keyhouse.wire.jsonreader import Unreadable, decode
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",

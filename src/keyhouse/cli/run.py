@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.held_environment import release
 from keyhouse.cli.process import forbid_dumps
 from keyhouse.cli.run_report import Report
 from keyhouse.cli.run_settings import RunSettings, read_run_settings, reports_in_json
 from keyhouse.cli.standard_error import write_error
-from keyhouse.wire.errors import KeyhouseError, Unavailable
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform

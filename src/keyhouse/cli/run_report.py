@@ -3,10 +3,10 @@
 import json
 from datetime import UTC, datetime
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.printable import printable
 from keyhouse.cli.standard_error import write_error
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["Report"]
 

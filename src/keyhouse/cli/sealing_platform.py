@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform

@@ -1,7 +1,7 @@
 """The file that `keyhouse secret set` uploads: name to value, as the interface has it."""
 
+from keyhouse.base.errors import Invalid
 from keyhouse.client import SecretUpload
-from keyhouse.wire.errors import Invalid
 from keyhouse.wire.jsonreader import Unreadable, read
 from keyhouse.wire.user_secret import UserSecret
 

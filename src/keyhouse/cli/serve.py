@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.process import harden
 from keyhouse.cli.settings import Settings, read_settings
 from keyhouse.cli.standard_error import write_error
-from keyhouse.wire.errors import KeyhouseError
 
 if TYPE_CHECKING:
     from asyncio import Event, Task

@@ -12,9 +12,9 @@ import structlog
 from keyhouse.api import QuoteChecks
 from keyhouse.api.collateral_memory import JournalledMarks
 from keyhouse.api.quote_checks import CollateralNow, CollateralPerPlatform, no_collateral
+from keyhouse.base.errors import Refused
 from keyhouse.cli.collateral_file import CollateralFile
 from keyhouse.cli.settings import Settings
-from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.attestation import CollateralFacts, Platform

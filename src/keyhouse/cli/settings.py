@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 __all__ = ["MOST_DAYS", "SETTINGS", "Setting", "Settings", "read_settings"]
 

@@ -25,7 +25,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 __all__ = ["SIZE", "Signed", "SigstructUnusable", "read_sigstruct"]
 

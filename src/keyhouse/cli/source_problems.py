@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from keyhouse.base.errors import Problem
 from keyhouse.cli.printable import printable
 from keyhouse.manifest.source import Places, Span
-from keyhouse.wire.errors import Problem
 
 __all__ = ["SourceText", "as_objects"]
 

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from keyhouse import manifest as manifests
+from keyhouse.base.errors import Broken, Invalid, Refused
 from keyhouse.cli.os_reason import os_reason
 from keyhouse.coordinator import (
     AcceptingManifest,
@@ -24,7 +25,6 @@ from keyhouse.coordinator import (
     prepare_manifest,
 )
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import Broken, Invalid, Refused
 
 __all__ = [
     "StartupRefused",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.printable import printable
 from keyhouse.cli.table import show_table
 from keyhouse.cli.talk import AsJson, show_json, speaks
-from keyhouse.wire.errors import Refused
 
 if TYPE_CHECKING:
     from keyhouse.cli.store_check import FileChecked, StoreChecked

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.base.errors import Broken, KeyhouseError, NotFound
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.clock import timestamp
 from keyhouse.journal import (
@@ -30,7 +31,6 @@ from keyhouse.journal.index_file import IndexFile
 from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
 from keyhouse.journal.tombstone import TOMBSTONE
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import Broken, KeyhouseError, NotFound
 
 __all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store"]
 

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.cli.bundles import bundled
 from keyhouse.cli.error_text import error_object, error_text
 from keyhouse.cli.examples import with_example_first
 from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.errors import KeyhouseError, Unavailable
 
 __all__ = ["AsJson", "exit_code", "read_file", "show_error", "show_json", "show_rows", "speaks"]
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.base.errors import Refused
 from keyhouse.cli.talk import read_file
-from keyhouse.wire.errors import Refused
 
 __all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
 

@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import typer
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.template_parts import Parts, package_of, pem_of, secret_of
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["ask_for_parts"]
 

@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
 from keyhouse.cli.password import password_for
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.usage import WrongUsage
-from keyhouse.wire.errors import Refused
 from keyhouse.wire.jsonreader import Unreadable, decode
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "TokenConfig",

@@ -1,6 +1,6 @@
 """Words that do not make a command: exit code 2, as for what the parser itself refuses."""
 
-from keyhouse.wire.errors import Refused
+from keyhouse.base.errors import Refused
 
 __all__ = ["WrongUsage"]
 

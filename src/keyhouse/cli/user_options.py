@@ -156,8 +156,8 @@ class User(Bundle, frozen=True, kw_only=True):
 
 
 def _from_pkcs12(user: User) -> "UserIdentity":
+    from keyhouse.base.secret import Secret
     from keyhouse.client import read_pkcs12
-    from keyhouse.wire.secret import Secret
 
     content = Secret(read_file(str(user.pkcs12)))
     return read_pkcs12(content, password_for(f"password of {user.pkcs12}", user.pkcs12_password))

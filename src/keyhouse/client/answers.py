@@ -2,8 +2,8 @@
 
 import msgspec
 
+from keyhouse.base.secret import Secret
 from keyhouse.wire.jsonreader import UInt64
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "Activation",

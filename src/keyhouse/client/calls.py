@@ -10,6 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from keyhouse.base.secret import Secret
+from keyhouse.base.shown import shown
 from keyhouse.client import answers, answers_v1
 from keyhouse.client.envelope import (
     data_and_message,
@@ -22,8 +24,6 @@ from keyhouse.client.errors import ClientSetup
 from keyhouse.client.recovery import Offer, Progress, SharesData
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.secret import Secret
-from keyhouse.wire.shown import shown
 
 __all__ = [
     "ACKNOWLEDGE",

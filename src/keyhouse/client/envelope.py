@@ -5,12 +5,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from keyhouse.base.errors import Problem
+from keyhouse.base.shown import shown
 from keyhouse.client.answers import LogEntry
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused
 from keyhouse.client.steps import Answer
-from keyhouse.wire.errors import Problem
 from keyhouse.wire.jsonreader import Unreadable, decode
-from keyhouse.wire.shown import shown
 
 __all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]
 

@@ -16,7 +16,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from keyhouse.wire.errors import Broken, Problem, Refused, Unavailable
+from keyhouse.base.errors import Broken, Problem, Refused, Unavailable
 
 __all__ = [
     "REASONS",

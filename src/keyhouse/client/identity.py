@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
 from keyhouse.client.unnamed_file import path_of, unnamed_file
-from keyhouse.wire.secret import Secret
 
 __all__ = ["ClientIdentity", "PemIdentity", "UserIdentity", "read_pem", "read_pkcs12"]
 

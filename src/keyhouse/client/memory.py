@@ -22,9 +22,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from keyhouse.base.errors import Refused
 from keyhouse.client.address import Address
 from keyhouse.client.errors import TrustFailed
-from keyhouse.wire.errors import Refused
 
 __all__ = [
     "KEPT",

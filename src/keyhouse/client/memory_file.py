@@ -22,10 +22,10 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.errors import Refused
 from keyhouse.client.errors import TrustFailed
 from keyhouse.client.memory import KEPT, MOST, Memories, read_place
 from keyhouse.client.replaced_file import locked, replace_file
-from keyhouse.wire.errors import Refused
 from keyhouse.wire.jsonreader import UInt16, Unreadable, read
 
 __all__ = ["FileMemory", "MemoryUnusable"]

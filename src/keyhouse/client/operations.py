@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.shown import shown
 from keyhouse.client import calls
 from keyhouse.client.answers import (
     Activations,
@@ -39,7 +40,6 @@ from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.shown import shown
 
 __all__ = ["CurrentManifest"]
 

@@ -27,10 +27,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup, TrustFailed
 from keyhouse.client.root_signature import require_signature
 from keyhouse.wire.jsonreader import UInt64
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["Answer", "Effect", "Pause", "Request", "Steps", "Work", "ask", "pause", "work"]
 

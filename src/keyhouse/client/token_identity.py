@@ -11,9 +11,9 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
 from keyhouse.client.token_session import LOOK, open_token
-from keyhouse.wire.secret import Secret
 
 __all__ = ["TokenIdentity", "read_token"]
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
 from keyhouse.client.token_session import LOOK, open_token
-from keyhouse.wire.secret import Secret
 
 __all__ = ["TokenKey", "open_token_key"]
 

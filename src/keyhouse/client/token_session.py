@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
-from keyhouse.wire.secret import Secret
 
 __all__ = ["LOOK", "open_token"]
 

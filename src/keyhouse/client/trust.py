@@ -28,6 +28,7 @@ from keyhouse.attestation import (
     quote_binding,
 )
 from keyhouse.attestation.chain import read_chain
+from keyhouse.base.errors import Refused
 from keyhouse.client.address import Address
 from keyhouse.client.answers import QuoteData
 from keyhouse.client.calls import quoting
@@ -35,7 +36,6 @@ from keyhouse.client.errors import TrustFailed
 from keyhouse.client.exchange import Rules, exchange
 from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.steps import Answer, Steps, work
-from keyhouse.wire.errors import Refused
 
 __all__ = ["NONCE", "CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
 

@@ -4,7 +4,7 @@ import base64
 
 import msgspec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["SecretUpload", "upload_fields"]
 

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
     Command,
@@ -22,8 +24,6 @@ from keyhouse.coordinator.records import encode_events
 from keyhouse.coordinator.state import State
 from keyhouse.coordinator.view import View
 from keyhouse.journal import Unencodable
-from keyhouse.wire.errors import Refused
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_dek"]
 

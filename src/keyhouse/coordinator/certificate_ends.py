@@ -13,10 +13,10 @@ from typing import Final
 import structlog
 
 from keyhouse.authority import expiry
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
-from keyhouse.wire.place import quoted
 
 __all__ = ["NOTICE_DAYS", "TOLD", "secret_expiry", "user_expiry", "warn_of_expiry"]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 
-from keyhouse.wire.errors import Broken
+from keyhouse.base.errors import Broken
 
 __all__ = ["Clock", "HostClock", "check_host_time", "moment", "security_time", "timestamp"]
 

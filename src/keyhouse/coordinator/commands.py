@@ -9,12 +9,12 @@ import msgspec
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.base.errors import Problem
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.events import Activated, Uploaded
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.plan_basis import PlanBasis
 from keyhouse.coordinator.state import MarbleInstance
-from keyhouse.wire.errors import Problem
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "AcknowledgeUpdate",

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
+from keyhouse.base.errors import Refused, Unavailable
 from keyhouse.coordinator.commands import Stale
-from keyhouse.wire.errors import Refused, Unavailable
 
 __all__ = ["OUTCOMES", "EngineCounts", "Tally"]
 

@@ -8,13 +8,13 @@ Source: manifest format, "Marbles"; wire reference, "Monotonic counters".
 
 from typing import Final
 
+from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.commands import Activate, Context, RecordActivations, SetCounter, Stale
 from keyhouse.coordinator.events import CounterSet, Event, MarblesActivated
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running, counter_of
 from keyhouse.manifest import FeatureGate
-from keyhouse.wire.errors import Conflicting, Forbidden, Unauthenticated
-from keyhouse.wire.place import quoted
 
 __all__ = ["COUNTERS", "activate", "record_activations", "require_below_limit", "set_counter"]
 

@@ -5,6 +5,8 @@ Who counts is frozen when an update is initiated: all users of the manifest then
 Source: manifest format, "Full update and acknowledgement".
 """
 
+from keyhouse.base.errors import Conflicting, Forbidden, NotFound
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
     Application,
@@ -24,8 +26,6 @@ from keyhouse.coordinator.plan_basis import still_holds
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Pending, Running
 from keyhouse.manifest import Action, fingerprint
-from keyhouse.wire.errors import Conflicting, Forbidden, NotFound
-from keyhouse.wire.place import quoted
 
 __all__ = [
     "acknowledge_update",

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from keyhouse.base.errors import Broken, Refused, Unavailable
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.batch import (
     Decided,
@@ -41,7 +42,6 @@ from keyhouse.coordinator.unrecorded import Unrecorded
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.coordinator.view import View
 from keyhouse.journal import Conflict, Replay, Weight
-from keyhouse.wire.errors import Broken, Refused, Unavailable
 
 __all__ = ["Engine", "Process"]
 

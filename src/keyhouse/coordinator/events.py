@@ -11,9 +11,9 @@ import msgspec
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.state import Pending
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "Activated",

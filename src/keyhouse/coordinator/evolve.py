@@ -7,6 +7,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
+from keyhouse.base.errors import Broken
 from keyhouse.coordinator.events import (
     BaseActivations,
     BaseAudit,
@@ -31,7 +32,6 @@ from keyhouse.coordinator.events import (
     UpdateInitiated,
 )
 from keyhouse.coordinator.state import Counters, Running, State
-from keyhouse.wire.errors import Broken
 
 __all__ = ["evolve", "evolve_all"]
 

@@ -6,9 +6,9 @@ verify afterwards that it was he.
 
 import msgspec
 
+from keyhouse.base.errors import Forbidden
 from keyhouse.coordinator.state import Recovering, State
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.errors import Forbidden
 
 __all__ = ["FirstManifestRule"]
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from keyhouse import manifest as manifests
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.place import at
 from keyhouse.manifest import Checked
 from keyhouse.wire.definitions import SecretDefinition
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.place import at
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["check_fully", "initial_secret"]

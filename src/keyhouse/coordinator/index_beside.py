@@ -3,7 +3,7 @@
 import hashlib
 
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, index_of, recovery_index
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = ["index_beside"]
 

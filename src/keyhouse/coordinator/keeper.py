@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import structlog
 
+from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.base import base_events
 from keyhouse.coordinator.commands import SetManifest
 from keyhouse.coordinator.index_beside import index_beside
@@ -24,8 +26,6 @@ from keyhouse.journal import (
     index_mac_key,
 )
 from keyhouse.manifest import SealMode
-from keyhouse.wire.errors import Broken, Unavailable
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Keeper"]
 

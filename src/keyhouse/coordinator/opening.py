@@ -6,13 +6,13 @@ from typing import NamedTuple
 import structlog
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
+from keyhouse.base.errors import Broken
 from keyhouse.coordinator.clock import Clock, check_host_time, moment, security_time
 from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.state import AcceptingManifest, Recovering
 from keyhouse.journal import Fresh, Home, Locked, Opened
-from keyhouse.wire.errors import Broken
 
 __all__ = ["NewDeployment", "open_engine"]
 

@@ -20,15 +20,15 @@ from keyhouse.authority import (
     generate,
     private_key_pem,
 )
+from keyhouse.base.errors import BadRequest, Conflicting, Invalid
+from keyhouse.base.place import at, quoted
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.activation import Parameters
 from keyhouse.coordinator.recipe import Recipe
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.transparent_tls import tls_config
 from keyhouse.manifest import MissingValue, Template, Values
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import BadRequest, Conflicting, Invalid
-from keyhouse.wire.place import at, quoted
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Joining", "parameters"]
 

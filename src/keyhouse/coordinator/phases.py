@@ -7,8 +7,8 @@ is printed in the reference. Source: wire reference of the interface, "States".
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
+from keyhouse.base.errors import Forbidden, NotFound, Unauthenticated, WrongPhase
 from keyhouse.coordinator.state import AcceptingManifest, Recovering, State
-from keyhouse.wire.errors import Forbidden, NotFound, Unauthenticated, WrongPhase
 
 __all__ = ["TABLE", "Operation", "Outcome", "Phase", "as_markdown", "phase_of", "require"]
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.authority import is_generated_with_manifest, trial
+from keyhouse.base.errors import TooLarge
 from keyhouse.coordinator.plan_access import role_changes, user_changes
 from keyhouse.coordinator.plan_basis import PlanBasis, basis_of
 from keyhouse.coordinator.plan_compare import differing
@@ -39,7 +40,6 @@ from keyhouse.coordinator.policy import Policy, policy_of
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.manifest import Action, Manifest, fingerprint
-from keyhouse.wire.errors import TooLarge
 from keyhouse.wire.plan import Plan, PlanChange
 
 __all__ = ["CHANGES", "Planned", "plan_manifest", "plan_packages"]

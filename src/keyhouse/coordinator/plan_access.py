@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from keyhouse.base.errors import TooLarge
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.plan_compare import change, differing, fields_that_differ, listed, shown
 from keyhouse.manifest import Action, Manifest, ResourceType, User
-from keyhouse.wire.errors import TooLarge
-from keyhouse.wire.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 
 __all__ = ["RIGHTS", "role_changes", "user_changes"]

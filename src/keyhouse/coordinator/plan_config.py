@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.plan_compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.what_stays import KEPT_AGAIN, KEPT_NOWHERE, recovery_terms
 from keyhouse.manifest import FeatureGate, Manifest, SealMode
-from keyhouse.wire.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 
 __all__ = ["config_changes", "recovery_changes", "renewals_of_ca"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator, Mapping
 
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.plan_compare import (
     change,
     differing,
@@ -13,7 +14,6 @@ from keyhouse.coordinator.policy import Policy
 from keyhouse.coordinator.state import Running
 from keyhouse.manifest import Manifest, Marble, Parameters, Source
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 
 __all__ = ["changed_limits", "marble_changes", "restarts", "tls_changes"]

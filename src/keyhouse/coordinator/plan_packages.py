@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.plan_compare import change, differing, fields_that_differ, in_words, shown
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.manifest import Manifest, Package
-from keyhouse.wire.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 
 __all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]

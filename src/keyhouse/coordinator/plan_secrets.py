@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from keyhouse.authority import is_generated_with_manifest
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.plan_compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.state import Running
 from keyhouse.coordinator.what_stays import equal_definitions, stays
 from keyhouse.manifest import Manifest
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 
 __all__ = [

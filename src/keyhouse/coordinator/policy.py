@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from keyhouse.authority import expiry
+from keyhouse.base.errors import Forbidden, Unauthenticated
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.caveats import caveats
 from keyhouse.coordinator.recipe import Recipe, recipe_of
 from keyhouse.manifest import (
@@ -17,8 +19,6 @@ from keyhouse.manifest import (
     decode,
     index_templates,
 )
-from keyhouse.wire.errors import Forbidden, Unauthenticated
-from keyhouse.wire.place import quoted
 
 __all__ = ["Policy", "policy_of", "remember_policy"]
 

@@ -19,6 +19,9 @@ from keyhouse.authority import (
     make_recovery,
     sign_manifest,
 )
+from keyhouse.base.errors import BadRequest, Invalid, Problem
+from keyhouse.base.place import at
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.commands import SetManifest, UploadSecrets
 from keyhouse.coordinator.events import Uploaded
@@ -30,9 +33,6 @@ from keyhouse.coordinator.what_stays import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.definitions import SecretDefinition
-from keyhouse.wire.errors import BadRequest, Invalid, Problem
-from keyhouse.wire.place import at
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["prepare_manifest", "prepare_upload"]

@@ -19,6 +19,8 @@ from keyhouse.authority import (
     renew_intermediate,
     sign_manifest,
 )
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.commands import Application
 from keyhouse.coordinator.full_check import check_fully, initial_secret
@@ -33,8 +35,6 @@ from keyhouse.coordinator.what_stays import (
 from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Manifest
 from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.errors import Invalid, Problem
-from keyhouse.wire.secret import Secret
 
 __all__ = ["prepare_application", "require_kept_values_fit"]
 

@@ -5,6 +5,7 @@ Called off the event loop, like ``prepare_update``.
 
 from msgspec.structs import replace
 
+from keyhouse.base.errors import Conflicting
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.decide_update import (
     proposed,
@@ -19,7 +20,6 @@ from keyhouse.coordinator.state import Pending, Running
 from keyhouse.coordinator.versions import versions_in_force
 from keyhouse.coordinator.what_stays import notes_of_update
 from keyhouse.manifest import Action, PackageUpdate, check_package_update, read_package_update
-from keyhouse.wire.errors import Conflicting
 from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 __all__ = ["PlanChanged", "prepare_plan", "require_plan"]

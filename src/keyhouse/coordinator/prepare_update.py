@@ -14,6 +14,7 @@ from keyhouse.authority import (
     is_generated_with_manifest,
     renew_intermediate,
 )
+from keyhouse.base.errors import Invalid
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.commands import AcknowledgeUpdate, InitiateUpdate, UpdatePackages
 from keyhouse.coordinator.decide_update import (
@@ -36,7 +37,6 @@ from keyhouse.manifest import (
     read_package_update,
     warnings_of_versions,
 )
-from keyhouse.wire.errors import Invalid
 
 __all__ = ["CannotBeApplied", "prepare_acknowledgement", "prepare_update"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from keyhouse.base.errors import Broken
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.records import decode_events
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import UpdateLog
-from keyhouse.wire.errors import Broken
 
 __all__ = ["rebuild"]
 

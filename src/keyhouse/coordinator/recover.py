@@ -14,6 +14,8 @@ import msgspec
 import structlog
 
 from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.clock import check_host_time, security_time
 from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import start
@@ -26,8 +28,6 @@ from keyhouse.coordinator.recovered import OpenedWith, RecoveryRefused, check_re
 from keyhouse.coordinator.state import Recovering, Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Opened
-from keyhouse.wire.errors import KeyhouseError, Refused, Unavailable
-from keyhouse.wire.secret import Secret
 
 __all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
 

@@ -32,11 +32,11 @@ from keyhouse.authority import (
     require_signed,
     sign_manifest,
 )
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.state import Running
 from keyhouse.manifest import Manifest, SealMode, fingerprint
-from keyhouse.wire.errors import Refused
-from keyhouse.wire.secret import Secret
 
 __all__ = ["OpenedWith", "RecoveryRefused", "check_recovered"]
 

@@ -9,7 +9,7 @@ from immutables import Map
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "AcceptingManifest",

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from keyhouse.authority import StoredSecret, certificate_pem, private_key_pem
+from keyhouse.base.errors import Conflicting
+from keyhouse.base.place import quoted
 from keyhouse.coordinator.recipe import Recipe
-from keyhouse.wire.errors import Conflicting
-from keyhouse.wire.place import quoted
 
 __all__ = ["tls_config"]
 

@@ -9,9 +9,9 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
+from keyhouse.base.errors import Unavailable
 from keyhouse.coordinator.commands import RecordActivations
 from keyhouse.coordinator.events import Activated
-from keyhouse.wire.errors import Unavailable
 
 __all__ = ["DELAY", "MOST", "Unrecorded"]
 

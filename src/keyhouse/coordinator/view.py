@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from keyhouse.base.errors import Broken
 from keyhouse.coordinator.phases import Phase, phase_of
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.update_log import LogView
 from keyhouse.journal import Position
-from keyhouse.wire.errors import Broken
 
 __all__ = ["View"]
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from keyhouse.base.errors import KeyhouseError, NotFound, Refused
 from keyhouse.journal import succession
 from keyhouse.journal.directory import STORE_FILES, enter, refuse_rollback_journal
 from keyhouse.journal.disk import Disk
@@ -16,7 +17,6 @@ from keyhouse.journal.epoch_index import settle_index
 from keyhouse.journal.inspect import JournalSeen, see_index, see_journal, see_key
 from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
 from keyhouse.journal.succession import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
-from keyhouse.wire.errors import KeyhouseError, NotFound, Refused
 
 __all__ = [
     "NotRestorable",

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from keyhouse.base.errors import NotFound, Refused
 from keyhouse.journal import succession
 from keyhouse.journal.archive import require_whole
 from keyhouse.journal.directory import enter, survey
@@ -24,7 +25,6 @@ from keyhouse.journal.live_copy import copy_live_store
 from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
 from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
 from keyhouse.journal.tombstone import TOMBSTONE
-from keyhouse.wire.errors import NotFound, Refused
 
 __all__ = ["DIGESTS", "NotEmpty", "make_backup", "restore_backup"]
 

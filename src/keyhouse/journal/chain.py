@@ -12,11 +12,11 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
+from keyhouse.base.errors import TooLarge
+from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
 from keyhouse.journal.record import Header, Kind
 from keyhouse.journal.store import Sealed, StoreDamaged
-from keyhouse.wire.errors import TooLarge
-from keyhouse.wire.secret import Secret
 
 __all__ = ["CHAIN_SIZE", "MAX_PAYLOAD", "NONCE_SIZE", "Position", "Sealer", "first_link", "link"]
 

@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 import immutables
 import msgspec
 
-from keyhouse.wire.errors import Broken
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
 
 __all__ = ["Codec", "Undecodable", "Unencodable"]
 

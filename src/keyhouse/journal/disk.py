@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from keyhouse.base.errors import Broken
 from keyhouse.journal.store import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
-from keyhouse.wire.errors import Broken
 
 __all__ = ["Disk", "InsecureFile"]
 

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from keyhouse.base.errors import Broken
 from keyhouse.journal.journal import Journal, StoreEmpty
 from keyhouse.journal.replay import Replay
 from keyhouse.journal.store import StoreDamaged
 from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
-from keyhouse.wire.errors import Broken
 
 __all__ = [
     "Fresh",

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.epoch_index import settle_index
@@ -16,8 +18,6 @@ from keyhouse.journal.off_loop import off_loop
 from keyhouse.journal.sealing import Contents, EpochKey
 from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.succession import NEXT_INDEX
-from keyhouse.wire.errors import KeyhouseError, Unavailable
-from keyhouse.wire.secret import Secret
 
 __all__ = ["HeldStore"]
 

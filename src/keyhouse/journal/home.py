@@ -6,6 +6,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.journal import succession
 from keyhouse.journal.chain import Position
 from keyhouse.journal.directory import enter, survey
@@ -32,8 +34,6 @@ from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.store import EpochStart, OutcomeUnknown, Step, no_step
 from keyhouse.journal.succession import JOURNAL, SEALED_KEY
 from keyhouse.journal.tombstone import Tombstone
-from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Home"]
 

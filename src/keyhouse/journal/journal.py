@@ -5,6 +5,8 @@ import hmac
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
+from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
 from keyhouse.journal.record import Kind
@@ -18,8 +20,6 @@ from keyhouse.journal.store import (
     Store,
     StoreDamaged,
 )
-from keyhouse.wire.errors import Broken, KeyhouseError, Unavailable
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Journal", "NotDurable", "RolledBack", "StoreEmpty", "Weight", "WrongKey"]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from keyhouse.base.secret import Secret
 from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.found import WrongPlatform
@@ -11,7 +12,6 @@ from keyhouse.journal.off_loop import off_loop
 from keyhouse.journal.sealing import Contents, EpochKey, SealedKey
 from keyhouse.journal.store import StoreDamaged
 from keyhouse.journal.succession import SEALED_KEY
-from keyhouse.wire.secret import Secret
 
 __all__ = ["KeyFile", "key_of"]
 

@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "DEK_SIZE",

@@ -25,6 +25,7 @@ import os
 import time
 from pathlib import Path
 
+from keyhouse.base.errors import Unavailable
 from keyhouse.journal.directory import refuse_rollback_journal
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.index_file import FILE_LIMIT as INDEX_LIMIT
@@ -33,7 +34,6 @@ from keyhouse.journal.store import Step, StoreUnreadable, no_step
 from keyhouse.journal.succession import INCOMING, INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
 from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.tombstone import TOMBSTONE
-from keyhouse.wire.errors import Unavailable
 
 __all__ = ["ATTEMPTS", "StoreBusy", "copy_live_store"]
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.index_file import IndexFile
@@ -14,7 +15,6 @@ from keyhouse.journal.sealing import Contents, EpochKey
 from keyhouse.journal.sqlite import SqliteStore
 from keyhouse.journal.store import StoreUnreadable
 from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
-from keyhouse.wire.secret import Secret
 
 __all__ = ["build_store"]
 

@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import CHAIN_SIZE, NONCE_SIZE, Position
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
 from keyhouse.journal.store import StoreDamaged, StoreNewer
-from keyhouse.wire.errors import KeyhouseError
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "FILE_LIMIT",

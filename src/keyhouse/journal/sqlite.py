@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.sqlite_file import FAULTS, connect, primary_code, read_error
 from keyhouse.journal.store import (
     Batch,
@@ -17,7 +18,6 @@ from keyhouse.journal.store import (
     no_step,
 )
 from keyhouse.journal.worker import Worker
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["SqliteStore"]
 

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 from pathlib import Path
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store import (
     StoreDamaged,
     StoreFull,
@@ -16,7 +17,6 @@ from keyhouse.journal.store import (
     StoreNewer,
     StoreUnreadable,
 )
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = ["APPLICATION_ID", "FAULTS", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
 

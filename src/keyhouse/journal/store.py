@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.wire.errors import Broken, Unavailable
+from keyhouse.base.errors import Broken, Unavailable
 
 __all__ = [
     "Batch",

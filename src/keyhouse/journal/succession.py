@@ -22,11 +22,11 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
 from keyhouse.journal.store import StoreDamaged
 from keyhouse.journal.tombstone import TOMBSTONE
-from keyhouse.wire.errors import KeyhouseError
 
 __all__ = [
     "ARCHIVE",

@@ -10,6 +10,8 @@ from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.shown import shown
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
     ActivationRefused,
@@ -21,9 +23,7 @@ from keyhouse.launcher.parameters import Delivered, checked
 from keyhouse.launcher.tls import ClientContext, PeerRefused
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
 from keyhouse.wire.address import Address
-from keyhouse.wire.errors import KeyhouseError
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
-from keyhouse.wire.shown import shown
 
 __all__ = ["Request", "activate"]
 

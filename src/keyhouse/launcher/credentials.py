@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from keyhouse.base.secret import Secret
 from keyhouse.launcher.names import Names
-from keyhouse.wire.secret import Secret
 
 __all__ = ["COMMON_NAME", "Credentials", "make_credentials"]
 

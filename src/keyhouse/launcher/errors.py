@@ -13,7 +13,7 @@
      +-- AnswerUnreadable      the answer is not of this interface
 """
 
-from keyhouse.wire.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import Broken, Refused, Unavailable
 
 __all__ = [
     "ActivationRefused",

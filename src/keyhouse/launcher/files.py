@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.placement import Place, placed
-from keyhouse.wire.secret import Secret
 
 __all__ = ["write_files"]
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import AnswerUnreadable, LaunchRefused
-from keyhouse.wire.secret import Secret
 
 __all__ = ["TRANSPARENT_TLS", "Delivered", "checked"]
 

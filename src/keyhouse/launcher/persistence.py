@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from keyhouse.wire.errors import Unavailable
+from keyhouse.base.errors import Unavailable
 
 __all__ = ["Clock", "MonotonicClock", "persist"]
 

@@ -37,8 +37,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrusted
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "MARBLE_TYPE",

@@ -7,13 +7,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.place import quoted
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block
 from keyhouse.manifest.written import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
-from keyhouse.wire.errors import BadRequest
 from keyhouse.wire.jsonreader import nearest
-from keyhouse.wire.place import quoted
 
 __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
 

@@ -5,6 +5,8 @@ from datetime import datetime
 
 import msgspec
 
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.place import at
 from keyhouse.manifest.access_rules import (
     check_config,
     check_recovery_keys,
@@ -20,9 +22,7 @@ from keyhouse.manifest.secret_rules import check_secrets, secret_types
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.manifest.tls_rules import check_tls
 from keyhouse.manifest.written import WrittenManifest
-from keyhouse.wire.errors import Invalid, Problem
 from keyhouse.wire.jsonreader import Read, Unreadable, read
-from keyhouse.wire.place import at
 
 __all__ = ["MAX_BYTES", "Checked", "check", "read_written"]
 

@@ -5,6 +5,7 @@ import hashlib
 
 import msgspec
 
+from keyhouse.base.errors import BadRequest, Invalid
 from keyhouse.manifest.model import (
     Action,
     Config,
@@ -38,7 +39,6 @@ from keyhouse.wire.definitions import (
     Subject,
     Uri,
 )
-from keyhouse.wire.errors import BadRequest, Invalid
 from keyhouse.wire.jsonreader import Unreadable
 from keyhouse.wire.jsonreader import decode as decode_json
 

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Entry, Manifest, Marble, Package, RecoveryKey, Role, User
 from keyhouse.wire.definitions import manifest_name
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Change", "diff"]
 

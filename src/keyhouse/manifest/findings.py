@@ -1,7 +1,7 @@
 """What the rules find, as they go through a manifest."""
 
-from keyhouse.wire.errors import Problem
-from keyhouse.wire.place import at
+from keyhouse.base.errors import Problem
+from keyhouse.base.place import at
 
 __all__ = ["MOST", "Findings", "Place", "TooManyError"]
 

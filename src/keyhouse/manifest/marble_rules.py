@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.place import quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.template_rules import call_problem
@@ -9,8 +11,6 @@ from keyhouse.manifest.templates import Template, parse
 from keyhouse.manifest.tls_rules import port_number
 from keyhouse.manifest.written import WrittenEntry, WrittenManifest, WrittenMarble
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.errors import BadRequest
-from keyhouse.wire.place import quoted
 
 __all__ = ["check_marbles"]
 

@@ -2,8 +2,8 @@
 
 import re
 
+from keyhouse.base.errors import BadRequest
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest
 
 __all__ = ["first_block"]
 

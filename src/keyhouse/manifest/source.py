@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from keyhouse.wire.place import at
+from keyhouse.base.place import at
 
 __all__ = ["Places", "Span", "TextLines", "below"]
 

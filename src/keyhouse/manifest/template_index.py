@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from keyhouse.base.errors import Problem
+from keyhouse.base.place import at, quoted
 from keyhouse.manifest.findings import Place
 from keyhouse.manifest.model import Entry, Manifest
 from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
-from keyhouse.wire.errors import Problem
-from keyhouse.wire.place import at, quoted
 
 __all__ = ["MarbleTemplates", "TemplateIndex", "index_templates"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from keyhouse.base.place import quoted
 from keyhouse.manifest.templates import Call, Source
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.place import quoted
 
 __all__ = ["call_problem"]
 

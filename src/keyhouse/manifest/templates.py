@@ -23,9 +23,9 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.wire.errors import BadRequest, NotFound
-from keyhouse.wire.place import quoted
-from keyhouse.wire.secret import Secret
+from keyhouse.base.errors import BadRequest, NotFound
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "Call",

@@ -2,10 +2,10 @@
 
 import re
 
+from keyhouse.base.place import quoted
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Incoming, Outgoing
 from keyhouse.manifest.written import WrittenManifest
-from keyhouse.wire.place import quoted
 
 __all__ = ["check_tls", "port_number"]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Infrastructure, Package, TlsTag
 from keyhouse.wire.definitions import CertificateTemplate, Oid, Subject, Uri, manifest_name
 from keyhouse.wire.jsonreader import UInt64
-from keyhouse.wire.secret import Secret
 
 __all__ = [
     "WrittenConfig",

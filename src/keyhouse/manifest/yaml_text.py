@@ -26,8 +26,8 @@ from yaml.events import (
     StreamStartEvent,
 )
 
+from keyhouse.base.errors import Problem
 from keyhouse.manifest.source import Places, Span, below
-from keyhouse.wire.errors import Problem
 from keyhouse.wire.jsontext import MAX_NESTING, MAX_VALUES
 
 __all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]

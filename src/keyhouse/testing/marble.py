@@ -7,10 +7,10 @@ import msgspec
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.secret import Secret
 from keyhouse.client import PemIdentity
 from keyhouse.launcher import Delivered
 from keyhouse.launcher.trust import MARBLE_TYPE
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Marble", "marble_of"]
 

@@ -1,1 +1,1 @@
-"""What client and server share: the JSON reader, base64, wire types, errors."""
+"""What client and server share: the JSON reader, base64, wire types."""

@@ -2,7 +2,7 @@
 
 import binascii
 
-from keyhouse.wire.errors import BadRequest
+from keyhouse.base.errors import BadRequest
 
 __all__ = ["decode_base64", "decode_base64url"]
 

@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from keyhouse.base.errors import Problem
+from keyhouse.base.secret import Secret
 from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.errors import Problem
 from keyhouse.wire.jsonreader import UInt64
-from keyhouse.wire.secret import Secret
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 __all__ = [
     "AddressRange",

@@ -41,11 +41,11 @@ from typing import (
 
 import msgspec
 
+from keyhouse.base.errors import BadRequest, Problem
+from keyhouse.base.place import at
+from keyhouse.base.secret import Secret
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.errors import BadRequest, Problem
 from keyhouse.wire.jsontext import INEXACT, Repeated, Unreadable, read_json
-from keyhouse.wire.place import at
-from keyhouse.wire.secret import Secret
 
 __all__ = ["Read", "UInt16", "UInt64", "Unreadable", "decode", "nearest", "read"]
 

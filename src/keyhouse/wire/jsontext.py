@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
-from keyhouse.wire.errors import BadRequest, Problem
+from keyhouse.base.errors import BadRequest, Problem
 
 __all__ = ["INEXACT", "MAX_NESTING", "MAX_VALUES", "Repeated", "Unreadable", "read_json"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.wire.errors import Problem
+from keyhouse.base.errors import Problem
 from keyhouse.wire.jsonreader import UInt64
 
 __all__ = ["MEANINGS", "Effect", "Plan", "PlanChange", "PlanData", "plan_digest"]

@@ -6,7 +6,7 @@ import pickle
 import msgspec
 import pytest
 
-from keyhouse.wire.secret import Secret
+from keyhouse.base.secret import Secret
 
 HIDDEN = b"the-key-of-the-house"
 

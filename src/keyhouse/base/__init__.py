@@ -1,0 +1,1 @@
+"""What every room uses: errors, problems and their places, secrets."""
