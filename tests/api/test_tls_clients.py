@@ -1,8 +1,6 @@
 """Real clients against the listener: curl, openssl, Go."""
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,18 +8,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from keyhouse_tests_https import ALICE, BOB, Running, fingerprint, make_pair, running
+from keyhouse_tests_tool import built_with_go, tool
 
 GO_CLIENT = Path(__file__).parent / "goclient"
-
-
-def tool(name: str) -> str:
-    """Return the path of a program, or skip; a build server has to have it."""
-    path = shutil.which(name)
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{name} is not installed")
-        pytest.skip(f"{name} is not installed")
-    return path
 
 
 @pytest.fixture(name="server", scope="module")
@@ -94,14 +83,7 @@ def test_openssl_cannot_renegotiate(server: Running) -> None:
 
 @pytest.fixture(name="go_client", scope="module")
 def built_go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("go") / "goclient"
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
-    environment["GOTOOLCHAIN"] = "local"
-    subprocess.run(
-        [tool("go"), "build", "-o", str(program), "."],
-        cwd=GO_CLIENT, env=environment, check=True, timeout=280,
-    )  # fmt: skip
-    return program
+    return built_with_go(GO_CLIENT, tmp_path_factory.mktemp("go"))
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])

@@ -230,7 +230,10 @@ def test_everything_together_is_in_the_certificate() -> None:
     ]
     assert [str(n.value) for n in limits.value.excluded_subtrees or ()] == [
         "bad.example.com",
+        "coordinator.example.com",
         "2001:db8::/32",
+        "10.1.2.3/32",
+        "::ffff:a01:203/128",
         ".bad.example",
         ".bad.example",
     ]

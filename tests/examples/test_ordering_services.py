@@ -1,22 +1,32 @@
 """The services of the ordering example towards peers that are wrong; launchers start them."""
 
+import contextlib
 import importlib.util
 import json
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPSConnection
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from keyhouse_tests_deployment import user
 from keyhouse_tests_mesh import coordinator_keys, leaf_for
 from keyhouse_tests_server import free_port
 
+from keyhouse.authority import certificate_pem
+from keyhouse.launcher.trust import MARBLE_TYPE
 from keyhouse.testing import Deployment, Enclave
 
 EXAMPLE = Path(__file__).parents[2] / "examples/ordering"
@@ -106,13 +116,66 @@ def reader() -> ModuleType:
 @pytest.mark.parametrize("kind", ["stock", "größe", "x" * 300], ids=["short", "not ASCII", "long"])
 def test_marble_type_is_read_as_it_was_written(reader: ModuleType, kind: str) -> None:
     pem, _ = leaf_for(coordinator_keys(0), "a workload", kind)
-    leaf = x509.load_pem_x509_certificate(pem)
+    leaf = x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
 
-    assert reader.marble_type(leaf.public_bytes(Encoding.DER)) == kind
+    assert reader.marble_type(leaf, _marble_root(0)) == kind
+    assert reader.marble_type(leaf, _marble_root(1)) == ""
 
 
 def test_certificate_of_no_marble_has_no_type(reader: ModuleType) -> None:
-    root = coordinator_keys(0).root_cert
+    root = coordinator_keys(0).marble_root_cert
 
-    assert reader.marble_type(root) == ""
-    assert reader.marble_type(user("anybody").der) == ""
+    assert reader.marble_type(root, _marble_root(0)) == ""
+    assert reader.marble_type(user("anybody").der, _marble_root(0)) == ""
+
+
+def _marble_root(number: int) -> str:
+    return certificate_pem(coordinator_keys(number).marble_root_cert)
+
+
+def _manifest_with_a_ca() -> bytes:
+    manifest = json.loads((EXAMPLE / "manifest.json").read_text())
+    cert = {"IsCA": True}
+    manifest["Secrets"]["ca"] = {"Type": "cert-ecdsa", "Size": 256, "Shared": True, "Cert": cert}
+    env = {"CA": "{{ pem .Secrets.ca.Cert }}", "KEY": "{{ pem .Secrets.ca.Private }}"}
+    manifest["Marbles"]["signer"] = {"Package": "stock", "Parameters": {"Env": env}}
+    return json.dumps(manifest).encode()
+
+
+def _forged(env: Mapping[str, bytes], kind: str, file: Path) -> None:
+    """Write key and chain of a workload of type ``kind``, signed with the secret that is a CA."""
+    ca = x509.load_pem_x509_certificate(env["CA"])
+    signer = load_pem_private_key(env["KEY"], None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    leaf = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(ca.subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(ca.not_valid_before_utc)
+        .not_valid_after(ca.not_valid_after_utc)
+        .add_extension(x509.UnrecognizedExtension(MARBLE_TYPE, kind.encode()), critical=False)
+        .sign(signer, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    chain = leaf.public_bytes(Encoding.PEM) + ca.public_bytes(Encoding.PEM)
+    file.write_bytes(private + chain)
+
+
+def test_stock_refuses_a_marble_type_that_was_signed_with_a_secret(tmp_path: Path) -> None:
+    port = free_port()
+    with Deployment(_manifest_with_a_ca()) as deployment:
+        _launch(deployment, tmp_path / "stock", "stock", STOCK, "stock.py", port)
+        signer = deployment.activate("signer", _enclave("stock"))
+        _forged(signer.env, "orders", tmp_path / "forged.pem")
+        root = signer.root_ca.public_bytes(Encoding.PEM).decode()
+        context = ssl.create_default_context(cadata=root)
+        context.load_cert_chain(tmp_path / "forged.pem")
+        connection = HTTPSConnection(STOCK, port)
+        plain = socket.create_connection(("127.0.0.1", port), 20)
+        connection.sock = context.wrap_socket(plain, server_hostname=STOCK)
+        with contextlib.closing(connection):
+            connection.request("POST", "/apples")
+            assert connection.getresponse().status == 403

@@ -7,7 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -306,6 +309,39 @@ def test_what_has_no_effect_is_warned_of(path: str, value: object, place: str) -
         outer = outer[step]
     outer[last] = value
     assert place in warned_places(document)
+
+
+def _ca_places(document: Document) -> list[str]:
+    warnings = check(json.dumps(document).encode(), now=NOW).warnings
+    return [warning.at for warning in warnings if "makes a CA" in warning.problem]
+
+
+def test_a_generated_secret_that_is_a_ca_is_warned_of() -> None:
+    document = full()
+    assert _ca_places(document) == []
+    document["Secrets"]["apiCert"]["Cert"]["IsCA"] = True
+    document["Secrets"]["edCert"]["Cert"] = base64.b64encode(_ca_certificate()).decode()
+    assert _ca_places(document) == ["Secrets.apiCert.Cert.IsCA", "Secrets.edCert.Cert"]
+    for name in ("apiCert", "edCert"):  # nothing is generated: it is below no root of ours
+        document["Secrets"][name]["UserDefined"] = True
+    assert _ca_places(document) == []
+
+
+def _ca_certificate() -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a CA")])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=9))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+        .public_bytes(Encoding.DER)
+    )
 
 
 def test_an_expired_user_certificate_is_warned_of_and_accepted() -> None:

@@ -1,7 +1,7 @@
 """TLS between the services: each side shows the certificate of its marble and checks the other's.
 
 Nothing here is Keyhouse's. The launcher has put files and variables where the manifest says, and
-this is what any Python program does with them.
+this is what any Python program does with them, here with the package cryptography.
 """
 
 import os
@@ -21,7 +21,7 @@ _PATIENCE: Final = 10.0  # seconds
 
 
 def _root_of_marbles() -> str:
-    """Return the certificate (PEM) that signs the certificates of marbles, and nothing else."""
+    """Return the certificate (PEM) that signs the certificates of marbles and of secrets."""
     return os.environ["MARBLE_PREDEFINED_ROOT_CA"]
 
 
@@ -97,4 +97,4 @@ class Handler(BaseHTTPRequestHandler):
 
 def _peer(tls: ssl.SSLSocket) -> str:
     certificate = tls.getpeercert(binary_form=True)
-    return marble_type(certificate) if certificate else ""
+    return marble_type(certificate, _root_of_marbles()) if certificate else ""

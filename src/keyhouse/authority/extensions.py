@@ -101,7 +101,7 @@ def extensions(
     access = _information_access(template, findings)
     names = _alternative_names(template, keys, findings)
     policies = _policies(template, findings)
-    constraints = name_constraints(template, findings)
+    constraints = name_constraints(template, keys, findings)
     points = _revocation_lists(template, findings)
     usages = _extended_key_usage(template, findings)
     wanted: tuple[tuple[x509.ExtensionType | None, bool], ...] = (
@@ -111,7 +111,7 @@ def extensions(
         (access, False),
         (names, False),
         (policies, False),
-        (constraints, template.permitted_dns_domains_critical),
+        constraints,
         (points, False),
         *_extra(template, findings),
     )

@@ -7,7 +7,9 @@ from typing import Final
 
 from cryptography import x509
 
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.findings import Findings
+from keyhouse.authority.own_names import own_domains, own_networks
 from keyhouse.wire.definitions import AddressRange, CertificateTemplate
 
 __all__ = ["name_constraints"]
@@ -24,24 +26,48 @@ _ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
 
 def name_constraints(
-    template: CertificateTemplate, findings: Findings
-) -> x509.NameConstraints | None:
-    """Return the extension, or ``None`` if the template constrains nothing."""
+    template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
+) -> tuple[x509.NameConstraints | None, bool]:
+    """Return the extension, ``None`` if nothing is constrained, and whether it is critical.
+
+    A CA is always kept from the coordinator's own names and addresses, whatever else its template
+    asks for, and critically: a client that cannot judge that has to refuse the chain.
+    """
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),
         *_ranges(template.permitted_ip_ranges, "PermittedIPRanges", findings),
         *_texts(template.permitted_email_addresses, "PermittedEmailAddresses", _mail, findings),
         *_texts(template.permitted_uri_domains, "PermittedURIDomains", _uri_domain, findings),
     ]
+    own_names, own_addresses = _own(template, keys)
     excluded = [
         *_texts(template.excluded_dns_domains, "ExcludedDNSDomains", _dns_domain, findings),
+        *own_names,
         *_ranges(template.excluded_ip_ranges, "ExcludedIPRanges", findings),
+        *own_addresses,
         *_texts(template.excluded_email_addresses, "ExcludedEmailAddresses", _mail, findings),
         *_texts(template.excluded_uri_domains, "ExcludedURIDomains", _uri_domain, findings),
     ]
+    critical = template.is_ca or template.permitted_dns_domains_critical
     if not permitted and not excluded:
-        return None
-    return x509.NameConstraints(permitted or None, excluded or None)
+        return None, critical
+    return x509.NameConstraints(permitted or None, list(dict.fromkeys(excluded)) or None), critical
+
+
+def _own(
+    template: CertificateTemplate, keys: CoordinatorKeys
+) -> tuple[list[x509.DNSName], list[x509.IPAddress]]:
+    """Return the DNS names and the addresses that a CA may not sign for.
+
+    Wildcards are kept from it with the whole domain they stand in; a template that permits DNS
+    domains has decided where its CA signs, and may mean that domain.
+    """
+    if not template.is_ca:
+        return [], []
+    domains = own_domains(keys, wildcards=not template.permitted_dns_domains)
+    return [x509.DNSName(domain) for domain in domains], [
+        x509.IPAddress(network) for network in own_networks(keys)
+    ]
 
 
 def _texts(

@@ -1,12 +1,14 @@
 """The names that no generated certificate may take: the coordinator's own."""
 
+from collections.abc import Iterator
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.ip_address import read_address
 
-__all__ = ["takes_own_address", "takes_own_name"]
+__all__ = ["own_domains", "own_networks", "takes_own_address", "takes_own_name"]
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -25,6 +27,37 @@ def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
 def takes_own_address(keys: CoordinatorKeys, address: str) -> bool:
     """Tell whether ``address`` (canonical) is one of those configured, loopback excepted."""
     return address not in _LOOPBACK and address in keys.ip_addresses
+
+
+def own_domains(keys: CoordinatorKeys, *, wildcards: bool) -> tuple[str, ...]:
+    """Return domains that hold every DNS name configured, loopback excepted, in order.
+
+    As RFC 5280, 4.2.1.10, reads them: with all names below. With ``wildcards`` they hold all
+    wildcards over such a name too: some clients take ``*.example.com`` for ``a.example.com``, but
+    do not look for it when ``a.example.com`` is excluded. Wildcards over a single label
+    (``*.com``) are left to the clients, which accept none.
+    """
+    own = (_canonical(name) for name in keys.dns_names)
+    return tuple(dict.fromkeys(_domain(name, wildcards) for name in own if name not in _LOOPBACK))
+
+
+def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private, and named where it is called
+    first, _, above = name.partition(".")
+    return above if first == "*" or (wildcards and "." in above) else name
+
+
+def own_networks(keys: CoordinatorKeys) -> Iterator[IPv4Network | IPv6Network]:
+    """Yield each configured address, loopback excepted, as a network of one.
+
+    One of IPv4 also in its IPv6 form: to some clients both are the same host.
+    """
+    for text in keys.ip_addresses:
+        if text in _LOOPBACK:
+            continue
+        address = read_address(text)
+        yield ip_network(address)
+        if isinstance(address, IPv4Address):
+            yield ip_network(f"::ffff:{address}")
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.written import WrittenTemplate, WrittenUri, has_content
 from keyhouse.wire.definitions import AddressRange, CertificateTemplate, Oid, Subject, Uri
 
-__all__ = ["check_not_after", "check_template", "parse_time"]
+__all__ = ["check_not_after", "check_template", "parse_time", "warn_of_ca"]
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d{1,18})?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -69,6 +69,18 @@ def check_template(place: Place, template: WrittenTemplate, findings: Findings) 
             )
     if has_content(template.subject.names):
         findings.warn((*place, "Subject", "Names"), "has no effect", "use ExtraNames")
+    if template.is_ca:
+        warn_of_ca((*place, "IsCA"), findings)
+
+
+def warn_of_ca(here: Place, findings: Findings) -> None:
+    """Warn of a generated certificate that is a CA."""
+    problem = (
+        "makes a CA: whoever has its key can issue certificates below the deployment's root, for"
+        " all names but the coordinator's own"
+    )
+    hint = "remove it if no workload issues certificates, or limit it with PermittedDNSDomains"
+    findings.warn(here, problem, hint)
 
 
 _IGNORED = {

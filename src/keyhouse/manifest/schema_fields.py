@@ -334,7 +334,9 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "End of validity, RFC 3339 with a zone, such as 2035-01-01T00:00:00Z.",
                 {"pattern": _TIME},
             ),
-            "IsCA": Field("Whether the certificate may sign others."),
+            "IsCA": Field(
+                "Whether the certificate may sign others, for names that are not the coordinator's."
+            ),
             "MaxPathLen": Field(
                 "Most CA certificates below this one; 0 and -1: no limit.", {"minimum": -1}
             ),

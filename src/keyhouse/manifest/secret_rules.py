@@ -3,8 +3,10 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from cryptography import x509
+
 from keyhouse.manifest.access_rules import parse_certificate
-from keyhouse.manifest.certificate_rules import check_not_after, check_template
+from keyhouse.manifest.certificate_rules import check_not_after, check_template, warn_of_ca
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.written import WrittenManifest, WrittenSecret, WrittenTemplate
 from keyhouse.wire.definitions import SecretType
@@ -153,6 +155,16 @@ def _check_certificate(
     check_not_after(place, end, secret.valid_for, now, findings)
     if isinstance(cert, WrittenTemplate):
         check_template((*place, "Cert"), cert, findings)
+    elif cert and _is_ca(cert):
+        warn_of_ca((*place, "Cert"), findings)
+
+
+def _is_ca(der: bytes) -> bool:
+    try:
+        extensions = x509.load_der_x509_certificate(der).extensions
+        return extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except Exception:  # noqa: BLE001  hostile bytes; what cannot be a template is refused elsewhere
+        return False
 
 
 def _not_after(

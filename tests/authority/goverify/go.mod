@@ -1,0 +1,3 @@
+module keyhouse.example/goverify
+
+go 1.25

@@ -1,0 +1,41 @@
+// goverify says whether Go believes a chain for a host: "accepted", or why not.
+// Arguments: PEM files of the root, of the CAs between and of the leaf, and the host.
+package main
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+)
+
+func main() {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	for pool, file := range map[*x509.CertPool]string{roots: os.Args[1], between: os.Args[2]} {
+		for _, certificate := range read(file) {
+			pool.AddCert(certificate)
+		}
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: os.Args[4]}
+	if _, err := read(os.Args[3])[0].Verify(options); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("accepted")
+}
+
+func read(file string) (found []*x509.Certificate) {
+	rest, err := os.ReadFile(file)
+	for err == nil && len(rest) > 0 {
+		var block *pem.Block
+		var certificate *x509.Certificate
+		block, rest = pem.Decode(rest)
+		certificate, err = x509.ParseCertificate(block.Bytes)
+		found = append(found, certificate)
+	}
+	if err != nil {
+		fmt.Println(file, err)
+		os.Exit(1)
+	}
+	return found
+}
