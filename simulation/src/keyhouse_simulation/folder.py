@@ -37,6 +37,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral import MAX_COLLATERAL
 from keyhouse.attestation.platforms import SimulatedTcb
+from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import Broken, Refused
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import Parameters, TcbInfo
@@ -111,7 +112,7 @@ def _locked(folder: Path) -> Iterator[None]:
     for path in (*reversed(folder.parents), folder):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
-            _sync(path.parent)
+            sync_directory(path.parent)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -141,7 +142,7 @@ def _machine(folder: Path, moment: datetime) -> Machine:
     if (folder / _ROOT).exists():
         raise _damaged(folder, f"{_MACHINE} is missing")
     machine = make_machine(moment)
-    _replace(path, write_record(machine))
+    replace_file(path, write_record(machine), alone=True)
     return machine
 
 
@@ -194,28 +195,7 @@ def _read(path: Path, maximum: int) -> bytes:
 
 def _write_if_changed(path: Path, content: bytes) -> None:
     if not path.exists() or _read(path, len(content)) != content:
-        _replace(path, content)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(path.name + ".new")
-    beside.unlink(missing_ok=True)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(handle)
-    beside.rename(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        replace_file(path, content, alone=True)
 
 
 def _damaged(folder: Path, problem: str) -> FolderDamaged:

@@ -22,7 +22,9 @@ from keyhouse.attestation.collateral import (
 from keyhouse.attestation.collateral_facts import CollateralFacts, require_sound
 from keyhouse.attestation.errors import CollateralRefused
 from keyhouse.attestation.platform_kind import PlatformKind
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Refused
+from keyhouse.base.os_reason import os_reason
 
 __all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
 
@@ -73,13 +75,12 @@ class CollateralCache:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._path(kept.facts.kind)
-            _replace(path, write_collateral(kept.collateral))
+            replace_file(path, write_collateral(kept.collateral))
             os.utime(path, (kept.seen.timestamp(), kept.seen.timestamp()))
             self._drop_oldest()
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
             raise Refused(
-                f"the collateral cache {self._folder} cannot be written: {reason}",
+                f"the collateral cache {self._folder} cannot be written: {os_reason(error)}",
                 hint="it is fetched anew after a restart until the directory can be written",
             ) from None
 
@@ -93,24 +94,3 @@ class CollateralCache:
                 times.append((path.lstat().st_mtime, path))
         for _, path in sorted(times)[:-MOST_KEPT]:
             path.unlink(missing_ok=True)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # Several processes may share the folder: the name beside is this one's own.
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    beside.unlink(missing_ok=True)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-        beside.rename(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,6 +1,5 @@
 """The special files through which a platform is asked, and what can be wrong with its answers."""
 
-import errno
 import hmac
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.quote_form import Tee, read_form
 from keyhouse.attestation.report import Report, read_report
 from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.os_reason import os_reason
 
 __all__ = [
     "REPORT_DATA",
@@ -59,7 +59,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
     try:
         return _read(path, limit)
     except OSError as exc:
-        raise _unusable(f"{path} cannot be read: {_reason(exc)}") from None
+        raise _unusable(f"{path} cannot be read: {os_reason(exc)}") from None
 
 
 def read_quote_file(path: Path, *, limit: int) -> bytes:
@@ -70,9 +70,9 @@ def read_quote_file(path: Path, *, limit: int) -> bytes:
     try:
         quote = _read(path, limit)
     except FileNotFoundError as exc:
-        raise _unusable(f"{path} cannot be read: {_reason(exc)}") from None
+        raise _unusable(f"{path} cannot be read: {os_reason(exc)}") from None
     except OSError as exc:
-        raise _not_made(path, _reason(exc)) from None
+        raise _not_made(path, os_reason(exc)) from None
     if not quote:
         raise _not_made(path, "it is empty")
     return quote
@@ -87,7 +87,7 @@ def write_file(path: Path, data: bytes) -> None:
         finally:
             os.close(handle)
     except OSError as exc:
-        raise _unusable(f"{path} cannot be written: {_reason(exc)}") from None
+        raise _unusable(f"{path} cannot be written: {os_reason(exc)}") from None
     if written != len(data):
         raise _unusable(f"{path} took {written} of {len(data)} bytes")
 
@@ -128,10 +128,6 @@ def _read(path: Path, limit: int) -> bytes:
     finally:
         os.close(handle)
     return found
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno or errno.EIO).lower()
 
 
 def _unusable(problem: str) -> PlatformUnusable:

@@ -1,1 +1,1 @@
-"""What every room uses: errors, problems and their places, secrets."""
+"""What every room uses: errors, problems and their places, secrets, durable files."""

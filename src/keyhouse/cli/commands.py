@@ -3,9 +3,9 @@
 import os
 import sys
 
+from keyhouse.base.os_reason import os_reason
 from keyhouse.cli.command_table import app_of
 from keyhouse.cli.error_text import error_text
-from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.standard_error import stand_in_streams, write_error
 from keyhouse.cli.talk import REFUSED, show_error
 from keyhouse.cli.usage import WrongUsage

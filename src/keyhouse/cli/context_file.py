@@ -23,8 +23,9 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import Refused
-from keyhouse.cli.os_reason import os_reason
+from keyhouse.base.os_reason import os_reason
 
 __all__ = [
     "NAMES",
@@ -113,8 +114,6 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
     Raises ``ContextUnusable``, and what ``step`` raises: then nothing changes.
     """
-    from keyhouse.client.replaced_file import locked  # not for commands that only read
-
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path):
@@ -128,13 +127,14 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
 
 def write(path: Path, contexts: Contexts) -> None:
-    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes."""
-    from keyhouse.client.replaced_file import replace_file  # not for commands that only read
+    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes.
 
+    Nobody else may write there meanwhile.
+    """
     content = as_toml(contexts).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, content)
+        replace_file(path, content, alone=True)
     except OSError as error:
         raise ContextUnusable(
             f"the contexts in {path} cannot be written: {os_reason(error)}"

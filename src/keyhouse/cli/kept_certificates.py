@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from keyhouse.base.durable_files import replace_file
+from keyhouse.base.os_reason import os_reason
 from keyhouse.cli.context_file import contexts_path
 from keyhouse.cli.new_file import FileUnwritable
-from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.talk import read_file
 from keyhouse.cli.target import Target
 from keyhouse.cli.usage import WrongUsage
@@ -38,8 +39,6 @@ def keep(proven: "TrustedCoordinator", path: str) -> str:
     "": ``keyhouse/coordinator-cert.pem`` in the user's directory for configuration. Raises
     ``FileUnwritable``.
     """
-    from keyhouse.client.replaced_file import replace_file
-
     default = contexts_path()
     if not path and default is None:
         raise WrongUsage("there is no place for the certificates", hint="--coordinator-cert FILE")

@@ -3,8 +3,9 @@
 import os
 from contextlib import suppress
 
+from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.os_reason import os_reason
+from keyhouse.base.os_reason import os_reason
 
 __all__ = ["FileUnwritable", "NewFile"]
 
@@ -24,7 +25,7 @@ class NewFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._file = create(path)
         except FileExistsError:
             raise FileUnwritable(
                 f"{path} is there already, and is not overwritten",
@@ -36,22 +37,17 @@ class NewFile:
     def write(self, content: bytes) -> None:
         """Make the file hold ``content``, durably, and close it. Raises ``FileUnwritable``."""
         try:
-            with os.fdopen(self._handle, "wb") as file:
+            with self._file as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120 the path as the user wrote it
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+                sync(file)
+            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as the user wrote it
         except OSError as error:
             raise _unwritable(self.path, error) from None
 
     def give_up(self) -> None:
         """Remove the file, which nothing was written to."""
         with suppress(OSError):
-            os.close(self._handle)
+            self._file.close()
         with suppress(OSError):
             os.unlink(self.path)  # noqa: PTH108 the path as the user wrote it
 

@@ -14,8 +14,9 @@ import msgspec
 import structlog
 
 from keyhouse import manifest as manifests
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Broken, Invalid, Refused
-from keyhouse.cli.os_reason import os_reason
+from keyhouse.base.os_reason import os_reason
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
@@ -169,20 +170,8 @@ def _read(path: Path, limit: int, flag: str) -> bytes:
 
 def _write(path: Path, content: bytes) -> None:
     """Make ``path`` (0600) hold ``content``, all or nothing, durably."""
-    beside = path.with_name(f"{path.name}.tmp")
     try:
-        beside.unlink(missing_ok=True)
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-        beside.rename(path)
-        folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(path, content, alone=True)
     except OSError:
         raise Broken(
             f"the file of {_FILE_FLAG} cannot be written",

@@ -15,10 +15,10 @@ import msgspec
 import typer
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.os_reason import os_reason
 from keyhouse.cli.bundles import bundled
 from keyhouse.cli.error_text import error_object, error_text
 from keyhouse.cli.examples import with_example_first
-from keyhouse.cli.os_reason import os_reason
 from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
 

@@ -22,10 +22,11 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import Refused
+from keyhouse.base.os_reason import os_reason
 from keyhouse.client.errors import TrustFailed
 from keyhouse.client.memory import KEPT, MOST, Memories, read_place
-from keyhouse.client.replaced_file import locked, replace_file
 from keyhouse.wire.jsonreader import UInt16, Unreadable, read
 
 __all__ = ["FileMemory", "MemoryUnusable"]
@@ -93,7 +94,7 @@ class FileMemory:
             if after == before:
                 return
             try:
-                replace_file(self.path, _content(after))
+                replace_file(self.path, _content(after), alone=True)
             except OSError as error:
                 raise self._unusable("cannot be written", error) from None
 
@@ -125,8 +126,8 @@ class FileMemory:
             yield
 
     def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusable:
-        number = error.errno if isinstance(error, OSError) else errno.EINVAL  # no file's name
-        reason = os.strerror(number).lower() if number else "unknown reason"
+        # A ValueError: what no file can be named.
+        reason = os_reason(error if isinstance(error, OSError) else OSError(errno.EINVAL, ""))
         return MemoryUnusable(
             f"the memory {self.path} {what}: {reason}",
             hint="--memory FILE names another one, --memory none does without: then nobody notices"

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from keyhouse.base.durable_files import create, sync
 from keyhouse.base.errors import NotFound, Refused
 from keyhouse.journal import succession
 from keyhouse.journal.archive import require_whole
@@ -160,18 +161,16 @@ def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
     if not disk.check_file(source):
         raise StoreDamaged(f"{source.name} is missing in the backup", hint=_ANOTHER)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     found = hashlib.sha256()
     try:
         with (
             os.fdopen(os.open(source, flags), "rb") as original,
-            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+            create(target) as copy,
         ):
             while chunk := original.read(_CHUNK):
                 found.update(chunk)
                 copy.write(chunk)
-            copy.flush()
-            os.fsync(copy.fileno())
+            sync(copy)
     except OSError:
         raise StoreUnreadable(
             f"{source.name} cannot be copied", hint="look at the disks of both directories"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from keyhouse.base import durable_files
 from keyhouse.base.errors import Broken
 from keyhouse.journal.store import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
 
@@ -68,12 +69,11 @@ class Disk:
         self.remove(temporary)
         with _named(path, "written"):
             self.step(f"write {temporary.name}")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            with durable_files.create(temporary) as file:
                 file.write(data)
                 file.flush()
                 self.step(f"sync {temporary.name}")
-                os.fsync(file.fileno())
+                durable_files.sync(file)
         self.rename(temporary, path)
         self.sync_directory(path.parent)
 
@@ -87,11 +87,7 @@ class Disk:
         """Make the names in ``path`` durable."""
         self.step(f"sync {path.name}/")
         with _named(path, "synced"):
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            durable_files.sync_directory(path, follow=False)
 
     def sync_file(self, path: Path) -> None:
         """Make the bytes of ``path``, written by others, durable."""
@@ -128,8 +124,7 @@ class Disk:
                 for start in range(0, os.fstat(handle).st_size, len(_ZEROS)):
                     left = os.fstat(handle).st_size - start
                     file.write(_ZEROS[:left])
-                file.flush()
-                os.fsync(handle)
+                durable_files.sync(file)
         self.remove(path)
 
     def remove_directory(self, path: Path) -> None:

@@ -25,6 +25,7 @@ import os
 import time
 from pathlib import Path
 
+from keyhouse.base.durable_files import create
 from keyhouse.base.errors import Unavailable
 from keyhouse.journal.directory import refuse_rollback_journal
 from keyhouse.journal.disk import Disk
@@ -131,11 +132,10 @@ def _copy_file(disk: Disk, source: Path, target: Path) -> None:
     handle = _open(disk, source)
     if handle is None:
         return
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         with (
             os.fdopen(handle, "rb", buffering=0) as original,
-            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+            create(target) as copy,
         ):
             disk.step(f"read {source.name}")
             while chunk := original.read(_CHUNK):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from keyhouse.base.durable_files import create
 from keyhouse.journal import succession
 from keyhouse.journal.directory import STORE_FILES, refuse_rollback_journal
 from keyhouse.journal.disk import Disk
@@ -49,11 +50,10 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
 
 def _copy_file(source: Path, target: Path) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         with (
             os.fdopen(os.open(source, flags), "rb") as original,
-            os.fdopen(os.open(target, new, 0o600), "wb") as copy,
+            create(target) as copy,
         ):
             shutil.copyfileobj(original, copy, 1024 * 1024)
     except OSError:

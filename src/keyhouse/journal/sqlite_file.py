@@ -4,11 +4,11 @@ Everything is set before the first table is touched, and read back; the schema m
 a planted trigger could swallow an INSERT without an error, a view could stand where a table was.
 """
 
-import os
 import sqlite3
 import stat
 from pathlib import Path
 
+from keyhouse.base.durable_files import create
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store import (
     StoreDamaged,
@@ -111,9 +111,8 @@ def _check_file(path: Path) -> None:
     try:
         found = path.lstat()
     except FileNotFoundError:
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            os.close(os.open(path, flags, 0o600))
+            create(path).close()
         except OSError:
             raise StoreUnreadable(
                 f"{path.name} cannot be created", hint="look at the disk and the directory"

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from keyhouse.base.durable_files import put_file
+from keyhouse.base.os_reason import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.placement import Place, placed
@@ -23,7 +25,6 @@ from keyhouse.launcher.placement import Place, placed
 __all__ = ["write_files"]
 
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -56,7 +57,7 @@ def _write(place: Place, content: bytes) -> None:
     folder = _folder(place, make=True)
     try:
         _require_replaceable(folder, place.name)
-        _put(folder, place.name, content)
+        put_file(folder, place.name, content)
     finally:
         os.close(folder)
 
@@ -127,24 +128,6 @@ def _require_replaceable(folder: int, name: bytes) -> None:
             raise _Obstacle("something else than a regular file is there")
 
 
-def _put(folder: int, name: bytes, content: bytes) -> None:
-    beside = b".keyhouse-" + os.urandom(8).hex().encode("ascii")
-    handle = os.open(beside, _NEW, 0o600, dir_fd=folder)
-    try:
-        try:
-            os.fchmod(handle, 0o600)
-            left = memoryview(content)
-            while left:
-                left = left[os.write(handle, left) :]
-        finally:
-            os.close(handle)
-        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
-
-
 def _remove(places: Sequence[Place]) -> None:
     """Take away what was written; what cannot be is left: the first failure is told."""
     for place in places:
@@ -174,10 +157,7 @@ def _text(raw: bytes) -> str:
 
 
 def _refused(place: Place, error: OSError | _Obstacle) -> LaunchRefused:
-    if isinstance(error, OSError):
-        problem = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-    else:
-        problem = str(error)
+    problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another place in the manifest, or make this one writable for this user only"
     if place.is_gramine_key:
         hint = "Gramine has this file only for keys that its manifest names"

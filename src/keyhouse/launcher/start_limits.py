@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from keyhouse.base.os_reason import os_reason
 from keyhouse.launcher.errors import LaunchRefused
 
 __all__ = ["not_started"]
@@ -24,7 +25,7 @@ def not_started(
             f"each, with its name, has to be shorter than {_KIB} KiB; files may hold what is longer"
         )
     else:
-        problem = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+        problem = os_reason(error)
         hint = "name it with its path, and see that it is there and may be executed"
     return LaunchRefused(f"the program {_shown(file)} cannot be started: {problem}", hint=hint)
 

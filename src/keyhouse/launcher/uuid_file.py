@@ -11,12 +11,13 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
+from keyhouse.base.durable_files import create_file, sync_directory
+from keyhouse.base.os_reason import os_reason
 from keyhouse.launcher.errors import LaunchRefused
 
 __all__ = ["own_uuid", "read_uuid"]
 
 LARGEST: Final = 256
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEX: Final = "[0-9A-Fa-f]"
 _DASHED: Final = f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
 _FORMS: Final = re.compile(
@@ -59,9 +60,8 @@ def own_uuid(path: str) -> uuid.UUID:
             hint="put back what it held; without it this instance is another one, with other keys",
         ) from None
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
         raise LaunchRefused(
-            f"the UUID file {path} cannot be used: {reason}",
+            f"the UUID file {path} cannot be used: {os_reason(error)}",
             hint="name a file that this user can make and read: --uuid-file",
         ) from None
 
@@ -82,40 +82,7 @@ def _kept(path: str) -> uuid.UUID:
 
 def _made(path: str) -> uuid.UUID:
     fresh = uuid.UUID(bytes=os.urandom(16), version=4)
-    folder = os.path.dirname(path) or "."  # noqa: PTH120 the path as it was given
-    beside = f"{folder}/.keyhouse-{os.urandom(8).hex()}"
-    _write(beside, fresh)
-    try:
-        # Whole from the beginning: another process that starts now must not find it empty.
-        os.link(beside, path)
-    except FileExistsError:
-        raise
-    except OSError:  # there are no links here, as in an enclave
-        _write(path, fresh)
-    finally:
-        os.unlink(beside)  # noqa: PTH108
-    with suppress(OSError):  # of those that cannot sync a folder
-        _sync(folder)
+    create_file(path, str(fresh).encode("ascii"))
+    with suppress(OSError):  # of those that cannot sync a directory
+        sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120 the path as it was given
     return fresh
-
-
-def _write(path: str, fresh: uuid.UUID) -> None:
-    handle = os.open(path, _NEW, 0o600)
-    try:
-        os.fchmod(handle, 0o600)
-        os.write(handle, str(fresh).encode("ascii"))
-        os.fsync(handle)
-    except OSError:
-        os.unlink(path)  # noqa: PTH108
-        raise
-    finally:
-        os.close(handle)
-
-
-def _sync(folder: str) -> None:
-    """Make the names in ``folder`` durable: with the UUID all keys of this instance would go."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
