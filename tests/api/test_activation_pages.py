@@ -10,7 +10,8 @@ from keyhouse_tests_signing_request import signing_request
 
 from keyhouse.api.exchange import Head
 from keyhouse.api.v2_activations import PAGE_BYTES, read_activations
-from keyhouse.wire.client_api import ActivationsData
+from keyhouse.wire.client_api import Activation, Activations
+from keyhouse.wire.jsonreader import decode
 
 JOINED = 90
 NAMES = [f"{number:03}." + ".".join(["n" * 63] * 2) + ".test" for number in range(100)]
@@ -19,7 +20,7 @@ NAMES = [f"{number:03}." + ".".join(["n" * 63] * 2) + ".test" for number in rang
 class Page(msgspec.Struct):
     """An answer with a page."""
 
-    data: ActivationsData
+    data: Activations
 
 
 async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path) -> None:
@@ -28,13 +29,14 @@ async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path)
     async with deployment(tmp_path, raw) as opened:
         for _ in range(JOINED):
             await opened.join(csr=request)
-        service, view, start, found = service_of(opened.engine), opened.engine.view, 0, []
+        service, view, start = service_of(opened.engine), opened.engine.view, 0
+        found: list[Activation] = []
         while start < view.log.audit.end:
             query = b"from=%d" % start
             head = Head("GET", "/api/v2/activations", query, user("admin").der)
             answer = read_activations(service, view, head)
             assert len(answer.body) <= PAGE_BYTES + 2000  # commas and the envelope
-            page = msgspec.json.decode(answer.body, type=Page).data
+            page = decode(answer.body, Page).data
             assert page.first == start
             assert 0 < len(page.activations) < JOINED
             found += page.activations

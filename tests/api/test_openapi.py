@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jsonschema_rs
 import msgspec
@@ -19,7 +19,8 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.phases import TABLE, Outcome
 from keyhouse.wire import client_api
 from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.jsonreader import UInt64, decode
+from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -127,7 +128,7 @@ class Inner(msgspec.Struct, rename="camel"):
     """Holds ``itself``."""
 
     some_bytes: bytes
-    further: "list[Inner]" = []
+    further: "tuple[Inner, ...]" = ()
 
 
 class Outer(msgspec.Struct):
@@ -136,8 +137,10 @@ class Outer(msgspec.Struct):
     """
 
     secret: Secret | None
-    kind: Literal[1, 2]
-    number: Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)] | msgspec.UnsetType = msgspec.UNSET
+    kind: Annotated[int, OneOf((1, 2))]
+    number: Sometimes[UInt64] = 0
+    empty: OrNull[str] = ""
+    own: Unsent[str] = ""
     inner: dict[str, Inner] = {}
 
 
@@ -152,8 +155,9 @@ def test_struct_becomes_a_component_with_its_names_and_required_fields() -> None
             "secret": {
                 "anyOf": [{"type": "string", "contentEncoding": "base64"}, {"type": "null"}]
             },
-            "kind": {"enum": [1, 2]},
+            "kind": {"type": "integer", "enum": [1, 2]},
             "number": {"type": "integer", "minimum": 0, "maximum": 2**64 - 1},
+            "empty": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "inner": {
                 "type": "object",
                 "additionalProperties": {"$ref": "#/components/schemas/Inner"},
@@ -166,6 +170,23 @@ def test_struct_becomes_a_component_with_its_names_and_required_fields() -> None
         "further": {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}},
     }
     assert components["Inner"]["description"] == "Holds `itself`."
+
+
+def test_fields_that_are_always_sent_are_required_whatever_a_reader_can_do_without() -> None:
+    components: dict[str, Any] = {}
+
+    schema_of(Outer, components, sent=True)
+
+    assert components["Outer"]["required"] == ["secret", "kind", "empty", "inner"]
+    assert components["Inner"]["required"] == ["someBytes", "further"]
+
+
+def test_fields_that_are_left_out_with_their_defaults_are_not_required() -> None:
+    components: dict[str, Any] = {}
+
+    schema_of(client_api.Activation, components, sent=True)
+
+    assert components["ActivationEntry"]["required"] == ["time", "marbleType", "uuid"]
 
 
 def test_type_without_a_json_form_is_refused() -> None:

@@ -5,6 +5,8 @@ import msgspec
 from keyhouse.api.changes import Agreement
 from keyhouse.api.exchange import Answer
 from keyhouse.api.service import Service
+from keyhouse.wire.client_api import AcknowledgedData, UpdateAnswer
+from keyhouse.wire.sent import LEFT_OUT
 
 __all__ = ["acknowledged", "updated"]
 
@@ -12,20 +14,20 @@ __all__ = ["acknowledged", "updated"]
 def updated(service: Service, agreement: Agreement) -> Answer:
     """Return the answer to an update that was initiated, or applied at once."""
     notes = "; ".join(agreement.notes)
-    return service.success(msgspec.json.encode(_data(agreement)), agreement.view, notes)
+    data = _data(UpdateAnswer, agreement, LEFT_OUT)
+    return service.success(msgspec.json.encode(data), agreement.view, notes)
 
 
 def acknowledged(service: Service, agreement: Agreement) -> Answer:
     """Return the answer to an acknowledgement; clients read the first word of its message."""
-    data = {"message": agreement.message, **_data(agreement)}
+    data = _data(AcknowledgedData, agreement, agreement.message)
     return service.success(msgspec.json.encode(data), agreement.view)
 
 
-def _data(agreement: Agreement) -> dict[str, object]:
-    data: dict[str, object] = {
-        "missingAcknowledgments": agreement.missing,
-        "missingUsers": agreement.missing_users,
-    }
-    if agreement.recovery_secrets:
-        data["recoverySecrets"] = agreement.recovery_secrets
-    return data
+def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:
+    return kind(
+        message=message,
+        missing_acknowledgments=agreement.missing,
+        missing_users=agreement.missing_users,
+        recovery_secrets=agreement.recovery_secrets or LEFT_OUT,
+    )

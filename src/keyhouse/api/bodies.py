@@ -1,6 +1,5 @@
 """Bodies of answers that are the same for many requests, encoded once."""
 
-from base64 import b64encode
 from functools import lru_cache
 from typing import Final
 
@@ -8,6 +7,8 @@ import msgspec
 
 from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
 from keyhouse.manifest import fingerprint
+from keyhouse.wire.client_api import ManifestData, OldManifestData, Pending, Status, UpdateLogData
+from keyhouse.wire.sent import NULL
 
 __all__ = [
     "LogBody",
@@ -58,54 +59,40 @@ def _known(state: State, now: int) -> tuple[str, ...]:
 def status_body(view: View, *, simulated: bool, now: int) -> bytes:
     """Return the data of ``GET /api/v2/status``; ``now`` is in microseconds since 1970."""
     message = status_message(view, simulated=simulated, now=now)
-    phase = view.phase
-    return msgspec.json.encode({"status": int(phase), "code": int(phase), "message": message})
+    phase = int(view.phase)
+    return msgspec.json.encode(Status(status=phase, code=phase, message=message))
 
 
 @lru_cache(maxsize=2)
 def _manifest_body(raw: bytes, signature: bytes) -> bytes:
-    return msgspec.json.encode(
-        {
-            "manifestSignatureRootECDSA": b64encode(signature).decode("ascii"),
-            "manifestFingerprint": fingerprint(raw),
-            "manifest": b64encode(raw).decode("ascii"),
-        }
-    )
+    return msgspec.json.encode(ManifestData(signature, fingerprint(raw), raw))
 
 
 @lru_cache(maxsize=2)
 def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
     """Return the data of the update that waits for ``missing`` of ``users``."""
-    return msgspec.json.encode(
-        {
-            "manifest": manifest,
-            "message": still_needed(missing),
-            "missingUsers": users,
-        }
-    )
+    return msgspec.json.encode(Pending(manifest, still_needed(missing), users))
 
 
 @lru_cache(maxsize=2)
-def _manifest_body_1(raw: bytes | None, signature: bytes) -> bytes:
-    return msgspec.json.encode(
-        {
-            "manifestSignatureRootECDSA": None if raw is None else b64encode(signature).decode(),
-            "manifestSignature": "" if raw is None else fingerprint(raw),
-            "manifest": None if raw is None else b64encode(raw).decode(),
-        }
-    )
+def _manifest_body_1(raw: bytes, signature: bytes) -> bytes:
+    return msgspec.json.encode(OldManifestData(signature, fingerprint(raw), raw))
+
+
+_NO_MANIFEST_1: Final = msgspec.json.encode(OldManifestData(NULL, "", NULL))
 
 
 def manifest_body_1(state: Running | None) -> bytes:
     """Return the data of ``GET /manifest``; without a state that runs there is nothing in it."""
-    return (
-        _manifest_body_1(state.manifest, state.signature) if state else _manifest_body_1(None, b"")
-    )
+    return _manifest_body_1(state.manifest, state.signature) if state else _NO_MANIFEST_1
 
 
 def manifest_body(state: Running) -> bytes:
     """Return the data of ``GET /api/v2/manifest``: the bytes as they were uploaded."""
     return _manifest_body(state.manifest, state.signature)
+
+
+_LOG_HEAD, _LOG_TAIL = msgspec.json.encode(UpdateLogData(())).split(b"[]")
 
 
 class LogBody:
@@ -134,7 +121,7 @@ class LogBody:
 
     def whole(self, encoded: list[bytes]) -> bytes:
         """Return the data around all entries."""
-        return b'{"updateLog":[%b]}' % b",".join(encoded)
+        return b"%b[%b]%b" % (_LOG_HEAD, b",".join(encoded), _LOG_TAIL)
 
 
 class LogText(LogBody):

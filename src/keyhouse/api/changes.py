@@ -11,7 +11,6 @@ from keyhouse.api.bodies import still_needed
 from keyhouse.api.exchange import Head
 from keyhouse.api.request_body import require_size
 from keyhouse.api.service import INLINE, Service
-from keyhouse.authority import RecoveryMaterial
 from keyhouse.base.errors import Invalid, Problem, Refused, Unavailable
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
@@ -46,7 +45,6 @@ __all__ = [
     "ReadUploads",
     "acknowledge_update",
     "cancel_update",
-    "ciphertexts",
     "plan_update",
     "set_manifest",
     "update_manifest",
@@ -222,14 +220,9 @@ def _agreement(
     pending = view.running.pending
     if pending is not None and pending.manifest == command.manifest:
         return Agreement(view, pending.missing, pending.missing_users, notes=notes)
-    renewed = command.application is not None and command.application.dek is not None
-    secrets = ciphertexts(command.application.recovery) if renewed and command.application else {}
+    applied = command.application
+    secrets = applied.recovery.ciphertexts if applied and applied.dek is not None else {}
     return Agreement(view, recovery_secrets=secrets, notes=notes)
-
-
-def ciphertexts(recovery: RecoveryMaterial) -> dict[str, bytes]:
-    """Return the encrypted recovery shares by key name."""
-    return {holder.name: holder.ciphertext for holder in recovery.holders}
 
 
 def _sized(raw: bytes) -> bytes:

@@ -73,7 +73,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="This description, without an envelope.", data=RawObject
     ),
     ("GET", "/api/v2/status"): Described(
-        summary="The phase that the coordinator is in.", data=wire.StatusData
+        summary="The phase that the coordinator is in.", data=wire.Status
     ),
     ("GET", "/api/v2/manifest"): Described(
         summary="The manifest that is enforced.", data=wire.ManifestData
@@ -112,12 +112,12 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ("POST", "/api/v2/update"): Described(
         summary="Raise security versions of packages, or initiate an update of the manifest.",
         body=wire.UpdateBody,
-        data=wire.UpdateData,
+        data=wire.UpdateAnswer,
         refused=(*_CHANGE, Forbidden, Conflicting),
     ),
     ("GET", "/api/v2/update-manifest"): Described(
         summary="The update that waits for acknowledgements.",
-        data=wire.PendingData,
+        data=wire.Pending,
         refused=(NotFound,),
     ),
     ("POST", "/api/v2/update-manifest"): Described(
@@ -133,12 +133,12 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("GET", "/api/v2/recover/public-key"): Described(
         summary="The key that recovery secrets are encrypted to, for as long as recovery lasts.",
-        data=wire.RecoveryKeyData,
+        data=wire.Offer,
     ),
     ("POST", "/api/v2/recover"): Described(
         summary="Hand in one recovery secret.",
         body=wire.RecoverBody,
-        data=wire.RecoverData,
+        data=wire.Progress,
         refused=(*_CHANGE, Conflicting),
     ),
     ("GET", "/api/v2/recovery-secrets"): Described(
@@ -150,7 +150,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Have a quote that verifies signed by the root key, with its TCB status. It is "
         "compared with no package.",
         body=wire.SignQuoteBody,
-        data=wire.SignQuoteData,
+        data=wire.SignedQuote,
         refused=(BadRequest,),
     ),
     ("POST", "/api/v2/monotonic-counter"): Described(
@@ -162,7 +162,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/activations"): Described(
         summary="A page of the audit trail of activations, oldest first; without a place the "
         "newest.",
-        data=wire.ActivationsData,
+        data=wire.Activations,
         query=_PLACE,
         refused=(BadRequest, Forbidden),
     ),
@@ -176,7 +176,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Set the first manifest, or in recovery mode a new one. Without recovery keys the "
         "data is null.",
         body=RawManifest,
-        data=wire.SetManifestData | None,
+        data=wire.OldSetManifestData | None,
         refused=(*_CHANGE, Forbidden),
     ),
     ("GET", "/quote"): Described(
@@ -185,7 +185,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("GET", "/secrets"): Described(
         summary="Secrets by name: all that are asked for, or none.",
-        data=dict[str, wire.SecretData],
+        data=dict[str, wire.SecretObject],
         query=_NAMES,
         refused=(BadRequest, Forbidden),
     ),
@@ -200,12 +200,12 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ("POST", "/update"): Described(
         summary="Raise security versions of packages, or initiate an update of the manifest.",
         body=RawManifest,
-        data=wire.UpdateData,
+        data=wire.UpdateAnswer,
         refused=(*_CHANGE, Forbidden, Conflicting),
     ),
     ("GET", "/update-manifest"): Described(
         summary="The update that waits for acknowledgements.",
-        data=wire.PendingData,
+        data=wire.Pending,
         refused=(NotFound,),
     ),
     ("POST", "/update-manifest"): Described(

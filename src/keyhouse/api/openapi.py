@@ -99,8 +99,8 @@ def openapi(table: Table) -> Schema:
     }
 
 
-def _schema(kind: Any, components: dict[str, Schema]) -> Schema:
-    """Return the schema of a body or of data."""
+def _schema(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
+    """Return the schema of a body, or of data that are ``sent``."""
     if kind is None:
         return {"type": "null"}
     if kind is RawManifest:
@@ -108,7 +108,7 @@ def _schema(kind: Any, components: dict[str, Schema]) -> Schema:
             "type": "object",
             "description": "A manifest, or a package update: its JSON text as it is.",
         }
-    return {"type": "object"} if kind is RawObject else schema_of(kind, components)
+    return {"type": "object"} if kind is RawObject else schema_of(kind, components, sent=sent)
 
 
 # --- one call ---
@@ -130,7 +130,7 @@ def _operation(route: Route, components: dict[str, Schema]) -> Schema:
             {"name": name, "in": "query", **parameter} for name, parameter in row.query.items()
         ]
     if row.body is not None:
-        operation["requestBody"] = _body(route, _schema(row.body, components))
+        operation["requestBody"] = _body(route, _schema(row.body, components, sent=False))
     operation["responses"] = _responses(route, row, components)
     return operation
 
@@ -162,7 +162,9 @@ def _responses(route: Route, row: Described, components: dict[str, Schema]) -> S
     if row.refused and not (row.data or row.body):
         return refused  # a call that is only ever refused
     return {
-        "200": _success(_schema(row.data, components), wrapped=row.data is not RawObject),
+        "200": _success(
+            _schema(row.data, components, sent=True), wrapped=row.data is not RawObject
+        ),
         **refused,
     }
 
@@ -230,7 +232,7 @@ def _words(status: int) -> set[str]:
 
 
 def _refusals(components: dict[str, Schema]) -> Schema:
-    problems = schema_of(Problems, components)
+    problems = schema_of(Problems, components, sent=True)
     nothing = {"type": "null"}
     return {
         "Fail-v2": _refused_as("fail", {"anyOf": [_REASONS, nothing]}),

@@ -9,8 +9,9 @@ from keyhouse.api.turns import Places, TooMany, Turns
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
 from keyhouse.base.errors import Broken
+from keyhouse.wire.client_api import EvidenceData
 
-__all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
+__all__ = ["NONCE_BYTES", "Quotes"]
 
 NONCE_BYTES = 1024
 """The longest nonce, decoded."""
@@ -20,13 +21,6 @@ AT_ONCE = 2
 
 WAITING = 64
 """Requests that may wait for a quote; anybody may ask for one, so they are bounded."""
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """Data of ``GET /api/v2/quote``."""
-
-    cert: str  # PEM: intermediate, then root
-    quote: bytes  # with the 16-byte header in front; base64 in JSON
 
 
 class Quotes:
@@ -88,4 +82,4 @@ class Quotes:
 
 def _evidence(keys: CoordinatorKeys, quote: bytes) -> bytes:
     chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
-    return msgspec.json.encode(Evidence(cert=chain, quote=quote))
+    return msgspec.json.encode(EvidenceData(chain, quote))

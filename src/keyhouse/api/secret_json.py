@@ -1,10 +1,10 @@
 """A secret as ``GET /api/v2/secrets`` shows it: the one place where values leave for a user.
 
-Lower-camel names; what a type does not have is left out; ``private`` and ``public`` are always
-there, null while a user-defined secret was not uploaded. Source: wire reference, GET secrets.
+What a type does not have is left out; ``private`` and ``public`` are always there, null while a
+user-defined secret was not uploaded. Source: wire reference, GET secrets.
 """
 
-from base64 import b64encode
+import msgspec
 
 from keyhouse.api.exchange import Head
 from keyhouse.api.query import values
@@ -13,27 +13,29 @@ from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import View, policy_of
 from keyhouse.manifest import Action
+from keyhouse.wire.client_api import SecretObject, SecretsData
 from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.sent import LEFT_OUT, NULL
 
-__all__ = ["read_named_secrets", "secret_json"]
+__all__ = ["encode_secrets", "read_named_secrets", "secret_object"]
 
 DEFAULT_DAYS = 365
 """What ``validFor`` says of a generated certificate whose validity was not given."""
 
 
-def secret_json(definition: SecretDefinition, value: StoredSecret | None) -> dict[str, object]:
-    """Return the JSON object of a secret that the caller may read."""
-    shown: dict[str, object] = {"type": definition.type.value}
-    if definition.type is not SecretType.CERT_ED25519:
-        shown["size"] = definition.size
-    shown["shared"] = definition.shared
-    shown["userDefined"] = definition.user_defined
-    if definition.type.is_certificate:
-        shown["cert"] = _text(value.cert) if value else None
-        shown["validFor"] = _days(definition)
-    shown["private"] = _revealed(value.private) if value else None
-    shown["public"] = _revealed(value.public) if value else None
-    return shown
+def secret_object(definition: SecretDefinition, value: StoredSecret | None) -> SecretObject:
+    """Return a secret that the caller may read."""
+    has_certificate = definition.type.is_certificate
+    return SecretObject(
+        type=definition.type.value,
+        size=LEFT_OUT if definition.type is SecretType.CERT_ED25519 else definition.size,
+        shared=definition.shared,
+        user_defined=definition.user_defined,
+        cert=((value and value.cert) or NULL) if has_certificate else LEFT_OUT,
+        valid_for=_days(definition) if has_certificate else LEFT_OUT,
+        private=value.private if value and len(value.private) else None,
+        public=value.public if value and len(value.public) else None,
+    )
 
 
 def _days(definition: SecretDefinition) -> int:
@@ -43,15 +45,20 @@ def _days(definition: SecretDefinition) -> int:
     return 0 if not_after else DEFAULT_DAYS
 
 
-def _revealed(secret: Secret) -> str | None:
-    return _text(secret.reveal())
+def encode_secrets(data: SecretsData | dict[str, SecretObject]) -> bytes:
+    """Return an answer with secrets as JSON. Their values are readable in it."""
+    return _ENCODER.encode(data)
 
 
-def _text(data: bytes) -> str | None:
-    return b64encode(data).decode("ascii") if data else None
+def _revealed(value: object) -> bytes:
+    assert isinstance(value, Secret)  # noqa: S101 msgspec knows how to encode all else
+    return value.reveal()
 
 
-def read_named_secrets(view: View, head: Head) -> dict[str, dict[str, object]]:
+_ENCODER = msgspec.json.Encoder(enc_hook=_revealed)
+
+
+def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
     """Return the secrets that the query names, if the caller may read every one of them.
 
     Raises:
@@ -68,4 +75,4 @@ def read_named_secrets(view: View, head: Head) -> dict[str, dict[str, object]]:
     policy = policy_of(state.manifest)
     policy.authorize(head.identity, Action.READ_SECRET, names)
     definitions = policy.manifest.secrets
-    return {name: secret_json(definitions[name], state.secrets.get(name)) for name in names}
+    return {name: secret_object(definitions[name], state.secrets.get(name)) for name in names}

@@ -1,17 +1,18 @@
 """JSON Schemas of wire types, for the description of the interface.
 
-msgspec's own generator stops at integers of 64 bits without sign, which the interface has.
+msgspec's own generator stops at integers of 64 bits without sign, which the interface has, and
+knows nothing of what is always sent though a reader could do without it.
 """
 
 import inspect
 import types
-from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UnsetType
 
 from keyhouse.base.secret import Secret
+from keyhouse.wire import client_api
+from keyhouse.wire.sent import OneOf, Sent
 
 __all__ = ["Schema", "schema_of"]
 
@@ -26,47 +27,80 @@ _PLAIN: Final[dict[Any, Schema]] = {
     Secret: _BASE64,
     type(None): {"type": "null"},
 }
+_COMPONENTS: Final[dict[type, str]] = {
+    client_api.Activation: "ActivationEntry",
+    client_api.Activations: "ActivationsData",
+    client_api.Offer: "RecoveryKeyData",
+    client_api.Pending: "PendingData",
+    client_api.Progress: "RecoverData",
+    client_api.SecretObject: "SecretData",
+    client_api.SignedQuote: "SignQuoteData",
+    client_api.Status: "StatusData",
+    client_api.UpdateAnswer: "UpdateData",
+}
+"""Names in the description where those of the SDK are others."""
 
 
-def schema_of(kind: Any, components: dict[str, Schema]) -> Schema:
-    """Return the schema of ``kind``. Structs are added to ``components`` and referred to."""
+def schema_of(kind: Any, components: dict[str, Schema], *, sent: bool = False) -> Schema:
+    """Return the schema of ``kind``. Structs are added to ``components`` and referred to.
+
+    ``sent``: as the coordinator sends it; else as it reads it, without the fields that have a
+    default.
+    """
     if kind in _PLAIN:
         return dict(_PLAIN[kind])
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return {"type": "string", "enum": [member.value for member in kind]}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        if kind.__name__ not in components:
-            components[kind.__name__] = {}  # holds the place, should it contain itself
-            components[kind.__name__].update(_object(kind, components))
-        return {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return _generic(kind, components)
+        name = _COMPONENTS.get(kind, kind.__name__)
+        if name not in components:
+            components[name] = {}  # holds the place, should it contain itself
+            components[name].update(_object(kind, components, sent=sent))
+        return {"$ref": f"#/components/schemas/{name}"}
+    return _generic(kind, components, sent=sent)
 
 
-def _generic(kind: Any, components: dict[str, Schema]) -> Schema:
+def _generic(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
+    def schema(inner: Any) -> Schema:
+        return schema_of(inner, components, sent=sent)
+
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return {"type": "integer", "minimum": arguments[1].ge, "maximum": arguments[1].le}
-    if origin is Literal:
-        return {"enum": [*arguments]}
-    if origin in {list, tuple}:
-        return {"type": "array", "items": schema_of(arguments[0], components)}
+        return _noted(schema(arguments[0]), arguments[1:])
+    if origin is tuple:
+        return {"type": "array", "items": schema(arguments[0])}
     if origin is dict:
-        return {"type": "object", "additionalProperties": schema_of(arguments[1], components)}
+        return {"type": "object", "additionalProperties": schema(arguments[1])}
     if origin in {Union, types.UnionType}:
-        options = [option for option in arguments if option is not UnsetType]
-        made = [schema_of(option, components) for option in options]
-        return made[0] if len(made) == 1 else {"anyOf": made}
+        return {"anyOf": [schema(option) for option in arguments]}
     raise TypeError(f"no JSON Schema for {kind!r}")
 
 
-def _object(kind: type[msgspec.Struct], components: dict[str, Schema]) -> Schema:
-    fields = msgspec.structs.fields(kind)
+def _noted(schema: Schema, notes: tuple[Any, ...]) -> Schema:
+    """Return ``schema`` with what the notes of its type say."""
+    for note in notes:
+        if isinstance(note, msgspec.Meta):
+            schema = {**schema, "minimum": note.ge, "maximum": note.le}
+        elif isinstance(note, OneOf):
+            schema = {"type": schema["type"], "enum": [*note.values]}
+        elif note is Sent.OR_NULL:
+            schema = {"anyOf": [schema, _PLAIN[type(None)]]}
+    return schema
+
+
+def _object(kind: type[msgspec.Struct], components: dict[str, Schema], *, sent: bool) -> Schema:
     schema: Schema = {
         "description": _readable(inspect.getdoc(kind) or ""),
         "type": "object",
-        "properties": {field.encode_name: schema_of(field.type, components) for field in fields},
+        "properties": {},
     }
-    required = [field.encode_name for field in fields if field.required]
+    required = []
+    for field in msgspec.structs.fields(kind):
+        notes = get_args(field.type) if get_origin(field.type) is Annotated else ()
+        if Sent.NEVER in notes:
+            continue
+        schema["properties"][field.encode_name] = schema_of(field.type, components, sent=sent)
+        is_sent = sent and Sent.SOMETIMES not in notes and not kind.__struct_config__.omit_defaults
+        if field.required or is_sent:
+            required.append(field.encode_name)
     return {**schema, "required": required} if required else schema
 
 

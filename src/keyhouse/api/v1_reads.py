@@ -4,10 +4,11 @@ import msgspec
 
 from keyhouse.api.bodies import manifest_body_1, status_message
 from keyhouse.api.exchange import Admission, Answer, Head
-from keyhouse.api.secret_json import read_named_secrets
+from keyhouse.api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.api.service import Service
 from keyhouse.base.errors import Gone
 from keyhouse.coordinator import Running, View
+from keyhouse.wire.client_api import OldStatusData
 
 __all__ = [
     "read_manifest",
@@ -23,8 +24,7 @@ def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase."""
     del head
     message = status_message(view, simulated=service.simulated, now=service.engine.now())
-    data = {"statusCode": int(view.phase), "statusMessage": message}
-    return service.success(msgspec.json.encode(data), view)
+    return service.success(msgspec.json.encode(OldStatusData(int(view.phase), message)), view)
 
 
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
@@ -42,7 +42,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer:
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, without a field around them."""
-    return service.success(msgspec.json.encode(read_named_secrets(view, head)), view)
+    return service.success(encode_secrets(read_named_secrets(view, head)), view)
 
 
 def read_update_log(service: Service, view: View, head: Head) -> Answer:

@@ -9,6 +9,7 @@ from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.service import Service
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.wire.client_api import OldSetManifestData
 from keyhouse.wire.jsonreader import decode
 from keyhouse.wire.user_secret import UserSecret
 
@@ -25,8 +26,8 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Enforce the first manifest: the body as it is. Without recovery keys the data is null."""
     del head
     command, view = await changes.set_manifest(service, body, _manifest)
-    secrets = {holder.name: holder.ciphertext for holder in command.recovery.holders}
-    data = {"recoveryKeys": secrets, "RecoverySecrets": secrets} if secrets else None
+    shares = command.recovery.ciphertexts
+    data = OldSetManifestData(shares, shares) if shares else None
     message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
     return service.success(msgspec.json.encode(data), view, message)
 

@@ -3,11 +3,15 @@
 from itertools import accumulate
 from typing import Final
 
+import msgspec
+
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.service import Service
 from keyhouse.base.errors import BadRequest
 from keyhouse.coordinator import View, policy_of
+from keyhouse.wire.client_api import Activations
+from keyhouse.wire.sent import encoded
 
 __all__ = ["PAGE", "read_activations"]
 
@@ -33,8 +37,8 @@ def read_activations(service: Service, view: View, head: Head) -> Answer:
     begin = max(_begin(head.query, audit.end - PAGE), audit.first)
     lines = _bounded(audit.lines(begin, PAGE))
     following = min(begin, audit.end) + len(lines)
-    data = b'{"activations":[%b],"first":%d,"next":%d}' % (b",".join(lines), begin, following)
-    return service.success(data, view)
+    entries = tuple(map(encoded, lines))
+    return service.success(msgspec.json.encode(Activations(entries, begin, following)), view)
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:

@@ -1,16 +1,15 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
-import msgspec
-
 from keyhouse.api.bodies import manifest_body, pending_body, status_body
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
-from keyhouse.api.secret_json import read_named_secrets
+from keyhouse.api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.api.service import Service
 from keyhouse.base.errors import BadRequest, NotFound, Unavailable
 from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
+from keyhouse.wire.client_api import SecretsData
 
 __all__ = [
     "read_manifest",
@@ -53,7 +52,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, if the user may read every one of them."""
-    return service.success(msgspec.json.encode({"secrets": read_named_secrets(view, head)}), view)
+    return service.success(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
 
 
 def read_update_log(service: Service, view: View, head: Head) -> Answer:

@@ -8,10 +8,15 @@ from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.recovery import PublicKey
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
-from keyhouse.authority import RecoveryIndex
 from keyhouse.base.errors import BadRequest, KeyhouseError
 from keyhouse.coordinator import View, policy_of
-from keyhouse.wire.client_api import RecoverBody
+from keyhouse.wire.client_api import (
+    Offer,
+    Progress,
+    RecoverBody,
+    RecoveryIndexData,
+    RecoverySecretsData,
+)
 
 __all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
 
@@ -48,36 +53,32 @@ async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
     progress = await service.recovery.upload(
         upload.recovery_secret, upload.recovery_secret_signature
     )
-    data = {"remaining": progress.remaining, "message": progress.message}
+    data = Progress(progress.remaining, progress.message)
     return service.success(msgspec.json.encode(data), progress.view)
 
 
 def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
-    data = {"recoverySecrets": view.running.recovery.ciphertexts}
+    data = RecoverySecretsData(view.running.recovery.ciphertexts)
     return service.success(msgspec.json.encode(data), view)
 
 
 @lru_cache(maxsize=1)
 def _public_key_data(found: PublicKey) -> bytes:
+    index = found.index
     return msgspec.json.encode(
-        {
-            "algorithm": "RSA",
-            "ephemeralPublicKey": found.public_key,
-            "signature": found.signature,
-            "index": _index(found.index),
-            "received": found.received,
-        }
+        Offer(
+            ephemeral_public_key=found.public_key,
+            signature=found.signature,
+            index=RecoveryIndexData(
+                root=index.root_cert,
+                manifest_fingerprint=index.manifest_fingerprint.hex(),
+                store_id=index.store_id.hex(),
+                epoch=index.epoch,
+                threshold=index.threshold,
+                keys={holder.name: holder.public_key for holder in index.holders},
+            ),
+            received=found.received,
+        )
     )
-
-
-def _index(index: RecoveryIndex) -> dict[str, object]:
-    return {
-        "root": index.root_cert,
-        "manifestFingerprint": index.manifest_fingerprint.hex(),
-        "storeId": index.store_id.hex(),
-        "epoch": index.epoch,
-        "threshold": index.threshold,
-        "keys": {holder.name: holder.public_key for holder in index.holders},
-    }

@@ -10,7 +10,7 @@ from keyhouse.api.service import INLINE, Service
 from keyhouse.attestation import QuoteRefused
 from keyhouse.authority import sign_quote_text
 from keyhouse.base.errors import BadRequest
-from keyhouse.wire.client_api import SignQuoteBody, SignQuoteData
+from keyhouse.wire.client_api import SignedQuote, SignQuoteBody
 
 __all__ = ["sign_quote"]
 
@@ -35,7 +35,7 @@ async def sign_quote(service: Service, head: Head, body: bytes) -> Answer:
     view = service.judged_again(head)
     keys, status = view.state.keys, verdict.tcb_status
     signature = await checks.in_turn(lambda: sign_quote_text(keys, quote, status))
-    data = SignQuoteData(status, signature, signature)
+    data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
     return service.success(msgspec.json.encode(data), view)
 
 

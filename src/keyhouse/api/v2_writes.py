@@ -12,7 +12,13 @@ from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import Service
 from keyhouse.base.errors import BadRequest, Invalid, Problem
-from keyhouse.wire.client_api import ManifestBody, SecretsBody, UpdateBody
+from keyhouse.wire.client_api import (
+    ManifestBody,
+    MessageData,
+    SecretsBody,
+    SetManifestData,
+    UpdateBody,
+)
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
@@ -32,8 +38,8 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     """Enforce the first manifest; answer the recovery secrets for the holders of the keys."""
     del head
     command, view = await changes.set_manifest(service, body, _manifest)
-    secrets = {holder.name: holder.ciphertext for holder in command.recovery.holders}
-    data = {"RecoverySecrets": secrets, "recoveryKeys": secrets} if secrets else {}
+    shares = command.recovery.ciphertexts
+    data = SetManifestData(shares, shares)
     message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
     return service.success(msgspec.json.encode(data), view, message)
 
@@ -64,7 +70,7 @@ async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
     """Give the pending manifest up."""
     del body
     view = await changes.cancel_update(service, head)
-    return service.success(msgspec.json.encode({"message": changes.CANCELLED}), view)
+    return service.success(msgspec.json.encode(MessageData(changes.CANCELLED)), view)
 
 
 def _manifest(body: bytes) -> bytes:

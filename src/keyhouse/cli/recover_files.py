@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -19,6 +18,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.cli.talk import read_file
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.client_api import SetManifestData
 from keyhouse.wire.jsonreader import Unreadable, decode
 
 __all__ = [
@@ -44,12 +44,6 @@ class ShareUnreadable(Refused):
     code = "share-unreadable"
 
 
-class _Set(msgspec.Struct, frozen=True):
-    """What setting or updating a manifest answers; names match in any case."""
-
-    recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
-
-
 def shares_in(file: Path) -> dict[str, bytes]:
     """Return what ``file`` holds by names of keys; a file with one secret alone has the name "".
 
@@ -59,7 +53,7 @@ def shares_in(file: Path) -> dict[str, bytes]:
     if not raw.lstrip().startswith(b"{"):
         return {"": _decoded(raw)}
     try:
-        found = decode(raw, _Set).recovery_secrets
+        found = decode(raw, SetManifestData).recovery_secrets
     except Unreadable:
         found = {}
     if not found:

@@ -26,6 +26,7 @@ from keyhouse.coordinator import (
     prepare_manifest,
 )
 from keyhouse.manifest import fingerprint
+from keyhouse.wire.client_api import SetManifestData
 
 __all__ = [
     "StartupRefused",
@@ -127,8 +128,8 @@ def require_free(recovery_file: Path) -> None:
 
 def _keep(state: Running, path: Path) -> None:
     """Leave the recovery secrets of ``state`` in ``path``: the data that setting answers, JSON."""
-    secrets = state.recovery.ciphertexts
-    content = msgspec.json.encode({"RecoverySecrets": secrets, "recoveryKeys": secrets})
+    shares = state.recovery.ciphertexts
+    content = msgspec.json.encode(SetManifestData(shares, shares))
     if os.path.lexists(path):
         if _read(path, len(content), _FILE_FLAG) != content:
             raise _taken("holds something else than the recovery secrets of this state")

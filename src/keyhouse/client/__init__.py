@@ -1,16 +1,6 @@
 """Verify a coordinator first, then talk to it."""
 
 from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
-from keyhouse.client.answers import (
-    Activation,
-    Activations,
-    LogEntry,
-    Pending,
-    SecretObject,
-    SignedQuote,
-    Status,
-    UpdateAnswer,
-)
 from keyhouse.client.carrying import Keep
 from keyhouse.client.errors import (
     AnswerUnreadable,
@@ -32,8 +22,6 @@ from keyhouse.client.memory_file import FileMemory, MemoryUnusable
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import (
     HolderKey,
-    Offer,
-    Progress,
     RecoveryKey,
     encrypt_share,
     require_listed,
@@ -48,6 +36,18 @@ from keyhouse.client.token_key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
 from keyhouse.client.uploads import SecretUpload
 from keyhouse.client.verification import verify_async, verify_coordinator
+from keyhouse.wire.client_api import (
+    Activation,
+    Activations,
+    LogEntry,
+    Offer,
+    Pending,
+    Progress,
+    SecretObject,
+    SignedQuote,
+    Status,
+    UpdateAnswer,
+)
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
 __all__ = [

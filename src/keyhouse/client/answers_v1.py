@@ -7,57 +7,40 @@ version 1 does not have: recovery, signed quotes, counters.
 
 import msgspec
 
-from keyhouse.client.answers import (
-    LogEntry,
-    ManifestData,
-    SecretObject,
-    SetData,
-    Status,
-)
 from keyhouse.client.envelope import data_of, log_entry
 from keyhouse.client.errors import AnswerUnreadable
 from keyhouse.client.steps import Answer
-from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.client_api import (
+    LogEntry,
+    ManifestData,
+    OldManifestData,
+    OldStatusData,
+    SecretObject,
+    SetManifestData,
+    Status,
+)
 
 __all__ = ["old_log", "old_manifest", "old_secrets", "old_shares", "old_status"]
 
 
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    status_code: UInt64
-    status_message: str = ""
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
-    fingerprint: str = msgspec.field(name="manifestSignature")
-    manifest: bytes
-
-
-class _Shares(msgspec.Struct, frozen=True):
-    """One of the two names is used, or both with the same values."""
-
-    recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
-    recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
-
-
 def old_status(answer: Answer) -> Status:
     """Return the data of ``GET /status``."""
-    data = data_of(answer, _Status)
-    return Status(data.status_code, data.status_message)
+    data = data_of(answer, OldStatusData)
+    phase = data.status_code
+    return Status(status=phase, code=phase, message=data.status_message)
 
 
 def old_manifest(answer: Answer) -> ManifestData:
     """Return the data of ``GET /manifest``."""
-    data = data_of(answer, _Manifest)
-    return ManifestData(
-        signature=data.signature, fingerprint=data.fingerprint, manifest=data.manifest
-    )
+    data = data_of(answer, OldManifestData)
+    if not (data.signature and data.fingerprint and data.manifest):
+        raise AnswerUnreadable("the coordinator's answer has no manifest", hint="is there one?")
+    return ManifestData(data.signature, data.fingerprint, data.manifest)
 
 
-def old_shares(answer: Answer) -> SetData:
+def old_shares(answer: Answer) -> SetManifestData:
     """Return the data of ``POST /manifest``."""
-    data = data_of(answer, _Shares, optional=True)
-    return SetData(data.recovery_secrets or data.recovery_keys)
+    return data_of(answer, SetManifestData, optional=True)
 
 
 def old_secrets(answer: Answer) -> dict[str, SecretObject]:

@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.base.shown import shown
-from keyhouse.client import answers, answers_v1
+from keyhouse.client import answers_v1
 from keyhouse.client.envelope import (
     data_and_message,
     data_of,
@@ -21,8 +21,8 @@ from keyhouse.client.envelope import (
     require_success,
 )
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.recovery import Offer, Progress, SharesData
 from keyhouse.client.steps import Answer, Request
+from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 
 __all__ = [
@@ -105,56 +105,61 @@ def _data(kind: type[T]) -> Callable[[Answer], T]:
     return lambda answer: data_of(answer, kind)
 
 
-def _log(answer: Answer) -> tuple[answers.LogEntry, ...]:
-    return tuple(map(log_entry, data_of(answer, answers.LogData).update_log))
+def _log(answer: Answer) -> tuple[wire.LogEntry, ...]:
+    return tuple(map(log_entry, data_of(answer, wire.UpdateLogData).update_log))
 
 
-def _update(answer: Answer) -> answers.UpdateAnswer:
-    data, message = data_and_message(answer, answers.UpdateAnswer)
+def _update(answer: Answer) -> wire.UpdateAnswer:
+    data, message = data_and_message(answer, wire.UpdateAnswer)
     return msgspec.structs.replace(data, message=shown(data.message or message))
+
+
+def _signed(answer: Answer) -> wire.SignedQuote:
+    data = data_of(answer, wire.SignedQuote)
+    return msgspec.structs.replace(data, signature=data.verification_signature)
 
 
 STATUS: Final = Call(
     _get("/api/v2/status", 1 << 20),
-    _data(answers.Status),
+    _data(wire.Status),
     Old(_get("/status", 1 << 20), answers_v1.old_status),
 )
 MANIFEST: Final = Call(
     _get("/api/v2/manifest"),
-    _data(answers.ManifestData),
+    _data(wire.ManifestData),
     Old(_get("/manifest"), answers_v1.old_manifest),
 )
 LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers_v1.old_log))
 PENDING: Final = Call(
     _get("/api/v2/update-manifest"),
-    _data(answers.Pending),
-    Old(_get("/update-manifest"), _data(answers.Pending)),
+    _data(wire.Pending),
+    Old(_get("/update-manifest"), _data(wire.Pending)),
 )
 CANCEL: Final = Call(
     _post("/api/v2/update-cancel", None),
     require_success,
     Old(_post("/update-cancel", None), require_success),
 )
-OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(Offer))
+OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(wire.Offer))
 RECOVERY_SECRETS: Final = Call(
     _get("/api/v2/recovery-secrets"),
-    lambda answer: data_of(answer, SharesData).recovery_secrets,
+    lambda answer: data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
 OPENAPI: Final = Call(_get("/api/v2/openapi.json"), document)
 
 
-def quoting(nonce: bytes) -> Call[answers.QuoteData]:
+def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
     """Return the call for a quote over ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
     request = Request("GET", "/api/v2/quote", query=(("nonce", text),))
-    return Call(request, _data(answers.QuoteData))
+    return Call(request, _data(wire.EvidenceData))
 
 
-def setting(manifest: bytes) -> Call[answers.SetData]:
+def setting(manifest: bytes) -> Call[wire.SetManifestData]:
     """Return the call that sets the first manifest."""
     return Call(
         _post("/api/v2/manifest", _json({"manifest": manifest}), _LARGE),
-        _data(answers.SetData),
+        _data(wire.SetManifestData),
         Old(_post("/manifest", manifest, _LARGE), answers_v1.old_shares),
     )
 
@@ -167,7 +172,7 @@ def planning(manifest: bytes) -> Call[PlanData]:
     )
 
 
-def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateAnswer]:
+def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
     ``plan``: the digest that it is bound to. Coordinators that know no plans do not look at it.
@@ -179,21 +184,21 @@ def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[answers.UpdateA
     )
 
 
-def reading_activations(start: int | None) -> Call[answers.Activations]:
+def reading_activations(start: int | None) -> Call[wire.Activations]:
     """Return the call for the page of activations from number ``start`` on; None: the newest."""
     query = (("from", str(start)),) if start is not None else ()
     return Call(
         Request("GET", "/api/v2/activations", query=query, maximum=_LARGE),
-        _data(answers.Activations),
+        _data(wire.Activations),
     )
 
 
-def reading_secrets(names: Sequence[str]) -> Call[dict[str, answers.SecretObject]]:
+def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
     """Return the call for the secrets of these names."""
     query = tuple(("s", _text(name)) for name in names)
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
-        lambda answer: data_of(answer, answers.SecretsData).secrets,
+        lambda answer: data_of(answer, wire.SecretsData).secrets,
         Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers_v1.old_secrets),
     )
 
@@ -207,20 +212,20 @@ def writing_secrets(uploads: Mapping[str, Mapping[str, str]]) -> Call[None]:
     )
 
 
-def handing_in(encrypted_share: bytes, signature: bytes) -> Call[Progress]:
+def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
     """Return the call that hands in a recovery share."""
     body = {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
     return Call(
         _post("/api/v2/recover", _json(body)),
-        _data(Progress),
+        _data(wire.Progress),
     )
 
 
-def signing(quote: bytes) -> Call[answers.SignedQuote]:
+def signing(quote: bytes) -> Call[wire.SignedQuote]:
     """Return the call that lets the root key sign a quote."""
     return Call(
         _post("/api/v2/sign-quote", _json({"sgxQuote": quote})),
-        _data(answers.SignedQuote),
+        _signed,
     )
 
 
@@ -230,5 +235,5 @@ def counting(name: str, value: int) -> Call[int]:
         raise ClientSetup("a counter's value must be 0 or more, and less than 2**64")
     return Call(
         _post("/api/v2/monotonic-counter", _json({"name": name, "value": value})),
-        lambda answer: data_of(answer, answers.CounterValue).value,
+        lambda answer: data_of(answer, wire.CounterData).value,
     )

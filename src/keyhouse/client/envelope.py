@@ -7,9 +7,9 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.shown import shown
-from keyhouse.client.answers import LogEntry
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused
 from keyhouse.client.steps import Answer
+from keyhouse.wire.client_api import LogEntry
 from keyhouse.wire.jsonreader import Unreadable, decode
 
 __all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]

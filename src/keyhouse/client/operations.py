@@ -14,20 +14,9 @@ import msgspec
 
 from keyhouse.base.shown import shown
 from keyhouse.client import calls
-from keyhouse.client.answers import (
-    Activations,
-    LogEntry,
-    Pending,
-    SecretObject,
-    SignedQuote,
-    Status,
-    UpdateAnswer,
-)
 from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed
 from keyhouse.client.recovery import (
-    Offer,
-    Progress,
     RecoveryKey,
     encrypt_share,
     require_listed,
@@ -39,6 +28,17 @@ from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
 from keyhouse.client.uploads import SecretUpload, upload_fields
+from keyhouse.wire.client_api import (
+    Activations,
+    LogEntry,
+    Offer,
+    Pending,
+    Progress,
+    SecretObject,
+    SignedQuote,
+    Status,
+    UpdateAnswer,
+)
 from keyhouse.wire.plan import PlanData
 
 __all__ = ["CurrentManifest"]
@@ -133,10 +133,10 @@ def set_manifest(
     shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
     """
     call = calls.setting(manifest)
-    data = yield from carry_and_keep(session, call, keep, lambda data: data.recovery_secrets)
+    data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
         raise TrustFailed("another manifest is in force than the one that was set")
-    return data.recovery_secrets
+    return data.shares
 
 
 def plan(session: Session, manifest: bytes) -> Steps[PlanData]:

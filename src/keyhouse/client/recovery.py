@@ -16,7 +16,6 @@ import hashlib
 import hmac
 from typing import Final, Protocol
 
-import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -30,15 +29,12 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup, TrustFailed
 from keyhouse.client.root_signature import require_signature
-from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.client_api import Offer
 
 __all__ = [
     "PLAIN_SIZES",
     "HolderKey",
-    "Offer",
-    "Progress",
     "RecoveryKey",
-    "SharesData",
     "encrypt_share",
     "require_listed",
     "require_offer",
@@ -54,37 +50,6 @@ _EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 _LEAST_BITS: Final = 4096
 _EXPONENT: Final = 65537
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
-
-
-class Index(msgspec.Struct, frozen=True, rename="camel"):
-    """What the coordinator knows of the state before it is open."""
-
-    root: bytes  # certificate, DER
-    threshold: UInt64
-    keys: dict[str, bytes]  # recovery keys by name, SubjectPublicKeyInfo DER
-    manifest_fingerprint: str = ""
-
-
-class Offer(msgspec.Struct, frozen=True, rename="camel"):
-    """Data of ``GET /api/v2/recover/public-key``."""
-
-    ephemeral_public_key: bytes  # SubjectPublicKeyInfo, DER
-    signature: bytes  # by the temporary root
-    index: Index
-    received: tuple[str, ...] = ()  # names of the keys whose shares are in
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """Data of ``POST /api/v2/recover``. Nothing remaining: the state is recovered."""
-
-    remaining: UInt64
-    message: str = ""
-
-
-class SharesData(msgspec.Struct, frozen=True, rename="camel"):
-    """Data of ``GET /api/v2/recovery-secrets``: encrypted shares by key name."""
-
-    recovery_secrets: dict[str, bytes]
 
 
 class RecoveryKey(Protocol):

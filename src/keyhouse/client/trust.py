@@ -30,12 +30,12 @@ from keyhouse.attestation import (
 from keyhouse.attestation.chain import read_chain
 from keyhouse.base.errors import Refused
 from keyhouse.client.address import Address
-from keyhouse.client.answers import QuoteData
 from keyhouse.client.calls import quoting
 from keyhouse.client.errors import TrustFailed
 from keyhouse.client.exchange import Rules, exchange
 from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.wire.client_api import EvidenceData
 
 __all__ = ["NONCE", "CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
 
@@ -101,7 +101,7 @@ def verifying(
 def proven(
     where: Address,
     trust: Trust,
-    data: QuoteData,
+    data: EvidenceData,
     leaf: bytes,
     nonce: bytes,
     now: datetime | None,

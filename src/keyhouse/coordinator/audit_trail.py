@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.coordinator.clock import timestamp
 from keyhouse.coordinator.events import Activated, BaseAudit, Event, MarblesActivated
-from keyhouse.wire.client_api import ActivationEntry
+from keyhouse.wire.client_api import Activation
 
 __all__ = ["KEPT", "AuditTrail", "AuditView", "Moved"]
 
@@ -133,15 +133,15 @@ class AuditTrail:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_ENTRY: Final = msgspec.json.Decoder(ActivationEntry)
+_ENTRY: Final = msgspec.json.Decoder(Activation)
 
 
-def _entry(activated: Activated, moved_from: str) -> ActivationEntry:
-    return ActivationEntry(
+def _entry(activated: Activated, moved_from: str) -> Activation:
+    return Activation(
         time=timestamp(activated.time),
         marble_type=activated.marble_type,
         uuid=activated.uuid,
-        names=list(activated.names),
+        names=activated.names,
         quoted=activated.quoted,
         platform=activated.platform.hex(),
         unique_id=activated.mrenclave.hex(),

@@ -1,48 +1,51 @@
-"""Bodies of requests to the Client API as they are after reading, and the data of its answers.
+"""The Client API as types: bodies of requests, and data of answers.
 
-Bytes are base64 on the wire. ``UNSET`` stands for a field that is left out. The description of the
-interface (OpenAPI) is made from these types.
+One type each: the coordinator reads or sends it, the SDK sends or reads it, and the description of
+the interface (OpenAPI) is made from it. Bytes are base64 on the wire. Readers ignore unknown
+fields; what a default means, and what is not always sent: ``keyhouse.wire.sent``.
 """
 
-from typing import Literal
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "AcknowledgedData",
-    "ActivationEntry",
-    "ActivationsData",
+    "Activation",
+    "Activations",
     "CounterBody",
     "CounterData",
     "EvidenceData",
+    "LogEntry",
     "ManifestBody",
     "ManifestData",
     "MessageData",
+    "Offer",
     "OldManifestData",
+    "OldSetManifestData",
     "OldStatusData",
-    "PendingData",
+    "Pending",
     "Problems",
+    "Progress",
     "RecoverBody",
-    "RecoverData",
     "RecoveryIndexData",
-    "RecoveryKeyData",
     "RecoverySecretsData",
-    "SecretData",
+    "SecretObject",
     "SecretsBody",
     "SecretsData",
     "SetManifestData",
     "SignQuoteBody",
-    "SignQuoteData",
-    "StatusData",
+    "SignedQuote",
+    "Status",
+    "UpdateAnswer",
     "UpdateBody",
-    "UpdateData",
     "UpdateLogData",
 ]
 
@@ -97,30 +100,35 @@ class CounterBody(msgspec.Struct, frozen=True):
 
 # --- data of answers, version 2 ---
 
+_Phase = Annotated[UInt64, OneOf((1, 2, 3))]
 
-class StatusData(msgspec.Struct, frozen=True):
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The phase, twice: 1 recovery mode, 2 accepting a manifest, 3 running; and in words."""
 
-    status: Literal[1, 2, 3]
-    code: Literal[1, 2, 3]
-    message: str
+    status: _Phase = 0  # another implementation sends ``code`` alone
+    code: _Phase
+    message: str = ""
 
 
-class ManifestData(msgspec.Struct, frozen=True, rename="camel"):
+class ManifestData(msgspec.Struct, frozen=True):
     """The manifest as it was uploaded, its SHA-256 in hex, and the root key's ECDSA signature."""
 
-    manifest_signature_root_ecdsa: bytes = msgspec.field(name="manifestSignatureRootECDSA")
-    manifest_fingerprint: str
+    signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
+    fingerprint: str = msgspec.field(name="manifestFingerprint")
     manifest: bytes
 
 
-class SetManifestData(msgspec.Struct, frozen=True, rename="camel"):
+class SetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
     """The encrypted recovery secrets by names of keys, under both names; nothing without keys."""
 
-    recovery_secrets: dict[str, bytes] | UnsetType = msgspec.field(
-        default=UNSET, name="RecoverySecrets"
-    )
-    recovery_keys: dict[str, bytes] | UnsetType = UNSET
+    recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
+    recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
+
+    @property
+    def shares(self) -> dict[str, bytes]:
+        """The recovery secrets under whatever name they came."""
+        return self.recovery_secrets or self.recovery_keys
 
 
 class EvidenceData(msgspec.Struct, frozen=True):
@@ -130,55 +138,70 @@ class EvidenceData(msgspec.Struct, frozen=True):
     quote: bytes
 
 
-class SecretData(msgspec.Struct, frozen=True, rename="camel"):
+class SecretObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A secret. What a type does not have is left out; null: a user has not uploaded it yet.
 
     ``size`` is in bits, ``validFor`` in days. Certificates: ``cert`` DER, ``private`` PKCS #8,
     ``public`` SubjectPublicKeyInfo; else both are the bytes.
     """
 
-    type: SecretType
-    shared: bool
-    user_defined: bool
-    private: bytes | None
-    public: bytes | None
-    size: int | UnsetType = UNSET
-    cert: bytes | UnsetType | None = UNSET
-    valid_for: int | UnsetType = UNSET
+    type: Annotated[str, OneOf(tuple(SecretType))]
+    size: Sometimes[UInt64] = 0
+    shared: bool = False
+    user_defined: bool = False
+    cert: Sometimes[OrNull[bytes]] = b""
+    valid_for: Sometimes[UInt64] = 0
+    private: Secret | None = None
+    public: Secret | None = None
 
 
 class SecretsData(msgspec.Struct, frozen=True):
     """Each requested name with its secret."""
 
-    secrets: dict[str, SecretData]
+    secrets: dict[str, SecretObject]
 
 
 class UpdateLogData(msgspec.Struct, frozen=True, rename="camel"):
     """One JSON text for each entry, oldest first."""
 
-    update_log: list[str]
+    update_log: tuple[str, ...] = ()
 
 
-class UpdateData(msgspec.Struct, frozen=True, rename="camel"):
+class LogEntry(msgspec.Struct, frozen=True):
+    """A line of the update log. ``text`` is the whole JSON text, with all its keys."""
+
+    time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
+    update: str = ""
+    user: str = ""
+    text: Unsent[str] = ""
+
+
+class UpdateAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who has to agree still; ``recoverySecrets`` if the update is in force and renewed them."""
 
-    missing_acknowledgments: int
-    missing_users: list[str]
-    recovery_secrets: dict[str, bytes] | UnsetType = UNSET
+    message: Unsent[str] = ""  # to a reader: the envelope's, with warnings and what they mean
+    missing_acknowledgments: UInt64  # 0: the update is in force
+    missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
+    recovery_secrets: Sometimes[dict[str, bytes]] = {}  # by key name: kept first of all
+
+    @property
+    def applied(self) -> bool:
+        """Whether the update is in force."""
+        return self.missing_acknowledgments == 0
 
 
-class AcknowledgedData(UpdateData, frozen=True, kw_only=True, rename="camel"):
+class AcknowledgedData(UpdateAnswer, frozen=True, kw_only=True, rename="camel"):
     """What an update came to, in words as well."""
 
-    message: str
+    message: str = ""
 
 
-class PendingData(msgspec.Struct, frozen=True, rename="camel"):
+class Pending(msgspec.Struct, frozen=True, rename="camel"):
     """The manifest that waits, and the users who have not agreed to it yet."""
 
-    manifest: bytes
-    missing_users: list[str]
-    message: str
+    manifest: bytes  # exactly these bytes have to be acknowledged
+    message: str = ""
+    missing_users: tuple[str, ...] = ()
 
 
 class MessageData(msgspec.Struct, frozen=True):
@@ -187,25 +210,25 @@ class MessageData(msgspec.Struct, frozen=True):
     message: str
 
 
-class RecoveryIndexData(msgspec.Struct, frozen=True, rename="camel"):
+class RecoveryIndexData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who can recover the state: the root it had (DER), and the keys (DER) by name."""
 
     root: bytes
-    manifest_fingerprint: str
-    store_id: str
-    epoch: int
-    threshold: int
+    manifest_fingerprint: str = ""
+    store_id: str = ""
+    epoch: UInt64 = 0
+    threshold: UInt64
     keys: dict[str, bytes]
 
 
-class RecoveryKeyData(msgspec.Struct, frozen=True, rename="camel"):
+class Offer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The key to encrypt recovery secrets to (DER), signed by the temporary root."""
 
-    algorithm: Literal["RSA"]
+    algorithm: Annotated[str, OneOf(("RSA",))] = "RSA"
     ephemeral_public_key: bytes
     signature: bytes
     index: RecoveryIndexData
-    received: list[str]
+    received: tuple[str, ...] = ()  # names of the keys whose shares are in
 
 
 class RecoverySecretsData(msgspec.Struct, frozen=True, rename="camel"):
@@ -214,18 +237,18 @@ class RecoverySecretsData(msgspec.Struct, frozen=True, rename="camel"):
     recovery_secrets: dict[str, bytes]
 
 
-class RecoverData(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True):
     """How many recovery secrets are needed still."""
 
-    remaining: int
-    message: str
+    remaining: UInt64
+    message: str = ""
 
 
-class SignQuoteData(msgspec.Struct, frozen=True, rename="camel"):
+class SignedQuote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The root key's signature over quote and TCB status, under both names."""
 
     tcb_status: str
-    signature: bytes
+    signature: bytes = b""  # another implementation sends the other name alone
     verification_signature: bytes
 
 
@@ -235,18 +258,16 @@ class CounterData(msgspec.Struct, frozen=True):
     value: UInt64
 
 
-class ActivationEntry(
-    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
-):
+class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A workload that was activated. Without a quote, in simulation, nothing is known of it.
 
     Bytes of the quote are lower-case hex; ``names`` are those in the certificate that it got.
     """
 
-    time: str
+    time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
     marble_type: str
     uuid: str
-    names: list[str] = []
+    names: tuple[str, ...] = ()
     quoted: bool = False
     platform: str = ""  # PPID
     unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
@@ -256,12 +277,12 @@ class ActivationEntry(
     moved_from: str = ""  # PPID of the platform that had this UUID before
 
 
-class ActivationsData(msgspec.Struct, frozen=True):
+class Activations(msgspec.Struct, frozen=True):
     """A page of the audit trail; ``first`` and ``next`` are numbers of activations."""
 
-    activations: list[ActivationEntry]
-    first: int
-    next: int
+    activations: tuple[Activation, ...]
+    first: UInt64
+    next: UInt64
 
 
 # --- data of answers, version 1, where they differ ---
@@ -270,16 +291,23 @@ class ActivationsData(msgspec.Struct, frozen=True):
 class OldStatusData(msgspec.Struct, frozen=True, rename="camel"):
     """The phase as in version 2, in words as well."""
 
-    status_code: Literal[1, 2, 3]
-    status_message: str
+    status_code: _Phase
+    status_message: str = ""
 
 
-class OldManifestData(msgspec.Struct, frozen=True, rename="camel"):
+class OldManifestData(msgspec.Struct, frozen=True):
     """The manifest, its SHA-256 in hex and the signature; null, empty, null before there is one."""
 
-    manifest_signature_root_ecdsa: bytes | None = msgspec.field(name="manifestSignatureRootECDSA")
-    manifest_signature: str
-    manifest: bytes | None
+    signature: OrNull[bytes] = msgspec.field(default=b"", name="manifestSignatureRootECDSA")
+    fingerprint: str = msgspec.field(default="", name="manifestSignature")
+    manifest: OrNull[bytes] = b""
+
+
+class OldSetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As in version 2, in another order."""
+
+    recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
+    recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
 
 
 # --- data of refusals ---
@@ -288,4 +316,4 @@ class OldManifestData(msgspec.Struct, frozen=True, rename="camel"):
 class Problems(msgspec.Struct, frozen=True):
     """Every finding of a check at once."""
 
-    problems: list[Problem]
+    problems: tuple[Problem, ...]

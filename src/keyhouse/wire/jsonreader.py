@@ -14,6 +14,7 @@ means on the wire (Client API, "Request bodies"; manifest format, "Encoding and 
 ``Secret``             the same; like every value, it is never part of a message
 ``T | None``           ``T``, or ``null``
 ``str | Struct``       a string or an object; ``bytes | Struct`` likewise
+``Sometimes[T]``       ``T``: what a sender does (``keyhouse.wire.sent``) is nothing to a reader
 ``object``             anything, as ``read_json`` gave it
 =====================  ==========================================================================
 
@@ -179,8 +180,9 @@ def _shape(hint: Any) -> _Shape:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _struct(hint)
     if origin is Annotated:
-        bounds = get_args(hint)[1]
-        return _integer(bounds.ge, bounds.le)
+        kind, *notes = get_args(hint)
+        bounds: Any = next((note for note in notes if isinstance(note, msgspec.Meta)), None)
+        return _integer(bounds.ge, bounds.le) if bounds else _shape(kind)
     if origin is tuple:
         return _list(_shape(get_args(hint)[0]))
     if origin is dict:
