@@ -108,6 +108,35 @@ def test_request_split_at_every_byte_is_the_same_request(
             assert json.loads(client.answer()[2])["body"] == digest(b"hello")
 
 
+BURST = 64
+LARGE = b"GET /big?62000 HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("at_once", [BURST, 1], ids=["in one record", "a record each"])
+def test_small_requests_are_answered_before_large_answers_to_many_pipelined_ones(
+    trust: ssl.SSLContext, at_once: int
+) -> None:
+    """Ten bursts, and an honest request after each, are there when the server looks."""
+    with running() as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(server.port, trust)) for _ in range(20)]
+        greedy, honest = clients[::2], clients[1::2]
+
+        def send_all() -> None:  # on the loop's thread: the server reads nothing meanwhile
+            for one, other in zip(greedy, honest, strict=True):
+                for _ in range(0, BURST, at_once):
+                    one.send(LARGE * at_once)
+                other.send(GET)
+
+        server.do(send_all)
+        assert {client.answer()[0] for client in honest} == {200}
+        paths = [head.path for head in server.probe.admitted]
+        last = len(paths) - 1 - paths[::-1].index("/status")
+        before = paths[:last].count("/big") * 62_000
+        assert before <= len(greedy) * (Limits().turn_bytes + 62_000)
+        for client in greedy:
+            assert [len(client.answer()[2]) for _ in range(BURST)] == [62_000] * BURST
+
+
 def test_large_bodies_arrive_whole(server: Running, trust: ssl.SSLContext) -> None:
     body = bytes(range(256)) * 390
     with Client(server.port, trust) as client:

@@ -8,8 +8,9 @@ Theory of operation. A connection is in one of six phases:
 A small request that comes in one piece and is answered at once passes through all of them in one
 call of ``data_received``, without a task and with one write. While an answer is awaited, or the
 client does not take what was written, reading is held, so a connection never keeps more than one
-request and a buffer of bytes. No timer is set per request: each phase has a deadline, and
-the listener sweeps over all connections.
+request and a buffer of bytes. A turn of a connection is counted in bytes of answers, however its
+requests came; after it the connection continues behind all others that are ready. No timer is set
+per request: each phase has a deadline, and the listener sweeps over all connections.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ _log = structlog.get_logger("keyhouse.api.http")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LONGEST_KNOWN_HEAD: Final = 2048
+_LEAST_COST: Final = 1024  # bytes of a turn: what a smaller answer counts as
 _JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
 _NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
 _NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
@@ -83,6 +85,7 @@ class HttpConnection:
         self._last = False  # the next answer is the last one
         self._writable = True
         self._yielded = False
+        self._turn = service.limits.turn_bytes  # what is left of it
         self._held = False
         self._known_bytes = _NO_BYTES
         self._known_request = _NO_REQUEST
@@ -188,20 +191,15 @@ class HttpConnection:
 
     def _work(self) -> None:
         """Read and answer until bytes run out, an answer is awaited, or others have their turn."""
-        turns = self._service.limits.pipelined_turn
         try:
-            while self._at < len(self._buffer) and not self._is_blocked():
-                if turns == 0:
-                    self._yield_turn()
-                    break
-                turns -= 1
+            while self._at < len(self._buffer) and self._turn > 0 and not self._is_blocked():
                 if not (self._read_head() if self._phase is not _BODY else self._read_body()):
                     break
         except Malformed as malformed:
             self._refuse(malformed)
         self._buffer = self._buffer[self._at :] if self._at < len(self._buffer) else b""
         self._at = 0
-        self._hold(self._is_blocked())
+        self._end_step()
 
     def _repeat(self) -> None:
         """Act on the head that was read last, which came again and alone. A short ``_work``."""
@@ -210,8 +208,8 @@ class HttpConnection:
             self._admit()
         except Malformed as malformed:
             self._refuse(malformed)
-        if self._phase is not _IDLE or not self._writable:
-            self._hold(self._is_blocked())
+        if self._phase is not _IDLE or not self._writable or self._turn <= 0:
+            self._end_step()
 
     def _is_fresh(self) -> bool:
         """Whether no byte waits, and nothing keeps the next request from being read."""
@@ -233,12 +231,16 @@ class HttpConnection:
             else:
                 self._transport.resume_reading()
 
-    def _yield_turn(self) -> None:
-        self._yielded = True
-        asyncio.get_running_loop().call_soon(self._resume_turn)
+    def _end_step(self) -> None:
+        """End the turn if it is used up; take bytes from the transport only if they can be read."""
+        if self._turn <= 0 and not self._yielded:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._hold(self._is_blocked())
 
-    def _resume_turn(self) -> None:
+    def _begin_turn(self) -> None:
         self._yielded = False
+        self._turn = self._service.limits.turn_bytes
         self._work()
 
     def _read_head(self) -> bool:
@@ -404,6 +406,7 @@ class HttpConnection:
         else:  # its bytes may be shared by many answers
             transport.write(head)
             transport.write(body)
+        self._turn -= max(_LEAST_COST, len(body))
         time_to_take = len(body) // service.limits.slowest_client
         if close:
             unread = unread or self._at < len(self._buffer)

@@ -41,7 +41,7 @@ class Limits(ConnectionLimits, frozen=True, kw_only=True):
     headers: int = 32 * 1024  # all header lines together; 431 beyond
     header_fields: int = 100  # 431 beyond
     body_memory: int = 256 * 1024 * 1024  # bodies in flight, all connections together; 503 beyond
-    pipelined_turn: int = 64  # requests of one connection answered before others have their turn
+    turn_bytes: int = 64 * 1024  # of answers to one connection before others, each 1 KiB at least
     header_timeout: float = 30.0  # for a whole head, from its first byte; 408 beyond
     body_timeout: float = 30.0  # for a whole body; 408 beyond
     slowest_client: int = 32 * 1024  # bytes per second: large answers get the time this takes

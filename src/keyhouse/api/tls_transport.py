@@ -36,7 +36,7 @@ from keyhouse.api.transport import Above
 __all__ = ["TlsTransport"]
 
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
-_RECORDS_PER_TURN: Final = 16  # of one connection before others have their turn
+_RECORDS_PER_TURN: Final = 4  # of one connection before others have their turn
 
 # Bound once: each is called for every request.
 _read, _write = lib.SSL_read, lib.SSL_write
