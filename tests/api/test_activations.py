@@ -105,6 +105,7 @@ async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
 async def test_without_simulation_a_quote_is_needed(tmp_path: Path) -> None:
     async with deployment(tmp_path, marble_manifest(), simulated=False) as opened:
         await refused(opened.join(), Forbidden, "sent no quote")
+        await refused(opened.join(csr=b"x"), Forbidden, "sent no quote")  # costs less to see
         given = await opened.activations.activate(quoted_request(), TLS_CERT)
         assert "MARBLE_PREDEFINED_ROOT_CA" in given.env
 

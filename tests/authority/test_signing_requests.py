@@ -2,21 +2,24 @@
 
 import ipaddress
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 from keyhouse_tests_authority import coordinator_keys
-from keyhouse_tests_signing_request import signing_request
+from keyhouse_tests_signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
-from keyhouse.authority.signing_request import LARGEST, MOST_NAMES
+from keyhouse.authority.der_writer import element, extension
+from keyhouse.authority.request_parts import MOST_NAMES, MOST_PARTS
+from keyhouse.authority.signing_request import LARGEST
 from keyhouse.base.errors import Invalid
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
@@ -143,6 +146,96 @@ def test_sizes_are_bounded() -> None:
     many = [f"n{number}" for number in range(MOST_NAMES + 1)]
     assert f"more than {MOST_NAMES} names" in refusal(signing_request(many, []))
     assert f"larger than {LARGEST} bytes" in refusal(signing_request() + bytes(LARGEST))
+
+
+Builder = x509.CertificateSigningRequestBuilder
+LOCALITY = x509.NameAttribute(NameOID.LOCALITY_NAME, "a")
+
+
+def _oid(number: int) -> x509.ObjectIdentifier:
+    return x509.ObjectIdentifier(f"1.3.9999.{number}")
+
+
+def _signed(builder: Builder) -> bytes:
+    return builder.sign(request_key(), SHA256()).public_bytes(Encoding.DER)
+
+
+def _with_subject(count: int) -> bytes:
+    return _signed(Builder().subject_name(x509.Name([LOCALITY] * count)))
+
+
+def _with_one_relative_name(count: int) -> bytes:
+    attributes = [x509.NameAttribute(_oid(number), "a") for number in range(count)]
+    name = x509.Name([x509.RelativeDistinguishedName(attributes)])
+    return _signed(Builder().subject_name(name))
+
+
+def _with_attributes(count: int) -> bytes:
+    builder = Builder().subject_name(x509.Name([]))
+    for number in range(count):
+        builder = builder.add_attribute(_oid(number), b"a")
+    return _signed(builder)
+
+
+def _with_extensions(count: int) -> bytes:
+    builder = Builder().subject_name(x509.Name([]))
+    for number in range(count):
+        extension = x509.UnrecognizedExtension(_oid(number), b"a")
+        builder = builder.add_extension(extension, critical=False)
+    return _signed(builder)
+
+
+def _with_mail_addresses(count: int) -> bytes:
+    further = [x509.RFC822Name(f"a@b{number}") for number in range(count)]
+    return signing_request([], [], further=further)
+
+
+@pytest.mark.parametrize(
+    ("made", "most", "told"),
+    [
+        (_with_subject, MOST_PARTS, "attributes in its subject"),
+        (_with_one_relative_name, MOST_PARTS, "attributes in its subject"),
+        (_with_attributes, MOST_PARTS, "attributes"),
+        (_with_extensions, MOST_PARTS, "extensions"),
+        (_with_mail_addresses, MOST_NAMES, "names"),
+    ],
+)
+def test_parts_are_counted_before_they_are_read(
+    made: Callable[[int], bytes], most: int, told: str
+) -> None:
+    assert read_signing_request(made(most), KEYS).names == ()
+    for count in (most + 1, 400):
+        assert f"has more than {most} {told}" in refusal(made(count))
+
+
+def _unsigned(*attributes: bytes) -> bytes:
+    public = request_key().public_key()
+    key = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    version, algorithm = bytes.fromhex("020100"), bytes.fromhex("300a06082a8648ce3d040302")
+    body = element(0x30, version, element(0x30), key, element(0xA0, *attributes))
+    return element(0x30, body, algorithm, element(0x03, b"\0", b"no signature"))
+
+
+@pytest.mark.parametrize("oid", ["2a864886f70d01090e", "2b06010401823702010e"])
+@pytest.mark.parametrize("name", [b"\x81\3a@b", b"\x88\1a"], ids=["known", "unknown"])
+def test_parts_are_counted_in_each_kind_of_request_for_extensions(oid: str, name: bytes) -> None:
+    def asking(*extensions: bytes) -> bytes:
+        values = element(0x31, element(0x30, *extensions))
+        return element(0x30, element(0x06, bytes.fromhex(oid)), values)
+
+    small = extension(element(0x06, b"\x2a\3"), b"")
+    names = extension(element(0x06, b"\x55\x1d\x11"), element(0x30, *[name] * (MOST_NAMES + 1)))
+    assert "extensions" in refusal(_unsigned(asking(*[small] * (MOST_PARTS + 1))))
+    assert f"{MOST_NAMES} names" in refusal(_unsigned(asking(names)))
+    # Two requests are one too many for the library; they are counted together before.
+    half = asking(*[small] * (MOST_PARTS // 2 + 1))
+    assert "extensions" in refusal(_unsigned(half, half))
+
+
+@pytest.mark.parametrize("value", [b"\x30\x80\0\0", b"\x30\x85\0\0\0\0\0", b"\x30\3\0", b"\5\0"])
+def test_extensions_that_are_not_der_are_refused(value: bytes) -> None:
+    attribute = element(0x30, bytes.fromhex("06092a864886f70d01090e"), element(0x31, value))
+    assert "not a readable" in refusal(_unsigned(attribute))
 
 
 def test_a_subject_that_would_break_the_certificate_is_refused() -> None:

@@ -136,10 +136,9 @@ class Activations:
         presented = require_identity(identity)
         require_recipe(state, request.marble_type)
         marble = read_uuid(request.uuid)
+        quoted = require_quote(request.quote, simulated=self._simulated)
         signing = read_signing_request(request.csr, state.keys)
-        verdict = None
-        if require_quote(request.quote, simulated=self._simulated):
-            verdict = await self._quote_checks.verify(request.quote)
+        verdict = await self._quote_checks.verify(request.quote) if quoted else None
         return _Workload(request, presented, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:

@@ -20,17 +20,15 @@ from keyhouse.authority.dns_name import is_dns_name
 from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
 from keyhouse.authority.ip_address import read_address
 from keyhouse.authority.own_names import takes_own_address, takes_own_name
+from keyhouse.authority.request_parts import too_many_parts
 from keyhouse.authority.subject import attribute
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import quoted
 
-__all__ = ["LARGEST", "MOST_NAMES", "SigningRequest", "read_signing_request"]
+__all__ = ["LARGEST", "SigningRequest", "read_signing_request"]
 
 LARGEST: Final = 16 * 1024
 """Bytes of a request."""
-
-MOST_NAMES: Final = 100
-"""DNS names and IP addresses in a request, together."""
 
 _RSA_BITS: Final = (2048, 8192)
 _RSA_EXPONENT_BITS: Final = 32  # longer ones make a signature costly to verify
@@ -58,24 +56,26 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
     """Return what the PKCS #10 request ``der`` asks for. Names of other kinds are left out.
 
     Raises ``Invalid`` if it is none, is not signed by its own key, or asks for what it cannot have.
+    The costs of a check decide its place: the signature comes last.
     """
     if len(der) > LARGEST:
         raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
     try:
         request = x509.load_der_x509_csr(der)
+        if excess := too_many_parts(der):
+            raise _refusal(f"has {excess}", "leave out what it does not need")
         _check_key(request.public_key())
-        if not request.is_signature_valid:
-            raise _refusal("is not signed by its own key", "make a new one")
         names = tuple(_alternative_names(request))
         # The library warns of values that are too long; they are refused below.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             subject = tuple(each for each in request.subject if each.oid not in _REPLACED)
+        checked = _checked(subject, names, keys)
+        if not request.is_signature_valid:
+            raise _refusal("is not signed by its own key", "make a new one")
     except LIBRARY_REFUSALS:
         raise _refusal("is not a readable PKCS #10 request", "send one in DER") from None
-    if len(names) > MOST_NAMES:
-        raise _refusal(f"asks for more than {MOST_NAMES} names", "ask for fewer")
-    return _checked(subject, names, keys)
+    return checked
 
 
 def _check_key(key: object) -> None:
