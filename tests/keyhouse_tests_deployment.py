@@ -103,13 +103,21 @@ def manifest(secrets: int = 3, **config: Any) -> bytes:
 
 
 class FixedClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that stands still until a test sets its ``time``, or lets some pass."""
 
     def __init__(self, time: int = NOW) -> None:
         self.time = time
+        self.passed = 0
 
     def now(self) -> int:
         return self.time
+
+    def elapsed(self) -> int:
+        return self.passed
+
+    def let_pass(self, microseconds: int) -> None:
+        self.time += microseconds
+        self.passed += microseconds
 
 
 def moment(time: int) -> datetime:

@@ -13,6 +13,7 @@ DEK = Secret(bytes(range(32)))
 OTHER_DEK = Secret(bytes(range(32, 64)))
 STORE_ID = b"0123456789abcdef"
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+NOON_MICROSECONDS = int(NOON.timestamp()) * 1_000_000
 
 
 def sealing_key_of(machine: str) -> Callable[[str], Secret]:

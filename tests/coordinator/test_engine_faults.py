@@ -23,13 +23,13 @@ from keyhouse.base.errors import Broken, Forbidden, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Activate, Activated, Engine
 from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.clock import security_time
 from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import decide
 from keyhouse.coordinator.evolve import evolve_all
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.coordinator.records import decode_events, encode_events
+from keyhouse.coordinator.security_clock import SecurityClock
 from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
@@ -83,7 +83,7 @@ def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
         )
     )
     command = prepare_manifest(accepting, raw, now=NOW)
-    context = Context(now=security_time(NOW), **new_process()._asdict())
+    context = Context(now=NOW, **new_process()._asdict())
     events = decide(accepting, command, context)
     state = evolve_all(accepting, events)
     assert isinstance(state, Running)
@@ -104,7 +104,7 @@ async def _engine_on(store: MemoryStore | FaultyStore, path: Path) -> AsyncItera
     events = list(decode_events(replay.base + replay.events))
     engine = Engine(
         keeper=Keeper(await open_home(path), journal, in_memory=True),
-        clock=FixedClock(),
+        clock=SecurityClock(FixedClock()),
         process=new_process(),
         state=evolve_all(None, events),
         update_log=UpdateLog(events),

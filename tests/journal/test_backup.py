@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, Snapshots, open_home
+from keyhouse_tests_state import DEK, NOON_MICROSECONDS, Snapshots, open_home
 
 from keyhouse.journal import (
     Fresh,
@@ -115,7 +115,7 @@ async def test_nothing_is_restored_where_a_store_was_ended(backup: Path, tmp_pat
     await home.establish(
         store_id=secrets.token_bytes(16), dek=DEK, base=WHOLE[:1], policy="ProductKey"
     )
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     await home.close()
     with pytest.raises(NotEmpty, match="tombstone"):
         await restore_backup(backup, tmp_path / "new", trust)

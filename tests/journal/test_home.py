@@ -14,7 +14,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, NOON, OTHER_DEK, STORE_ID, Snapshots, open_home
+from keyhouse_tests_state import (
+    DEK,
+    NOON_MICROSECONDS,
+    OTHER_DEK,
+    STORE_ID,
+    Snapshots,
+    open_home,
+)
 
 from keyhouse.base.errors import Broken, KeyhouseError
 from keyhouse.base.secret import Secret
@@ -618,7 +625,7 @@ async def do_archive(path: Path, step: Step) -> None:
 
 async def do_destroy(path: Path, step: Step) -> None:
     async with acting(path, step) as home:
-        await home.destroy()
+        await home.destroy(NOON_MICROSECONDS)
     assert not secrets_in(path)
 
 
@@ -786,7 +793,7 @@ async def ended(path: Path, *, events: int = 0) -> Position:
     home = await open_home(path)
     what = await home.load()
     assert isinstance(what, Opened)
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     await home.close()
     return what.journal.position
 
@@ -800,7 +807,7 @@ async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_p
     home = await open_home(path)
     what = await home.load()
     assert isinstance(what, Opened)
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     with pytest.raises(Broken, match="not open"):
         await home.write_head()
     await home.close()
@@ -808,7 +815,7 @@ async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_p
     assert (path / "tombstone").stat().st_mode & 0o777 == 0o600
     assert all(not any(file.read_bytes()) for file in linked.iterdir())
     journal = what.journal
-    tombstone = Tombstone(journal.store_id, journal.position, int(NOON.timestamp() * 1_000_000))
+    tombstone = Tombstone(journal.store_id, journal.position, NOON_MICROSECONDS)
     assert await found(path) == Fresh(tombstone)
     assert "2026-03-01T12:00:00Z" in str(tombstone)
     assert f"1.4.{journal.position.chain[:8].hex()}" in str(tombstone)
@@ -823,7 +830,7 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
     shutil.copytree(path, tmp_path / "copy")
     home = await open_home(path)
     await home.load()
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     await home.close()
     shutil.copy(tmp_path / "copy" / name, path / name)
     with pytest.raises(StoreEnded, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"):
@@ -892,10 +899,10 @@ async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) 
     assert isinstance(what, Opened)
     (path / "incoming.tmp").touch()  # where a directory has to be made
     with pytest.raises(KeyhouseError):
-        await home.destroy()
+        await home.destroy(NOON_MICROSECONDS)
     await what.journal.append([b"goes on"])
     (path / "incoming.tmp").unlink()
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     await home.close()
     assert isinstance(await found(path), Fresh)
 

@@ -112,6 +112,7 @@ async def set_manifest(
             require(Operation.SET_MANIFEST, phase_of(state))
             assert not isinstance(state, Running)  # noqa: S101 the table says so
             service.engine.first_manifest.require(state, raw)
+            service.engine.require_clock()
             return prepare_manifest(state, raw, now=service.engine.now())
 
         return await _submitted(service, prepare, off_loop=True)

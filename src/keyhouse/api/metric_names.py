@@ -105,6 +105,15 @@ _ALL: Final = (
     Described("keyhouse_journal_sequence", "gauge", (), "records since the journal began"),
     Described("keyhouse_journal_base_bytes", "gauge", (), "records of the base of the epoch"),
     Described("keyhouse_journal_since_base_bytes", "gauge", (), "records since that base"),
+    Described(
+        "keyhouse_clock_followed",
+        "gauge",
+        (),
+        "0: the host's clock is more than a year ahead of what is known and is not followed",
+    ),
+    Described(
+        "keyhouse_clock_jumps_total", "counter", (), "times that the host's clock went that far"
+    ),
     Described("keyhouse_quotes_total", "counter", ("outcome",), "requests for a fresh quote"),
     Described(
         "keyhouse_collateral_expiry_seconds",

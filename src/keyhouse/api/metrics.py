@@ -53,6 +53,8 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _activations(sources.activations, sources.engine)
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
+    yield _plain("keyhouse_clock_followed", sources.engine.clock.is_followed)
+    yield _plain("keyhouse_clock_jumps_total", sources.engine.clock.jumps)
     yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
     yield from _collateral(sources.collateral)
 

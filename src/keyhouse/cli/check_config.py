@@ -20,6 +20,7 @@ from keyhouse.cli.collateral_file import CollateralFile
 from keyhouse.cli.new_deployment import new_deployment
 from keyhouse.cli.platform_choice import platform_name
 from keyhouse.cli.printable import printable
+from keyhouse.cli.serve_parts import require_clock
 from keyhouse.cli.serve_quote_checks import pccs_of
 from keyhouse.cli.settings import SettingRefused, Settings, read_settings
 from keyhouse.cli.startup_manifest import read_startup_manifest, require_free
@@ -67,6 +68,8 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     yield from (Finding("environment", is_problem=False, text=note) for note in settings.notes)
     yield from _platform(settings)
     yield from _directory(settings)
+    folder, confirmed = settings.data_dir.absolute(), settings.confirm_clock
+    yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
     bundle = settings.collateral
     if bundle is not None:
         yield from _try("--collateral", lambda: CollateralFile(bundle))[1]

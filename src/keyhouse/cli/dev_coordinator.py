@@ -63,6 +63,7 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
     words += ["--data-dir", str(folder / "keyhouse-data"), "--log-format", "json"]
     words += ["--client-addr", f"127.0.0.1:{client_port}"]
     words += ["--mesh-addr", f"127.0.0.1:{workload_port}"]
+    words += ["--confirm-clock"]  # nothing of it stays, so an old version may be tried out, too
     # In a session of its own: Ctrl-C on the terminal is for this process, which ends that one.
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         [sys.executable, *words],

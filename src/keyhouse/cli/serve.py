@@ -79,7 +79,7 @@ async def _serve(settings: Settings) -> None:
     from keyhouse.cli.last_resort import install_last_resort
     from keyhouse.cli.new_deployment import new_deployment
     from keyhouse.cli.platform_choice import platform_name
-    from keyhouse.cli.serve_parts import opened
+    from keyhouse.cli.serve_parts import opened, require_clock
 
     log = structlog.get_logger(__name__)
     install_last_resort()
@@ -91,6 +91,7 @@ async def _serve(settings: Settings) -> None:
     new = new_deployment(settings)
     name = platform_name(settings.platform)
     folder = settings.data_dir.absolute()
+    require_clock(folder, confirmed=settings.confirm_clock)
     platform = await asyncio.to_thread(open_platform, name, folder)
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")

@@ -1,6 +1,7 @@
 """The parts of a coordinator as they fit together, whoever runs it: `keyhouse serve`, a test."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,13 +9,23 @@ from typing import TYPE_CHECKING
 
 from keyhouse.api import Listener, QuoteChecks, Quotes, Service, TlsContext, routes
 from keyhouse.attestation import Platform, SealPolicy
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, HostClock, require_clock_of_fresh
 from keyhouse.journal import Home
+from keyhouse.journal.succession import JOURNAL
 
 if TYPE_CHECKING:
     from keyhouse.api.request_counts import RequestCounts
 
-__all__ = ["listener_of", "opened", "service_of", "writing"]
+__all__ = ["listener_of", "opened", "require_clock", "service_of", "writing"]
+
+
+def require_clock(folder: Path, *, confirmed: bool) -> None:
+    """Refuse a clock far ahead where ``folder`` has no journal, before anything is made by it.
+
+    Where there is one it has to be opened first: it knows the time. Raises ``Broken``.
+    """
+    if not os.path.lexists(folder / JOURNAL):
+        require_clock_of_fresh(HostClock(), confirmed=confirmed)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.coordinator import Running, warn_of_expiry
+from keyhouse.coordinator import LOOK_EVERY, Running, warn_of_expiry
 
 if TYPE_CHECKING:
     from keyhouse.api import Service
@@ -21,15 +21,23 @@ async def reminded(service: "Service", *, every: float = DAY) -> AsyncIterator[N
     """Look at the certificates again and again, for as long as the context lasts.
 
     The log tells which end soon, as it does when a manifest is set; the status is made anew, for it
-    tells of those that have expired.
+    tells of those that have expired. The clock is looked at every hour, so that what the process
+    measures itself is known also where nobody asks for anything.
     """
-    task = asyncio.create_task(_remind(service, every))
+    tasks = [asyncio.create_task(_remind(service, every)), asyncio.create_task(_look(service))]
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _look(service: "Service") -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        service.engine.now()
 
 
 async def _remind(service: "Service", every: float) -> None:

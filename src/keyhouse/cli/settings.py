@@ -41,7 +41,7 @@ SETTINGS: Final = (
         "--confirm-clock",
         "measured",
         "",
-        "start although the clock is more than a year ahead of the journal",
+        "start although the clock is more than a year ahead of the journal, or of this version",
         is_switch=True,
     ),
     Setting(

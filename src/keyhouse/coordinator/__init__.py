@@ -4,7 +4,7 @@ from keyhouse.coordinator.activation import ActivationRequest, Parameters
 from keyhouse.coordinator.audit_trail import AuditView
 from keyhouse.coordinator.batch import Decision
 from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
-from keyhouse.coordinator.clock import Clock, HostClock
+from keyhouse.coordinator.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.commands import (
     AcknowledgeUpdate,
     Activate,
@@ -25,7 +25,7 @@ from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.events import Activated
 from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.full_check import check_fully
-from keyhouse.coordinator.opening import NewDeployment, open_engine
+from keyhouse.coordinator.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.parameters import Joining, parameters
 from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.policy import Policy, policy_of
@@ -52,6 +52,7 @@ from keyhouse.coordinator.update_log import LogView, UpdateLog
 from keyhouse.coordinator.view import View
 
 __all__ = [
+    "LOOK_EVERY",
     "TABLE",
     "AcceptingManifest",
     "AcknowledgeUpdate",
@@ -111,6 +112,7 @@ __all__ = [
     "rebuild",
     "require",
     "require_below_limit",
+    "require_clock_of_fresh",
     "user_expiry",
     "warn_of_expiry",
 ]

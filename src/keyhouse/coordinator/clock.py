@@ -1,37 +1,72 @@
-"""Time as the coordinator trusts it: never backwards, and not a year ahead of what it knows."""
+"""Where time comes from, and how it is written."""
 
+import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 
-from keyhouse.base.errors import Broken
-
-__all__ = ["Clock", "HostClock", "check_host_time", "moment", "security_time", "timestamp"]
+__all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "moment", "timestamp"]
 
 BUILD_TIME: Final = 1_795_219_200_000_000
 """2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
 
+LOOK_EVERY: Final = 3600
+"""Seconds from one reading of the clock to the next, at most, in a process that runs."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SECOND: Final = 1_000_000  # microseconds
-YEAR: Final = 365 * 24 * 3600 * _SECOND
+
+_LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """Where the time comes from. May be read on any thread."""
 
     def now(self) -> int:
         """Return microseconds since 1970-01-01T00:00:00Z."""
         ...
 
+    def elapsed(self) -> int:
+        """Return microseconds since some moment of this process; setting the time changes none.
+
+        They may be fewer than have passed, and never go back.
+        """
+        ...
+
 
 class HostClock:
-    """The host's clock, which the host may set as it likes."""
+    """The host's clock, which the host may set as it likes.
+
+    ``monotonic`` gives nanoseconds. It is CLOCK_MONOTONIC, which stands still while the machine
+    sleeps: after a sleep CLOCK_BOOTTIME is set by the same clock as the time of day, so a wrong one
+    would move both.
+    """
+
+    def __init__(self, monotonic: Callable[[], int] = time.monotonic_ns) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._seen = monotonic()
+        self._elapsed = 0
 
     def now(self) -> int:
         """Return the host's time."""
         return time.time_ns() // 1000
+
+    def elapsed(self) -> int:
+        """Return what has passed, at most two hours for each reading.
+
+        Under Gramine all clocks are the time of day, so a jump of that is a long step here. Every
+        hour there is a reading: a longer step is a jump, or a pause, which counts as being off.
+        """
+        with self._lock:
+            seen = self._monotonic()
+            step = max(seen - self._seen, 0) // 1000
+            self._elapsed += min(step, _LONGEST_STEP)
+            self._seen = seen
+            return self._elapsed
 
 
 def moment(time: int) -> datetime:
@@ -48,24 +83,3 @@ def timestamp(time: int) -> str:
 @lru_cache(maxsize=2)  # thousands of changes may come within one second
 def _to_the_second(second: int) -> str:
     return moment(second * _SECOND).replace(tzinfo=None).isoformat(timespec="seconds")
-
-
-def security_time(host: int, newest_journalled: int = 0) -> int:
-    """Return the latest of host time, build time and the newest time in the journal."""
-    return max(host, BUILD_TIME, newest_journalled)
-
-
-def check_host_time(host: int, newest_journalled: int) -> None:
-    """Refuse a host clock more than a year ahead of the journal.
-
-    Once such a time is journalled it can never be taken back. A deployment that really slept for
-    a year says so with ``--confirm-clock``. Source: security rules, "Time".
-
-    Raises:
-        Broken: the clock is too far ahead.
-    """
-    if host > max(newest_journalled, BUILD_TIME) + YEAR:
-        raise Broken(
-            "the clock of this machine is more than a year ahead of the newest journalled time",
-            hint="set the clock; if it is right, start once with --confirm-clock",
-        )

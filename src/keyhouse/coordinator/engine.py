@@ -27,7 +27,6 @@ from keyhouse.coordinator.batch import (
     new_dek,
 )
 from keyhouse.coordinator.certificate_ends import warn_of_expiry
-from keyhouse.coordinator.clock import Clock, security_time
 from keyhouse.coordinator.commands import Command, Context, RecordActivations, SetManifest
 from keyhouse.coordinator.counts import EngineCounts
 from keyhouse.coordinator.decide import start
@@ -37,6 +36,7 @@ from keyhouse.coordinator.first_manifest import FirstManifestRule
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.records import decode_events, encode_events
 from keyhouse.coordinator.recover import Recovery, recover
+from keyhouse.coordinator.security_clock import SecurityClock
 from keyhouse.coordinator.state import Running, State
 from keyhouse.coordinator.unrecorded import Unrecorded
 from keyhouse.coordinator.update_log import UpdateLog
@@ -83,17 +83,15 @@ class Engine:
         self,
         *,
         keeper: Keeper,
-        clock: Clock,
+        clock: SecurityClock,
         process: Process,
         state: State,
         update_log: UpdateLog | None = None,
-        confirm_clock: bool = False,
     ) -> None:
         self._keeper = keeper
         self._clock = clock
         self._process = process
         self._log = update_log or UpdateLog()
-        self._confirm_clock = confirm_clock
         self._waiting: deque[Waiting] = deque()
         self._recoveries: deque[_WaitingRecovery] = deque()
         self._unrecorded = Unrecorded()
@@ -106,8 +104,25 @@ class Engine:
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before what is journalled."""
-        state = self.view.state
-        return security_time(self._clock.now(), state.time if isinstance(state, Running) else 0)
+        state, now = self.view.state, self._clock.now()
+        return max(now, state.time) if isinstance(state, Running) else now
+
+    def require_clock(self) -> None:
+        """Refuse what can wait until the host's clock is right: to begin a deployment.
+
+        Raises:
+            Unavailable: the clock is more than a year ahead of what is known.
+        """
+        if self._clock.is_ahead():
+            raise Unavailable(
+                "the clock of this machine is more than a year ahead of what is known",
+                hint="set the clock; if it is right, start with --confirm-clock",
+            )
+
+    @property
+    def clock(self) -> SecurityClock:
+        """What bounds the host's clock."""
+        return self._clock
 
     @property
     def is_broken(self) -> bool:
@@ -263,7 +278,7 @@ class Engine:
                 self.view.state,
                 waiting.recovery,
                 self._context(),
-                confirm_clock=self._confirm_clock,
+                self._clock,
             )
         except (Refused, Unavailable) as error:
             _fail_recoveries([waiting], error)
@@ -272,7 +287,7 @@ class Engine:
             _fail_recoveries([waiting], broken)
             raise
         else:
-            self._log = found.log
+            self._log, self._clock = found.log, found.clock
             found.serve()
             self._publish(found.state, ())
             if not waiting.answer.done():

@@ -134,7 +134,7 @@ class Keeper:
         base = encode_events(base_events(state, log))
         try:
             if mode is SealMode.DISABLED:
-                await self._begin_in_memory(journal, base, dek)
+                await self._begin_in_memory(journal, state, base, dek)
             elif self._on_disk:
                 index = _next_index(journal, state, dek)
                 await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
@@ -179,7 +179,7 @@ class Keeper:
             await self._home.close()
 
     async def _begin_in_memory(
-        self, journal: Journal, base: Iterable[bytes], dek: Secret | None
+        self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
     ) -> None:
         """Begin an epoch in memory; one that was on the disk is erased there before this returns.
 
@@ -196,7 +196,7 @@ class Keeper:
             base=base,
             after=journal.position,
         )
-        await self._home.destroy()
+        await self._home.destroy(state.time)
         self._journal, self._on_disk = memory, False
 
     async def _move_to_disk(

@@ -7,14 +7,15 @@ import structlog
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import Broken
-from keyhouse.coordinator.clock import Clock, check_host_time, moment, security_time
+from keyhouse.coordinator.clock import BUILD_TIME, Clock, moment
 from keyhouse.coordinator.engine import Engine, Process
 from keyhouse.coordinator.keeper import Keeper
 from keyhouse.coordinator.rebuild import rebuild
+from keyhouse.coordinator.security_clock import SecurityClock
 from keyhouse.coordinator.state import AcceptingManifest, Recovering
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
-__all__ = ["NewDeployment", "open_engine"]
+__all__ = ["NewDeployment", "open_engine", "require_clock_of_fresh"]
 
 log = structlog.get_logger(__name__)
 
@@ -40,10 +41,13 @@ async def open_engine(
     Raises:
         Broken: the state is damaged, rolled back, of another platform, or the clock cannot be.
     """
+    bounded = _bounded(clock, confirmed=confirm_clock)
     loaded = await home.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, clock, process, confirm_clock=confirm_clock)
-    keys = await _new_keys(clock, process, new)
+        return await _running(home, loaded, bounded, process)
+    if isinstance(loaded, Fresh):
+        _require_near_build(bounded)
+    keys = await _new_keys(bounded, process, new)
     state: AcceptingManifest | Recovering = AcceptingManifest(keys)
     if isinstance(loaded, Fresh) and loaded.ended is not None:
         log.warning("nothing is kept of what was here before", reason=str(loaded.ended))
@@ -53,27 +57,45 @@ async def open_engine(
         state = Recovering(keys, loaded.reason, loaded.recovery_index)
     return Engine(
         keeper=Keeper(home),
-        clock=clock,
+        clock=bounded,
         process=process,
         state=state,
-        confirm_clock=confirm_clock,
     )
 
 
-async def _running(
-    home: Home, loaded: Opened, clock: Clock, process: Process, *, confirm_clock: bool
-) -> Engine:
+def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
+    """Refuse a clock that no deployment may begin with, before anything is made by it.
+
+    Raises:
+        Broken: it is more than a year ahead of the build of this code.
+    """
+    _require_near_build(_bounded(clock, confirmed=confirmed))
+
+
+def _bounded(clock: Clock, *, confirmed: bool) -> SecurityClock:
+    return SecurityClock(clock, clock.now() if confirmed else BUILD_TIME)
+
+
+def _require_near_build(clock: SecurityClock) -> None:
+    if clock.is_ahead():
+        raise Broken(
+            "the clock of this machine is more than a year ahead of this version of Keyhouse,"
+            f" which was made on {moment(BUILD_TIME):%Y-%m-%d}",
+            hint="set the clock; if it is right, start with --confirm-clock, or start a newer"
+            " version",
+        )
+
+
+async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Process) -> Engine:
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
     if state.platform != process.platform:
         raise Broken(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
             hint="start with the platform it was made on; no state moves between kinds",
         )
-    if not confirm_clock:
-        check_host_time(clock.now(), state.time)
     engine = Engine(
         keeper=Keeper(home, loaded.journal),
-        clock=clock,
+        clock=clock.after(state.time),
         process=process,
         state=state,
         update_log=update_log,
@@ -82,8 +104,8 @@ async def _running(
     return engine
 
 
-async def _new_keys(clock: Clock, process: Process, new: NewDeployment) -> CoordinatorKeys:
-    now = moment(security_time(clock.now()))
+async def _new_keys(clock: SecurityClock, process: Process, new: NewDeployment) -> CoordinatorKeys:
+    now = moment(clock.now())
     return await asyncio.to_thread(
         make_coordinator_keys,
         dns_names=new.dns_names,

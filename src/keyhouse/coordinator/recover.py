@@ -16,7 +16,6 @@ import structlog
 from keyhouse.authority import CoordinatorKeys, Deposit
 from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.clock import check_host_time, security_time
 from keyhouse.coordinator.commands import Context
 from keyhouse.coordinator.decide import start
 from keyhouse.coordinator.evolve import evolve_all
@@ -25,6 +24,7 @@ from keyhouse.coordinator.phases import Operation, phase_of, require
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.records import encode_events
 from keyhouse.coordinator.recovered import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.security_clock import SecurityClock
 from keyhouse.coordinator.state import Recovering, Running, State
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Opened
@@ -50,11 +50,12 @@ class Recovered(NamedTuple):
 
     state: State
     log: UpdateLog
+    clock: SecurityClock
     serve: Callable[[], None]
 
 
 async def recover(
-    keeper: Keeper, state: State, recovery: Recovery, context: Context, *, confirm_clock: bool
+    keeper: Keeper, state: State, recovery: Recovery, context: Context, clock: SecurityClock
 ) -> Recovered:
     """Bring the journalled state back; it is durable and sealed for this platform on return.
 
@@ -71,18 +72,16 @@ async def recover(
             running, update_log = await asyncio.to_thread(
                 _checked, opened, state, recovery, context
             )
-            if not confirm_clock:
-                check_host_time(context.now, running.time)
+            clock = clock.after(running.time)
             serve = await recovery.make_ready(running.keys)
-        now = security_time(context.now, running.time)
-        started = start(msgspec.structs.replace(context, now=now))
+        started = start(msgspec.structs.replace(context, now=clock.now()))
         await keeper.take_over(opened, encode_events((started,)), running)
     except BaseException:
         await keeper.relock()
         raise
     log.warning("the state was recovered", shares_of=[each.name for each in recovery.deposits])
     update_log.extend((started,))
-    return Recovered(evolve_all(running, (started,)), update_log, serve)
+    return Recovered(evolve_all(running, (started,)), update_log, clock, serve)
 
 
 @contextmanager

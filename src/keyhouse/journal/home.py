@@ -141,16 +141,17 @@ class Home:
             await off_loop(self._prepare, clear=True)
             await self._succeed()
 
-    async def destroy(self) -> None:
+    async def destroy(self, time: int) -> None:
         """Erase the open store, bytes and all; only a tombstone is left when this returns.
 
+        ``time`` is what the tombstone tells: microseconds since 1970.
         A crash leaves the store, whole, or a directory that the next start finishes to erase.
         Raises ``Unavailable`` (the store is as it was and still open) or ``OutcomeUnknown`` (it has
         ended, or may have, and is no longer to be written; a restart settles it).
         """
         async with self._turn:
             journal = self._require_sealed().journal
-            tombstone = Tombstone(journal.store_id, journal.position, _microseconds(self._now()))
+            tombstone = Tombstone(journal.store_id, journal.position, time)
             try:
                 await off_loop(succession.prepare_end, self._disk, self._path, tombstone.encode())
             except BaseException:
@@ -349,10 +350,6 @@ async def _start_of(store: SqliteStore) -> EpochStart:
     if start is None:
         raise empty_journal()
     return start
-
-
-def _microseconds(now: datetime) -> int:
-    return int(now.timestamp() * 1_000_000)
 
 
 def _not_erased() -> OutcomeUnknown:

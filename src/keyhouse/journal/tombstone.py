@@ -8,7 +8,7 @@
     25  epoch, u64 big-endian
     33  sequence, u64 big-endian
     41  chain value, 32 bytes: where the journal on the disk ended
-    73  when, u64 big-endian: microseconds since 1970, by the host's clock
+    73  when, u64 big-endian: microseconds since 1970, as the journal had it
     81  SHA-256 of all before it
 
 It tells data that was erased on purpose from data that is missing. Nothing proves it, and nothing

@@ -21,6 +21,10 @@ class MovableClock:
         """Return microseconds since 1970-01-01T00:00:00Z."""
         return time.time_ns() // 1000 + self._ahead
 
+    def elapsed(self) -> int:
+        """Return microseconds since some moment: what a test adds has passed."""
+        return time.monotonic_ns() // 1000 + self._ahead
+
     def moment(self) -> datetime:
         """Return the time as a date, UTC."""
         return _EPOCH + self.now() * _MICROSECOND

@@ -98,6 +98,7 @@ class Coordinator:
                 measurement=platform.measurements.unique_id,
             ),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),
+            confirm_clock=True,  # a test means what it does to its clock
         )
 
     def _catch_up(self, engine: "Engine") -> None:
