@@ -12,6 +12,7 @@ import msgspec
 from keyhouse.api.exchange import Answer
 from keyhouse.api.wording import wording
 from keyhouse.base.errors import BadRequest, Invalid, KeyhouseError
+from keyhouse.wire.client_api import Problems
 
 __all__ = ["enveloped", "error", "fail", "refusal"]
 
@@ -44,7 +45,7 @@ def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True
     if isinstance(problem, BadRequest):
         data = problem.fields
     elif isinstance(problem, Invalid):
-        data = {"problems": problem.problems}
+        data = Problems(problem.problems)
     if status == 503:  # noqa: PLR2004 the one status that asks to come again
         headers = (*headers, (b"retry-after", b"1"))
     return _worded(status, word, data, str(problem), headers)

@@ -1,14 +1,13 @@
 """The file that `keyhouse secret set` uploads: name to value, as the interface has it."""
 
 from keyhouse.base.errors import Invalid
-from keyhouse.client import SecretUpload
 from keyhouse.wire.jsonreader import Unreadable, read
 from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["read_secret_file"]
 
 
-def read_secret_file(content: bytes) -> dict[str, SecretUpload]:
+def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     """Return the uploads by name from JSON; bytes are base64.
 
     Raises ``Invalid`` with every problem, also for unknown fields and names that come twice: a
@@ -20,13 +19,4 @@ def read_secret_file(content: bytes) -> dict[str, SecretUpload]:
         raise Invalid("the file of secrets", unreadable.problems) from None
     if found.problems:
         raise Invalid("the file of secrets", found.problems)
-    return {name: _upload(secret) for name, secret in found.value.items()}
-
-
-def _upload(secret: UserSecret) -> SecretUpload:
-    return SecretUpload(
-        key=secret.key,
-        cert=secret.cert or b"",
-        private=secret.private,
-        public=secret.public or b"",
-    )
+    return found.value

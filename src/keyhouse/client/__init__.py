@@ -34,7 +34,6 @@ from keyhouse.client.session import AsyncCoordinator, Coordinator, User
 from keyhouse.client.token_identity import TokenIdentity, read_token
 from keyhouse.client.token_key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
-from keyhouse.client.uploads import SecretUpload
 from keyhouse.client.verification import verify_async, verify_coordinator
 from keyhouse.wire.client_api import (
     Activation,
@@ -49,6 +48,7 @@ from keyhouse.wire.client_api import (
     UpdateAnswer,
 )
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
+from keyhouse.wire.user_secret import UserSecret as SecretUpload
 
 __all__ = [
     "DEFAULT_PORT",

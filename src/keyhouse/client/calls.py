@@ -24,6 +24,7 @@ from keyhouse.client.errors import ClientSetup
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
+from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "ACKNOWLEDGE",
@@ -83,10 +84,19 @@ def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> Request:
 
 
 def _json(value: Any) -> bytes:
+    """Return the body of a request. Secrets are readable in it."""
     try:
-        return msgspec.json.encode(value)
+        return _ENCODER.encode(value)
     except UnicodeEncodeError:
         raise _no_text() from None
+
+
+def _revealed(value: object) -> bytes:
+    assert isinstance(value, Secret)  # noqa: S101 msgspec knows how to encode all else
+    return value.reveal()
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def _text(name: str) -> str:
@@ -158,7 +168,7 @@ def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
 def setting(manifest: bytes) -> Call[wire.SetManifestData]:
     """Return the call that sets the first manifest."""
     return Call(
-        _post("/api/v2/manifest", _json({"manifest": manifest}), _LARGE),
+        _post("/api/v2/manifest", _json(wire.ManifestBody(manifest)), _LARGE),
         _data(wire.SetManifestData),
         Old(_post("/manifest", manifest, _LARGE), answers_v1.old_shares),
     )
@@ -167,7 +177,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
 def planning(manifest: bytes) -> Call[PlanData]:
     """Return the call that asks what an update would do."""
     return Call(
-        _post("/api/v2/plan", _json({"manifest": manifest}), _LARGE),
+        _post("/api/v2/plan", _json(wire.ManifestBody(manifest)), _LARGE),
         _data(PlanData),
     )
 
@@ -177,11 +187,7 @@ def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnsw
 
     ``plan``: the digest that it is bound to. Coordinators that know no plans do not look at it.
     """
-    body = {"manifest": manifest, **({"plan": plan} if plan else {})}
-    return Call(
-        _post(path, _json(body), _LARGE),
-        _update,
-    )
+    return Call(_post(path, _json(wire.UpdateBody(manifest, plan or None)), _LARGE), _update)
 
 
 def reading_activations(start: int | None) -> Call[wire.Activations]:
@@ -203,18 +209,19 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
     )
 
 
-def writing_secrets(uploads: Mapping[str, Mapping[str, str]]) -> Call[None]:
-    """Return the call that sets secrets: name to fields in base64."""
+def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
+    """Return the call that sets secrets by name. Fields that are empty are not sent."""
+    given = {name: upload.given for name, upload in uploads.items()}
     return Call(
-        _post("/api/v2/secrets", _json({"secrets": uploads})),
+        _post("/api/v2/secrets", _json(wire.SecretsBody(given))),
         require_success,
-        Old(_post("/secrets", _json(uploads)), require_success),
+        Old(_post("/secrets", _json(given)), require_success),
     )
 
 
 def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
     """Return the call that hands in a recovery share."""
-    body = {"recoverySecret": encrypted_share, "recoverySecretSignature": signature}
+    body = wire.RecoverBody(Secret(encrypted_share), signature)
     return Call(
         _post("/api/v2/recover", _json(body)),
         _data(wire.Progress),
@@ -224,7 +231,7 @@ def handing_in(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
 def signing(quote: bytes) -> Call[wire.SignedQuote]:
     """Return the call that lets the root key sign a quote."""
     return Call(
-        _post("/api/v2/sign-quote", _json({"sgxQuote": quote})),
+        _post("/api/v2/sign-quote", _json(wire.SignQuoteBody(quote))),
         _signed,
     )
 
@@ -234,6 +241,6 @@ def counting(name: str, value: int) -> Call[int]:
     if not 0 <= value <= _LARGEST:
         raise ClientSetup("a counter's value must be 0 or more, and less than 2**64")
     return Call(
-        _post("/api/v2/monotonic-counter", _json({"name": name, "value": value})),
+        _post("/api/v2/monotonic-counter", _json(wire.CounterBody(name, value))),
         lambda answer: data_of(answer, wire.CounterData).value,
     )

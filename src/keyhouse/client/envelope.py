@@ -9,7 +9,7 @@ from keyhouse.base.errors import Problem
 from keyhouse.base.shown import shown
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused
 from keyhouse.client.steps import Answer
-from keyhouse.wire.client_api import LogEntry
+from keyhouse.wire.client_api import LogEntry, Problems
 from keyhouse.wire.jsonreader import Unreadable, decode
 
 __all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]
@@ -26,12 +26,8 @@ class _Fields(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-class _Problems(msgspec.Struct, frozen=True):
-    problems: tuple[Problem, ...] = ()
-
-
 class _Findings(msgspec.Struct, frozen=True):
-    data: _Problems = _Problems()
+    data: Problems = Problems()
 
 
 class _Anything(msgspec.Struct, frozen=True):

@@ -27,7 +27,6 @@ from keyhouse.client.recovery import (
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
-from keyhouse.client.uploads import SecretUpload, upload_fields
 from keyhouse.wire.client_api import (
     Activations,
     LogEntry,
@@ -40,6 +39,7 @@ from keyhouse.wire.client_api import (
     UpdateAnswer,
 )
 from keyhouse.wire.plan import PlanData
+from keyhouse.wire.user_secret import UserSecret
 
 __all__ = ["CurrentManifest"]
 
@@ -199,10 +199,9 @@ def read_secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, Secr
     return found
 
 
-def write_secrets(session: Session, secrets: Mapping[str, SecretUpload]) -> Steps[None]:
+def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[None]:
     """Set user-defined secrets, all or none."""
-    uploads = {name: upload_fields(secret) for name, secret in secrets.items()}
-    yield from carry(session, calls.writing_secrets(uploads))
+    yield from carry(session, calls.writing_secrets(secrets))
 
 
 def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:

@@ -59,7 +59,7 @@ class ManifestBody(msgspec.Struct, frozen=True):
     manifest: bytes = b""
 
 
-class UpdateBody(msgspec.Struct, frozen=True):
+class UpdateBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Body of the update endpoints. ``plan``: the digest that ``POST /api/v2/plan`` has answered.
 
     With it the call is refused if what would happen is no longer what that plan said.
@@ -316,4 +316,4 @@ class OldSetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
 class Problems(msgspec.Struct, frozen=True):
     """Every finding of a check at once."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()

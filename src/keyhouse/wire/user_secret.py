@@ -7,7 +7,7 @@ from keyhouse.base.secret import Secret
 __all__ = ["UserSecret"]
 
 
-class UserSecret(msgspec.Struct, frozen=True):
+class UserSecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of ``POST /api/v2/secrets``, after base64. ``None`` means: not given.
 
     Either ``key`` alone, or ``cert`` and, if wanted, ``private`` and ``public``. The latter three
@@ -18,6 +18,16 @@ class UserSecret(msgspec.Struct, frozen=True):
     cert: bytes | None = None
     private: Secret | None = None
     public: bytes | None = None
+
+    @property
+    def given(self) -> "UserSecret":
+        """Without the fields that are empty."""
+        return UserSecret(
+            key=self.key or None,
+            cert=self.cert or None,
+            private=self.private or None,
+            public=self.public or None,
+        )
 
     @property
     def size(self) -> int:
