@@ -3,11 +3,13 @@
 import ssl
 from collections.abc import Iterator
 
+import httpcore
 import httpx
 import pytest
 
 from keyhouse.client import Address, ClientSetup, TrustFailed, Unreachable
 from keyhouse.client.http_rules import FROM_HTTPX, meaning
+from keyhouse.client.pool_transport import PoolTransport
 from keyhouse.client.steps import Request
 
 WHERE = Address("localhost", 4433)
@@ -55,3 +57,26 @@ def test_a_certificate_that_does_not_verify_is_a_trust_failure() -> None:
 def test_a_request_line_that_is_too_long_is_the_callers_doing() -> None:
     found = meaning(WHERE, Request("GET", "/x"), httpx.InvalidURL("too long"))
     assert isinstance(found, ClientSetup)
+
+
+def of_httpcore() -> list[type[Exception]]:
+    public = (getattr(httpcore, name) for name in httpcore.__all__)
+    errors = {one for one in public if isinstance(one, type) and issubclass(one, Exception)}
+    # A pool raises it to itself, to take another connection.
+    return sorted(errors - {httpcore.ConnectionNotAvailable}, key=str)
+
+
+@pytest.mark.parametrize("kind", of_httpcore())
+def test_an_error_of_a_given_pool_is_httpxs_of_the_same_name(kind: type[Exception]) -> None:
+    class Network(httpcore.NetworkBackend):
+        def connect_tcp(self, *_: object, **__: object) -> httpcore.NetworkStream:
+            raise kind("said")
+
+    pool = httpcore.ConnectionPool(network_backend=Network())
+    with (
+        httpx.Client(transport=PoolTransport(pool)) as client,
+        pytest.raises(getattr(httpx, kind.__name__), match="said") as raised,
+    ):
+        client.get("http://localhost/")
+    assert isinstance(raised.value, httpx.TransportError)
+    assert isinstance(raised.value.__cause__, kind)

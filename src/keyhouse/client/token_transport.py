@@ -1,4 +1,4 @@
-"""HTTP over the ``openssl`` program: what httpx needs of a network, blocking and on event loops.
+"""HTTP over the ``openssl`` program: what httpcore needs of a network, blocking and on event loops.
 
 Name look-up, TCP and TLS are all the program's, so a stream connects when TLS is asked of it. There
 is none without: who would send plain HTTP over it has no connection.
@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import httpcore
-import httpx
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup
@@ -31,6 +30,7 @@ from keyhouse.client.openssl_program import (
     start,
 )
 from keyhouse.client.pinned_tls import PeerContext
+from keyhouse.client.pool_transport import AsyncPoolTransport, PoolTransport
 
 __all__ = ["AsyncTokenTransport", "TokenTransport"]
 
@@ -39,26 +39,27 @@ _KEPT: Final = 5.0  # seconds without a call, as httpx does
 _SOONEST: Final = 0.001  # seconds; 0 would mean not to block at all
 
 
-class TokenTransport(httpx.HTTPTransport):
+class TokenTransport(PoolTransport):
     """The transport of a blocking client. ``context`` has the deadline of each request."""
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
-        super().__init__(verify=context, trust_env=False)
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=context,
-            network_backend=_Backend(_Tries(tls), context),
-            keepalive_expiry=_KEPT,
+        network = _Backend(_Tries(tls), context)
+        super().__init__(
+            httpcore.ConnectionPool(
+                ssl_context=context, network_backend=network, keepalive_expiry=_KEPT
+            )
         )
 
 
-class AsyncTokenTransport(httpx.AsyncHTTPTransport):
+class AsyncTokenTransport(AsyncPoolTransport):
     """The transport of a client on an event loop of asyncio."""
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
-        super().__init__(verify=context, trust_env=False)
         network = _AsyncBackend(_Tries(tls))
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context, network_backend=network, keepalive_expiry=_KEPT
+        super().__init__(
+            httpcore.AsyncConnectionPool(
+                ssl_context=context, network_backend=network, keepalive_expiry=_KEPT
+            )
         )
 
 
