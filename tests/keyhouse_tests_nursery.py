@@ -52,13 +52,17 @@ _MODULES: Final = {
     ),
 }
 
+# As each does itself, when it begins.
+_LEFT_OUT: Final = {"serve": ("rich",), "command": ("click", "pygments")}
+
 # What the parser of commands imports when it first shows a result, a list and a mistake.
 _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
 def _preload(kind: str) -> None:
-    if kind == "serve":
-        sys.modules["rich"] = None  # type: ignore[assignment]  # as the command itself does
+    from keyhouse.cli.left_out import leave_out
+
+    leave_out(*_LEFT_OUT[kind])
     for name in _MODULES[kind]:
         importlib.import_module(name)
     if kind == "command":

@@ -6,6 +6,7 @@ import sys
 from keyhouse.base.os_reason import os_reason
 from keyhouse.cli.command_table import app_of
 from keyhouse.cli.error_text import error_text
+from keyhouse.cli.left_out import leave_out
 from keyhouse.cli.standard_error import stand_in_streams, write_error
 from keyhouse.cli.talk import REFUSED, show_error
 from keyhouse.cli.usage import WrongUsage
@@ -13,14 +14,10 @@ from keyhouse.cli.usage import WrongUsage
 __all__ = ["run"]
 
 
-# httpx brings a command of its own, whose libraries take as long to import as httpx itself. It does
-# without it where one of them is missing.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
-
-
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     stand_in_streams()
+    leave_out("click", "pygments")
     try:
         try:
             _run_typed()

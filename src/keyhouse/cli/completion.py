@@ -29,6 +29,7 @@ def completion(
     To have it always: put that line into ~/.bashrc or ~/.zshrc, or the output of
     keyhouse completion fish into ~/.config/fish/completions/keyhouse.fish.
     """
+    # Publicly typer prints only the script of the shell that it detects itself.
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(

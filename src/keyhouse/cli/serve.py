@@ -2,13 +2,13 @@
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.error_text import error_text
+from keyhouse.cli.left_out import leave_out
 from keyhouse.cli.process import harden
 from keyhouse.cli.settings import Settings, read_settings
 from keyhouse.cli.standard_error import write_error
@@ -58,9 +58,7 @@ def _run(settings: Settings) -> None:
     import gc
 
     gc.disable()  # the start makes no garbage that is in cycles; ``_settle_memory`` ends this
-    # Where structlog finds rich it would draw tracebacks with it, which shows values and costs a
-    # third of the start. This process prints no tracebacks.
-    sys.modules["rich"] = None  # type: ignore[assignment]
+    leave_out("rich")
     import uvloop
 
     from keyhouse.cli.logs import configure_logs

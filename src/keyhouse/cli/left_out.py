@@ -1,0 +1,18 @@
+"""Modules that libraries import where they find them, and that Keyhouse does not need.
+
+httpx imports ``click``, ``pygments`` and ``rich`` for a command of its own, which takes as long as
+importing httpx itself. structlog imports ``rich`` to draw tracebacks, which would show values; that
+is a third of the time in which a coordinator starts. Both do without them where they are not
+installed, and neither has a setting for that. What is ``None`` in ``sys.modules`` counts as not
+installed: https://docs.python.org/3/reference/import.html#the-module-cache
+"""
+
+import sys
+
+__all__ = ["leave_out"]
+
+
+def leave_out(*names: str) -> None:
+    """Let this process import none of the modules ``names``; one that it has already stays."""
+    for name in names:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # typeshed knows no None
