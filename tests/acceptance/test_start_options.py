@@ -227,6 +227,27 @@ def test_no_new_manifest_in_recovery_mode_if_so_told(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "archive").exists()
 
 
+@pytest.mark.parametrize("plan", [b"erase\n", b"clear x\n"])
+def test_no_new_manifest_by_a_few_bytes_that_the_host_writes(tmp_path: Path, plan: bytes) -> None:
+    option = "--no-new-manifest-in-recovery"
+    data = tmp_path / "data"
+    server = started(data, option)
+    with server, server.client() as client:
+        assert client.set_manifest(manifest(1)).status == 200
+    (data / "sealed_key").unlink()
+    (data / "incoming").mkdir(mode=0o700)
+    (data / "incoming" / "plan").touch(0o600)
+    (data / "incoming" / "plan").write_bytes(plan)
+    for _ in range(2):
+        told = refused(data, option)
+        assert "incoming/plan says" in told
+        assert "journal.db is there" in told
+    shutil.rmtree(data / "incoming")
+    with server, server.client() as client:
+        assert code(client) == 1
+        assert client.set_manifest(manifest(2)).status == 403
+
+
 # --- checking only ---
 
 

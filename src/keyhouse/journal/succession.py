@@ -5,19 +5,25 @@ whoever finds an ``incoming/`` finishes what it began, as often as needed.
 
 ``incoming/plan`` names the directory under ``archive/`` for the old files, and the files to come.
 One of those that is still in ``incoming/`` has not taken its place yet, so what stands there is
-old; one that is gone from it has. The journal goes last: while it is in ``incoming/``, WAL files
-belong to the old one and must never meet the new one.
+old; one that is gone from it has. First the old files go, ``recovery_index`` last, then the new
+ones come, the journal last: while it is in ``incoming/``, WAL files belong to the old one and must
+never meet the new one.
+
+A plan says which store it replaces. As long as an old key or journal is there, the old
+``recovery_index`` is, too, and has to name that store: a plan that was planted, or copied from
+another directory, is refused. This costs who plants it more than a few bytes and proves nothing:
+whoever writes to the directory can read the names, and could as well empty it.
 
 A store comes back from ``archive/`` in the same way: it gets a plan, and its directory is renamed
 to ``incoming/``.
 
 A store ends in the same way too: the plan says ``erase``, and what takes its place is a tombstone,
-which tells later starts that nothing is missing. It goes when a store comes.
+which says which store it was, and tells later starts that nothing is missing. It goes when a store
+comes.
 """
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -25,8 +31,12 @@ from pathlib import Path
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import sealing
 from keyhouse.journal.disk import Disk
-from keyhouse.journal.store import StoreDamaged
-from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.journal.index_file import FILE_LIMIT as INDEX_LIMIT
+from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.journal.succession_plan import ERASE, PLAN, PLAN_LIMIT, Owner, Plan, not_for
+from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
 
 __all__ = [
     "ARCHIVE",
@@ -54,15 +64,9 @@ JOURNAL = "journal.db"
 INCOMING = "incoming"
 _PREPARED = "incoming.tmp"
 ARCHIVE = "archive"
-PLAN = "plan"
 _WAL_FILES = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
-_NEW_FILES = (INDEX, SEALED_KEY, JOURNAL)
-_RESTORED = rb"restore(?P<files>(?: (?:recovery_index|sealed_key|journal\.db)){1,3})"
-_PLAN_FORM = re.compile(
-    rb"(?P<what>replace|clear|" + _RESTORED + rb") (?P<archive>[0-9A-Za-z-]{1,64})\n"
-)
-_ERASE = b"erase\n"
-_PLAN_LIMIT = 256
+_LEAVING = (SEALED_KEY, JOURNAL, INDEX)
+_COMING = (INDEX, SEALED_KEY, JOURNAL)
 
 
 def archive_name(disk: Disk, home: Path, now: datetime) -> str:
@@ -80,9 +84,7 @@ def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Pat
     place = home / _PREPARED
     disk.remove_directory(place)
     disk.make_directory(place)
-    archive = _unused(home / ARCHIVE, archive)
-    word = "clear" if clear else "replace"
-    disk.write(place / PLAN, f"{word} {archive}\n".encode("ascii"))
+    _write_plan(disk, home, place, "clear" if clear else "replace", archive)
     return place
 
 
@@ -91,7 +93,7 @@ def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
     place = home / _PREPARED
     disk.remove_directory(place)
     disk.make_directory(place)
-    disk.write(place / PLAN, _ERASE)
+    disk.write(place / PLAN, ERASE)
     disk.write(place / TOMBSTONE, tombstone)
 
 
@@ -118,16 +120,18 @@ def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
     Its WAL is empty and its index settled. ``archive`` is for what stands in its place.
     """
     place = home / ARCHIVE / name
-    archive = _unused(home / ARCHIVE, archive)
-    files = " ".join(each for each in _NEW_FILES if os.path.lexists(place / each))
-    disk.write(place / PLAN, f"restore {files} {archive}\n".encode("ascii"))
+    files = [each for each in _COMING if os.path.lexists(place / each)]
+    _write_plan(disk, home, place, "restore", archive, files)
     disk.rename(place, home / INCOMING)
     disk.sync_directory(home)
     disk.sync_directory(home / ARCHIVE)
 
 
 def finish(disk: Disk, home: Path) -> None:
-    """Remove what was never committed; carry out what was. Does nothing if there is neither."""
+    """Remove what was never committed; carry out what was. Does nothing if there is neither.
+
+    Raises ``StoreDamaged`` if what was committed was made for another store than the present one.
+    """
     disk.remove_directory(home / _PREPARED)
     incoming = home / INCOMING
     if not os.path.lexists(incoming):
@@ -135,29 +139,100 @@ def finish(disk: Disk, home: Path) -> None:
     disk.check_directory(incoming)
     names = disk.names(incoming)
     if names:
-        if disk.read(incoming / PLAN, limit=_PLAN_LIMIT) == _ERASE:
+        raw = disk.read(incoming / PLAN, limit=PLAN_LIMIT)
+        if raw == ERASE:
+            _require_erasable(disk, home)
             _erase(disk, home)
         else:
-            archive, files = _read_plan(disk, incoming)
-            _move(disk, home, home / ARCHIVE / archive, files)
+            plan = Plan.decode(raw)
+            _require_replaceable(disk, home, plan)
+            _move(disk, home, plan)
         disk.remove(incoming / PLAN)
     disk.remove_directory(incoming)
     disk.sync_directory(home)
 
 
-def _move(disk: Disk, home: Path, archive: Path, files: Sequence[str]) -> None:
-    incoming = home / INCOMING
+def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
+    """Refuse a plan for another store than the one whose files are still there."""
+    old = _old_files(home, plan)
+    if not old:
+        return
+    if plan.what == "clear":
+        if plan.owner is None:  # as older versions wrote it, or anybody
+            raise not_for(plan.what, because=f"not which store, and {old[0]} is there")
+    elif not os.path.lexists(home / INCOMING / JOURNAL):
+        raise not_for(plan.what, because=f"without a {JOURNAL}, and {old[0]} is there")
+    elif not plan.is_bound:  # by an older version: it brings a whole store, which is judged as any
+        return
+    if old != [INDEX]:
+        found = _owner(disk, home / INDEX) if INDEX in old else None
+        if found != plan.owner:
+            owners = f"for {_named(plan.owner)}: {INDEX} is of {_named(found)}"
+            raise not_for(plan.what, because=owners)
+
+
+def _require_erasable(disk: Disk, home: Path) -> None:
+    """Refuse to erase another store than the tombstone is of."""
+    standing = _standing(home, (SEALED_KEY, JOURNAL, INDEX))
+    raw = disk.read(home / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
+    if raw is None:
+        if standing:
+            raise not_for("erase", because=f"without a {TOMBSTONE}, and {standing[0]} is there")
+        return
+    tombstone = Tombstone.decode(raw)
+    owner = Owner(tombstone.store_id, tombstone.position.epoch)
+    found = [_owner(disk, home / name) for name in (INDEX, NEXT_INDEX)]
+    # The index is erased when key and journal are gone, and may be half erased then.
+    if {SEALED_KEY, JOURNAL}.intersection(standing) and owner not in found:
+        raise not_for("erase", because=f"for {owner}: {INDEX} is of {_named(found[0])}")
+
+
+def _old_files(home: Path, plan: Plan) -> list[str]:
+    coming = _coming(plan)
+    return [
+        name
+        for name in _standing(home, _LEAVING)
+        if name not in coming or os.path.lexists(home / INCOMING / name)
+    ]
+
+
+def _coming(plan: Plan) -> tuple[str, ...]:
+    """Return the files that take their place."""
+    return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
+
+
+def _standing(home: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(home / name)]
+
+
+def _owner(disk: Disk, index: Path) -> Owner | None:
+    """Return whose recovery index a file is, None if it is missing or not readable."""
+    with suppress(StoreDamaged, StoreNewer):
+        raw = disk.read(index, limit=INDEX_LIMIT)
+        if raw is not None:
+            found = IndexFile.decode(raw, name=index.name)
+            return Owner(found.store_id, found.epoch)
+    return None
+
+
+def _named(owner: Owner | None) -> str:
+    return "no known store" if owner is None else str(owner)
+
+
+def _move(disk: Disk, home: Path, plan: Plan) -> None:
+    incoming, archive, files = home / INCOMING, home / ARCHIVE / plan.archive, _coming(plan)
     journal_is_old = JOURNAL not in files or os.path.lexists(incoming / JOURNAL)
     if journal_is_old:
         for name in (*_WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
         # Before the new journal arrives: a WAL of the old one beside it would be taken for its own.
         disk.sync_directory(home)
-    for name in _NEW_FILES:
-        arriving = os.path.lexists(incoming / name)
-        if arriving or name not in files:
-            _put_aside(disk, home / name, archive)
-        if arriving:
+    for name in _old_files(home, plan):
+        if name == INDEX:  # last, and durably: it tells whose the others are
+            disk.sync_directory(home)
+        _put_aside(disk, home / name, archive)
+    for name in _COMING:
+        if os.path.lexists(incoming / name):
             disk.rename(incoming / name, home / name)
     if JOURNAL in files:
         disk.remove(home / TOMBSTONE)
@@ -185,18 +260,17 @@ def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
         disk.rename(path, archive / path.name)
 
 
-def _read_plan(disk: Disk, incoming: Path) -> tuple[str, Sequence[str]]:
-    """Return the name of the archive, and the files that take their place."""
-    raw = disk.read(incoming / PLAN, limit=_PLAN_LIMIT)
-    form = _PLAN_FORM.fullmatch(raw or b"")
-    if form is None:
-        raise StoreDamaged(
-            "incoming/plan is missing or damaged: a new store was being put in place",
-            hint="restore the state directory from a backup",
-        )
-    named = (form["files"] or b"").decode("ascii").split()
-    files = {b"replace": _NEW_FILES, b"clear": ()}.get(form["what"], tuple(named))
-    return form["archive"].decode("ascii"), files
+def _write_plan(
+    disk: Disk, home: Path, place: Path, what: str, archive: str, files: Iterable[str] = ()
+) -> None:
+    """Write the plan for what is in ``place``; ``archive``: the name for the old store, if free."""
+    plan = Plan(
+        what=what,
+        archive=_unused(home / ARCHIVE, archive),
+        files=tuple(files),
+        owner=_owner(disk, home / INDEX),
+    )
+    disk.write(place / PLAN, plan.encode())
 
 
 def _unused(parent: Path, name: str) -> str:

@@ -1,0 +1,86 @@
+"""The file ``incoming/plan``: what becomes of the store that stands in the state directory.
+
+One line of ASCII, in one of these forms::
+
+    replace ARCHIVE of OWNER          incoming/ has a new store, the old one moves to ARCHIVE
+    restore FILES ARCHIVE of OWNER    the same, with some files of a store only
+    clear ARCHIVE of OWNER            the old store moves to ARCHIVE, nothing takes its place
+    erase                             the old store is erased; incoming/tombstone says which
+
+OWNER is the store id (hex) and the epoch of the old store's recovery index, or ``-`` where there is
+no readable one. It keeps a plan from being carried out on another store than it was made for.
+Plans without OWNER are those of older versions.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from keyhouse.journal.store import StoreDamaged
+
+__all__ = ["ERASE", "PLAN", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
+
+PLAN: Final = "plan"
+PLAN_LIMIT: Final = 256  # bytes
+ERASE: Final = b"erase\n"
+
+_FILES: Final = r"(?: (?:recovery_index|sealed_key|journal\.db)){1,3}"
+_OWNER: Final = r"-|(?P<store>[0-9a-f]{32}) (?P<epoch>[0-9]{1,20})"
+_FORM: Final = re.compile(
+    rf"(?P<what>replace|clear|restore(?P<files>{_FILES})) (?P<archive>[0-9A-Za-z-]{{1,64}})"
+    rf"(?P<bound> of (?:{_OWNER}))?\n"
+)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Which store a file belongs to, as its unproven header says."""
+
+    store_id: bytes
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"store {self.store_id.hex()} at epoch {self.epoch}"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be done with the old store, and which store that is."""
+
+    what: str  # "replace", "restore" or "clear"
+    archive: str  # name of the directory for the old files
+    files: tuple[str, ...] = ()  # that are named by a "restore"
+    owner: Owner | None = None  # of the old store; None: it had no readable recovery index
+    is_bound: bool = True  # False: made by a version that did not write the owner
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file."""
+        what = " ".join((self.what, *self.files))
+        owner = f"{self.owner.store_id.hex()} {self.owner.epoch}" if self.owner else "-"
+        return f"{what} {self.archive} of {owner}\n".encode("ascii")
+
+    @classmethod
+    def decode(cls, raw: bytes | None) -> "Plan":
+        """Return the parts; raise ``StoreDamaged`` for anything else, None included."""
+        form = _FORM.fullmatch((raw or b"").decode("latin-1"))
+        if form is None:
+            raise StoreDamaged(
+                "incoming/plan is missing or damaged: a new store was being put in place",
+                hint="restore the state directory from a backup",
+            )
+        owner = Owner(bytes.fromhex(form["store"]), int(form["epoch"])) if form["store"] else None
+        return cls(
+            what=form["what"].split()[0],
+            archive=form["archive"],
+            files=tuple((form["files"] or "").split()),
+            owner=owner,
+            is_bound=form["bound"] is not None,
+        )
+
+
+def not_for(what: str, *, because: str) -> StoreDamaged:
+    """Return the refusal of a plan to ``what`` that was not made for the store that is there."""
+    return StoreDamaged(
+        f"incoming/plan says {what}, but {because}",
+        hint="this start changed nothing: to keep the store that is there, move incoming/ away"
+        " while Keyhouse is stopped; to give that store up, move its files away instead",
+    )

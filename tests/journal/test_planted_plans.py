@@ -1,0 +1,337 @@
+"""What a few bytes in the state directory do: no store is dropped by a plan for another one.
+
+Whoever writes to the directory can empty it, which nothing prevents. Less than that must not do.
+"""
+
+import secrets
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from keyhouse_tests_state import DEK, OTHER_DEK, Snapshots, open_home
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
+from keyhouse.journal import Fresh, Home, Locked, Opened, StoreDamaged, private_copy, restore
+from keyhouse.journal.index_file import IndexFile
+
+FILES = ("recovery_index", "sealed_key", "journal.db")
+ARCHIVE = "20260301T120000Z-0123abcd"
+Step = Callable[[str], None]
+Do = Callable[[Path, Step], Awaitable[None]]
+
+
+async def establish(path: Path, base: bytes = b"base", *, machine: str = "one") -> None:
+    """Leave a stopped deployment in ``path``."""
+    home = await open_home(path, machine=machine)
+    await home.load()
+    await _set_up(home, base)
+    await home.close()
+
+
+async def _set_up(home: Home, base: bytes, *, dek: Secret = DEK) -> None:
+    await home.establish(
+        store_id=secrets.token_bytes(16),
+        dek=dek,
+        base=[base],
+        policy="ProductKey",
+        recovery_index=b"index of " + base,
+    )
+
+
+async def state_of(path: Path, *, machine: str = "one") -> object:
+    """Return what a start finds."""
+    home = await open_home(path, machine=machine)
+    try:
+        what = await home.load()
+    finally:
+        await home.close()
+    if isinstance(what, Opened):
+        return (*what.replay.base, *what.replay.events)
+    if isinstance(what, Locked):
+        return "locked"
+    return "fresh" if what == Fresh() else "ended"
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in sorted(path.rglob("*"))
+        if each.is_file() and each.name != "lock"
+    }
+
+
+def plant(path: Path, plan: bytes) -> None:
+    (path / "incoming").mkdir(mode=0o700)
+    _write(path / "incoming" / "plan", plan)
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.touch(0o600)
+    file.write_bytes(content)
+
+
+async def refused(path: Path, *names: str) -> None:
+    """See a start refused with ``names``, twice, and nothing of the directory changed by it."""
+    before = contents(path)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged) as told:
+            await open_home(path)
+        for name in ("incoming/plan", *names):
+            assert name in str(told.value)
+        assert contents(path) == before
+
+
+async def clear(path: Path, step: Step) -> None:
+    home = await open_home(path, machine="two", step=step)
+    await home.load()
+    await home.archive()
+    await home.close()
+
+
+async def replace(path: Path, step: Step) -> None:
+    home = await open_home(path, machine="two", step=step)
+    await home.load()
+    await _set_up(home, b"new", dek=OTHER_DEK)
+    await home.close()
+
+
+async def erase(path: Path, step: Step) -> None:
+    home = await open_home(path, step=step)
+    await home.load()
+    await home.destroy()
+    await home.close()
+
+
+async def bring_back(path: Path, step: Step) -> None:
+    (name,) = (each.name for each in (path / "archive").iterdir())
+    await restore(path, name, step=step)
+
+
+async def committed(path: Path, do: Do, kept: Path) -> list[Path]:
+    """Return copies of ``path``: at each step at which ``do`` had begun and not finished."""
+    snapshots = Snapshots(path, kept)
+    await do(path, snapshots)
+    return [copy for _, copy in snapshots.taken if (copy / "incoming").exists()]
+
+
+# --- planted -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["sealed", "in recovery mode"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        b"erase\n",
+        b"clear x\n",
+        b"clear x of -\n",
+        b"clear x of 00000000000000000000000000000000 1\n",
+        b"replace x\n",
+        b"restore journal.db x\n",
+        b"restore recovery_index x of -\n",
+        b"restore sealed_key x\n",
+    ],
+)
+async def test_a_planted_plan_is_refused_and_the_store_stays(
+    tmp_path: Path,
+    plan: bytes,
+    lost: bool,  # noqa: FBT001 a column of the table
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    if lost:
+        (path / "sealed_key").unlink()
+    expected = await state_of(path)
+    plant(path, plan)
+    if plan == b"replace x\n":  # all of it has taken its place already
+        assert await state_of(path) == expected
+        return
+    await refused(path, plan.split()[0].decode())
+    shutil.rmtree(path / "incoming")
+    assert await state_of(path) == expected
+
+
+@pytest.mark.parametrize("do", [clear, replace, erase])
+async def test_a_plan_that_was_copied_from_another_directory_is_refused(
+    tmp_path: Path, do: Do
+) -> None:
+    path, other = tmp_path / "state", tmp_path / "other"
+    await establish(path)
+    await establish(other)
+    first, *_ = await committed(other, do, tmp_path / "kept")
+    theirs = IndexFile.decode((first / "recovery_index").read_bytes(), name="")
+    ours = IndexFile.decode((path / "recovery_index").read_bytes(), name="")
+    shutil.copytree(first / "incoming", path / "incoming")
+    await refused(path, theirs.store_id.hex(), ours.store_id.hex())
+    shutil.rmtree(path / "incoming")
+    assert await state_of(path) == (b"base",)
+
+
+@pytest.mark.parametrize("do", [clear, replace, erase])
+async def test_a_plan_of_an_earlier_epoch_of_the_same_store_is_refused(
+    tmp_path: Path, do: Do
+) -> None:
+    path, before = tmp_path / "state", tmp_path / "before"
+    await establish(path)
+    shutil.copytree(path, before)
+    first, *_ = await committed(before, do, tmp_path / "kept")
+    home = await open_home(path)
+    await home.load()
+    await home.begin_epoch([b"later"])
+    await home.close()
+    shutil.copytree(first / "incoming", path / "incoming")
+    await refused(path, "epoch 1", "epoch 2")
+    shutil.rmtree(path / "incoming")
+    assert await state_of(path) == (b"later",)
+
+
+async def test_a_new_store_made_for_an_empty_directory_replaces_none(tmp_path: Path) -> None:
+    path, empty = tmp_path / "state", tmp_path / "empty"
+    await establish(path)
+    empty.mkdir(mode=0o700)
+    first, *_ = await committed(empty, replace, tmp_path / "kept")
+    shutil.copytree(first / "incoming", path / "incoming")
+    await refused(path, "no known store")
+
+
+async def test_a_copy_that_is_looked_at_is_refused_like_the_directory(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    plant(path, b"clear x\n")
+    with pytest.raises(StoreDamaged, match="incoming/plan"), private_copy(path):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("content", [b"", b"erase\n", b"x" * 5000])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lock", "tombstone", "sealed_key.tmp", "recovery_index.tmp", "recovery_index.next"),
+        *("journal.db.tmp", "journal.db-wal", "journal.db-shm", "journal.db-journal", "plan"),
+        *("archive", "incoming", "incoming.tmp", "incoming/sealed_key", "incoming/journal.db"),
+        *("incoming/tombstone", "incoming/plan", "incoming/plan.tmp", "incoming.tmp/plan"),
+        *("incoming.tmp/journal.db", "archive/x/journal.db", "archive/x/plan", "simulation"),
+    ],
+)
+async def test_no_further_file_makes_a_start_drop_the_store(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    """Each name is either refused by name or of no effect; without it everything is as it was."""
+    path = tmp_path / "state"
+    await establish(path)
+    planted = path / name
+    planted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    planted.parent.parent.chmod(0o700)
+    planted.unlink(missing_ok=True)
+    _write(planted, content)
+    told = ""
+    try:
+        assert await state_of(path) == (b"base",)
+    except KeyhouseError as error:
+        told = str(error)
+    assert not told or Path(name).name.removesuffix(".tmp") in told or Path(name).parts[0] in told
+    for each in (planted, path / "incoming"):
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink(missing_ok=True)
+    assert await state_of(path) == (b"base",)
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("do", "machine", "expected"),
+    [
+        (clear, "two", "fresh"),
+        (replace, "two", (b"new",)),
+        (erase, "one", "ended"),
+        (bring_back, "one", (b"base",)),
+    ],
+    ids=["clear", "replace", "erase", "restore"],
+)
+async def test_a_crash_at_each_step_of_what_finishes_a_crash(
+    tmp_path: Path, do: Do, machine: str, expected: object
+) -> None:
+    """Once committed it comes true, however often a start that finishes it is stopped."""
+    path = tmp_path / "state"
+    await establish(path)
+    if do is bring_back:
+        await establish(path, b"present", machine="two")
+    copies = await committed(path, do, tmp_path / "kept")
+    assert len(copies) > 3
+    for number, copy in enumerate(copies):
+        inner = Snapshots(copy, tmp_path / f"inner-{number}")
+        await (await open_home(copy, machine=machine, step=inner)).close()
+        for _, image in inner.taken:
+            with private_copy(image):  # looking comes to an end as well
+                pass
+            assert await state_of(image, machine=machine) == expected
+
+
+def in_old_format(copy: Path) -> None:
+    plan = copy / "incoming" / "plan"
+    old, _, owner = plan.read_bytes().partition(b" of ")
+    assert owner
+    plan.write_bytes(old + b"\n")
+
+
+def old_steps(copy: Path, kept: Path, *, arriving: tuple[str, ...]) -> list[Path]:
+    """Return copies: what a crash left at each step of the version before plans had owners."""
+    archive = (copy / "incoming" / "plan").read_bytes().split()[-1].decode()
+    left: list[Path] = []
+
+    def keep() -> None:
+        left.append(kept / str(len(left)))
+        shutil.copytree(copy, left[-1])
+
+    keep()
+    for folder in (copy / "archive", copy / "archive" / archive):
+        folder.mkdir(0o700, exist_ok=True)
+    for name in FILES:
+        (copy / name).rename(copy / "archive" / archive / name)
+        keep()
+        if name in arriving:
+            (copy / "incoming" / name).rename(copy / name)
+            keep()
+    return left
+
+
+@pytest.mark.parametrize(
+    ("do", "machine", "expected"),
+    [(replace, "two", (b"new",)), (bring_back, "one", (b"base",))],
+    ids=["replace", "restore"],
+)
+async def test_what_an_older_version_left_half_done_is_finished(
+    tmp_path: Path, do: Do, machine: str, expected: object
+) -> None:
+    path = tmp_path / "state"
+    await establish(path)
+    if do is bring_back:
+        await establish(path, b"present", machine="two")
+    first, *_ = await committed(path, do, tmp_path / "kept")
+    in_old_format(first)
+    for copy in old_steps(first, tmp_path / "steps", arriving=FILES):
+        inner = Snapshots(copy, tmp_path / "inner" / copy.name)
+        await (await open_home(copy, machine=machine, step=inner)).close()
+        for image in [copy, *(each for _, each in inner.taken)]:
+            assert await state_of(image, machine=machine) == expected
+
+
+async def test_clearing_that_an_older_version_left_is_finished_once_nothing_is_there(
+    tmp_path: Path,
+) -> None:
+    """Its plan is the same few bytes that anybody may plant, so it drops nothing by itself."""
+    path = tmp_path / "state"
+    await establish(path)
+    first, *_ = await committed(path, clear, tmp_path / "kept")
+    in_old_format(first)
+    *begun, done = old_steps(first, tmp_path / "steps", arriving=())
+    for copy in begun:
+        await refused(copy, "move incoming/ away")
+        for name in FILES:  # the second part of the hint
+            (copy / name).unlink(missing_ok=True)
+        assert await state_of(copy, machine="two") == "fresh"
+    assert await state_of(done, machine="two") == "fresh"
