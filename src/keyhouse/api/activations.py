@@ -34,7 +34,7 @@ from keyhouse.authority import (
     issue_marble_certificate,
     read_signing_request,
 )
-from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.coordinator import (
     Activate,
     Activated,
@@ -49,6 +49,7 @@ from keyhouse.coordinator import (
     policy_of,
     require,
     require_below_limit,
+    until_current,
 )
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.recipe import Recipe
@@ -56,9 +57,6 @@ from keyhouse.coordinator.recipe import Recipe
 __all__ = ["Activations"]
 
 log = structlog.get_logger(__name__)
-
-ATTEMPTS: Final = 3
-"""Preparations of one activation before it is told that others change the state too fast."""
 
 WAITING: Final = 64
 """Activations that may wait for their turn to have slow certificates made."""
@@ -143,19 +141,19 @@ class Activations:
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
         """Activate: judged, made and recorded on one state; again if it has moved on."""
-        for _ in range(ATTEMPTS):
+
+        async def change() -> tuple[Parameters, Activated]:
             state = self._running()
             recipe = require_recipe(state, workload.request.marble_type)
             require_admitted(state, recipe, workload.verdict, workload.identity)
             require_below_limit(state, recipe.marble_type)
             given = await self._made(state, recipe, workload)
             activated = self._activated(recipe, workload)
-            try:
-                await self._recorded(state, activated)
-            except Stale:
-                continue
+            await self._recorded(state, activated)
             return given, activated
-        raise Unavailable("the state changes faster than a workload can be activated", hint="retry")
+
+        too_fast = "the state changes faster than a workload can be activated"
+        return await until_current(change, too_fast=too_fast)
 
     async def _made(self, state: Running, recipe: Recipe, workload: _Workload) -> Parameters:
         now = moment(self._engine.now())

@@ -11,7 +11,7 @@ from keyhouse.api.bodies import still_needed
 from keyhouse.api.exchange import Head
 from keyhouse.api.request_body import require_size
 from keyhouse.api.service import INLINE, Service
-from keyhouse.base.errors import Invalid, Problem, Refused, Unavailable
+from keyhouse.base.errors import Invalid, Problem, Refused
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
     CancelUpdate,
@@ -21,7 +21,6 @@ from keyhouse.coordinator import (
     Operation,
     Running,
     SetManifest,
-    Stale,
     UpdatePackages,
     UploadSecrets,
     View,
@@ -33,6 +32,7 @@ from keyhouse.coordinator import (
     prepare_update,
     prepare_upload,
     require,
+    until_current,
 )
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.user_secret import UserSecret
@@ -92,9 +92,6 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 CANCELLED: Final = "the pending update is cancelled"
-
-ATTEMPTS: Final = 3
-"""Preparations of one request before it is told that others change the state too fast."""
 
 _SECRETS_HINT: Final = "send at least one secret by its name"
 
@@ -240,10 +237,10 @@ async def _submitted(
     service: Service, prepare: Callable[[], Prepared], *, off_loop: bool
 ) -> tuple[Prepared, View]:
     """Return the command and the view that holds it; prepared again if the state moved on."""
-    for _ in range(ATTEMPTS):
+
+    async def change() -> tuple[Prepared, View]:
         command = await service.off_loop(prepare) if off_loop else prepare()
-        try:
-            return command, await service.engine.submit(command)
-        except Stale:
-            continue
-    raise Unavailable("the state changes faster than this request can be prepared", hint="retry")
+        return command, await service.engine.submit(command)
+
+    too_fast = "the state changes faster than this request can be prepared"
+    return await until_current(change, too_fast=too_fast)

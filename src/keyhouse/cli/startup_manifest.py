@@ -20,10 +20,14 @@ from keyhouse.base.os_reason import os_reason
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
+    Operation,
     Recovering,
     Running,
     SetManifest,
+    phase_of,
     prepare_manifest,
+    require,
+    until_current,
 )
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.client_api import SetManifestData
@@ -92,7 +96,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
         log.warning("the startup manifest is not set in recovery mode", reason=state.reason)
         return
     if isinstance(state, AcceptingManifest):
-        await _set(engine, state, raw, recovery_file)
+        await _set(engine, raw, recovery_file)
     running = engine.view.running
     if running.manifest != raw:
         raise StartupRefused(
@@ -104,18 +108,24 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
         await asyncio.to_thread(_keep, running, recovery_file)
 
 
-async def _set(
-    engine: Engine, state: AcceptingManifest, raw: bytes, recovery_file: Path | None
-) -> None:
+async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
     def prepare() -> SetManifest:
+        state = engine.view.state
+        require(Operation.SET_MANIFEST, phase_of(state))
+        assert not isinstance(state, Running)  # noqa: S101 the table says so
         if recovery_file is not None:
             require_free(recovery_file)
         engine.first_manifest.require(state, raw)
         return prepare_manifest(state, raw, now=engine.now())
 
+    async def change() -> SetManifest:
+        command = await asyncio.to_thread(prepare)
+        await engine.submit(command)
+        return command
+
     log.info("setting the startup manifest", fingerprint=fingerprint(raw))
-    command = await asyncio.to_thread(prepare)
-    await engine.submit(command)
+    too_fast = f"the state changes faster than the manifest of {_FLAG} can be prepared"
+    command = await until_current(change, too_fast=too_fast)
     for warning in command.warnings:
         log.warning("the manifest was accepted with a warning", warning=str(warning))
 

@@ -36,6 +36,7 @@ from keyhouse.coordinator.prepare_update import (
     prepare_acknowledgement,
     prepare_update,
 )
+from keyhouse.coordinator.prepared_again import until_current
 from keyhouse.coordinator.rebuild import rebuild
 from keyhouse.coordinator.recipe import Recipe
 from keyhouse.coordinator.recover import MakeReady, Recovery
@@ -113,6 +114,7 @@ __all__ = [
     "require",
     "require_below_limit",
     "require_clock_of_fresh",
+    "until_current",
     "user_expiry",
     "warn_of_expiry",
 ]
