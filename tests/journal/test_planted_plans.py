@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, OTHER_DEK, Snapshots, open_home
+from keyhouse_tests_state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, open_home
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
@@ -100,7 +100,7 @@ async def replace(path: Path, step: Step) -> None:
 async def erase(path: Path, step: Step) -> None:
     home = await open_home(path, step=step)
     await home.load()
-    await home.destroy()
+    await home.destroy(NOON_MICROSECONDS)
     await home.close()
 
 
