@@ -297,6 +297,16 @@ WARNINGS: list[tuple[str, Any, str]] = [
      "Marbles.web.Parameters.Env.MARBLE_PREDEFINED_ROOT_CA"),
     ("Marbles web Parameters Env", {"MARBLE_TTLS_CONFIG": "x"},
      "Marbles.web.Parameters.Env.MARBLE_TTLS_CONFIG"),
+    ("Marbles web Parameters Argv", ["a", "{{ hex .Secrets.x }}"],
+     "Marbles.web.Parameters.Argv[1]"),
+    ("Users alice Certificate", certificate_pem("alice") + certificate_pem("bob"),
+     "Users.alice.Certificate"),
+    ("Users alice Certificate", certificate_pem("alice") + "PRIVATE", "Users.alice.Certificate"),
+    ("Users alice Certificate", "CN=alice\n" + certificate_pem("alice"),
+     "Users.alice.Certificate"),
+    ("RecoveryKeys rk1", rsa_public_pem(2048) + rsa_public_pem(3072), "RecoveryKeys.rk1"),
+    ("RecoveryKeys rk1", "of alice\n" + rsa_public_pem(2048), "RecoveryKeys.rk1"),
+    ("Config FeatureGates", ["signquoteendpoint"], "Config.FeatureGates[0]"),
 ]  # fmt: skip
 
 
@@ -370,10 +380,28 @@ def test_a_recovery_key_is_the_same_with_another_exponent() -> None:
     assert [p.at for p in problems_of(json.dumps(document).encode())] == ["RecoveryKeys.rk3"]
 
 
-def test_text_before_a_certificate_is_allowed() -> None:
+def test_text_around_a_certificate_has_no_effect() -> None:
     document = full()
-    document["Users"]["alice"]["Certificate"] = "subject=alice\n" + certificate_pem("alice")
-    accept(json.dumps(document).encode())
+    document["Users"]["alice"]["Certificate"] = certificate_pem("alice")
+    assert "Users.alice.Certificate" not in warned_places(document)  # a line feed at the end is
+    alone = check(json.dumps(document).encode(), now=NOW).manifest.users["alice"]
+    more = "subject=alice\n" + certificate_pem("alice") + certificate_pem("bob")
+    document["Users"]["alice"]["Certificate"] = more
+    assert check(json.dumps(document).encode(), now=NOW).manifest.users["alice"] == alone
+
+
+def test_words_in_other_letters_are_warned_of_with_what_they_are_read_as() -> None:
+    document = full()
+    document["Config"]["FeatureGates"] = ["MONOTONICCOUNTER", "SignQuoteEndpoint"]
+    roles = document["Roles"]
+    (updater,) = (name for name, role in roles.items() if role["ResourceType"] == "Manifest")
+    roles[updater]["Actions"] = ["updatemanifest"]
+    warnings = check(json.dumps(document).encode(), now=NOW).warnings
+    read = {w.at: w.problem for w in warnings if w.problem.startswith("is read as")}
+    assert read == {
+        "Config.FeatureGates[0]": "is read as MonotonicCounter",
+        f"Roles.{updater}.Actions[0]": "is read as UpdateManifest",
+    }
 
 
 def test_thresholds_of_all_and_of_two_are_accepted() -> None:

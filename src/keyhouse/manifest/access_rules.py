@@ -11,7 +11,7 @@ from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
-from keyhouse.manifest.pem import first_block
+from keyhouse.manifest.pem import first_block, ignored_part
 from keyhouse.manifest.written import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
 from keyhouse.wire.jsonreader import nearest
 
@@ -20,6 +20,9 @@ __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
 SMALLEST_RSA = 2048
 LARGEST_RSA = 16384  # OpenSSL encrypts to nothing larger
+
+
+_SPELLING = "write it so: other programs may not know it in other letters"
 
 
 def check_users(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
@@ -51,9 +54,15 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
     if certificate is None:
         findings.refuse(here, "is no X.509 certificate")
         return None
+    _warn_of_ignored(here, pem, findings)
     if certificate.not_valid_after_utc < now:
         findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
     return der
+
+
+def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
+    if ignored := ignored_part(pem):
+        findings.warn(here, ignored, "give one block alone")
 
 
 def parse_certificate(der: bytes) -> x509.Certificate | None:
@@ -92,11 +101,15 @@ def _unknown(word: str) -> str:
 def _check_actions(
     place: Place, role: WrittenRole, known: tuple[Action, ...], findings: Findings
 ) -> None:
-    folded = {action.lower() for action in known}
+    folded = {action.lower(): action for action in known}
     for index, action in enumerate(role.actions):
-        if not action.isascii() or action.lower() not in folded:
+        here = (*place, "Actions", index)
+        meant = folded.get(action.lower()) if action.isascii() else None
+        if meant is None:
             problem = f"is {quoted(action)}, which is no action on {role.resource_type}"
-            findings.refuse((*place, "Actions", index), problem, nearest(action, known))
+            findings.refuse(here, problem, nearest(action, known))
+        elif action != meant:
+            findings.warn(here, f"is read as {meant}", _SPELLING)
 
 
 def _check_names(
@@ -152,6 +165,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
         if isinstance(key, str) or problem:
             findings.refuse(here, problem, "an RSA key of 3072 or 4096 bits is a good choice")
             continue
+        _warn_of_ignored(here, keys[name], findings)
         owner = owners.setdefault(key.public_numbers().n, name)
         if owner != name:
             hint = "give each holder a key of their own: one key may not hold two shares"
@@ -205,6 +219,8 @@ def _check_gates(config: WrittenConfig, findings: Findings) -> None:
             findings.refuse(
                 here, "asks for sealing by a cloud HSM, which is not built", "remove it"
             )
+        elif name != gate:
+            findings.warn(here, f"is read as {gate}", _SPELLING)
 
 
 def _check_update_threshold(manifest: WrittenManifest, findings: Findings) -> None:

@@ -53,9 +53,11 @@ def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) 
         _check_files(place, marble, types, parsed, findings)
         _check_env(place, marble, types, parsed, findings)
         for index, argument in enumerate(marble.parameters.argv):
+            here = (*place, "Parameters", "Argv", index)
             if "\0" in argument:
-                here = (*place, "Parameters", "Argv", index)
                 findings.refuse(here, "holds a zero byte, which no program can be given")
+            if "{{" in argument:
+                findings.warn(here, "is given as it is: arguments are no templates", "use Env")
 
 
 def _ports(manifest: WrittenManifest, tag: str) -> frozenset[int]:

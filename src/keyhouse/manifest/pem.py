@@ -5,7 +5,7 @@ import re
 from keyhouse.base.errors import BadRequest
 from keyhouse.wire.base64text import decode_base64
 
-__all__ = ["first_block"]
+__all__ = ["first_block", "ignored_part"]
 
 _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
 
@@ -13,8 +13,8 @@ _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILIN
 def first_block(text: str, label: str) -> bytes:
     """Return the DER bytes of the first block, which must be a ``label``.
 
-    Text before and after it is not looked at, header lines are refused. Raises ``BadRequest``,
-    without the text.
+    Text before and after it is not looked at (``ignored_part`` tells of it), header lines are
+    refused. Raises ``BadRequest``, without the text.
     """
     begin = _BEGIN.search(text)
     if begin is None:
@@ -25,6 +25,22 @@ def first_block(text: str, label: str) -> bytes:
     if not end:
         raise BadRequest(f"has no line -----END {label}-----")
     return decode_base64("".join(body.split()))
+
+
+def ignored_part(text: str) -> str:
+    """Return what ``first_block`` does not look at, as a statement on ``text``; empty if nothing.
+
+    ``text`` is one of which ``first_block`` has returned the block.
+    """
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return ""
+    after = text[begin.end() :].partition(f"-----END {begin[1]}-----")[2]
+    if "-----BEGIN " in after:
+        return "has more than one PEM block, and only the first one counts"
+    if after.strip() or text[: begin.start()].strip():
+        return "has text around its PEM block, which has no effect"
+    return ""
 
 
 _HINTS = {
