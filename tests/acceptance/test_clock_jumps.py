@@ -130,6 +130,11 @@ def test_confirmed_clock_is_followed_and_its_later_jumps_are_not(tmp_path: Path)
     refused = words(clock.server(data))
     assert "error: the clock of this machine is more than a year ahead of the newest" in refused
     assert "--confirm-clock" in refused
+    clock.set_right()
+    with clock.server(data) as server:
+        assert is_now(begins(server))
+
+    clock.set_ahead(TWELVE_YEARS)
     with clock.server(data, "--confirm-clock") as server:
         assert is_now(begins(server) - TWELVE_YEARS)
         clock.set_ahead(2 * TWELVE_YEARS)

@@ -1,4 +1,4 @@
-"""Certificates that end while nothing changes: log and status tell of them all the same."""
+"""What time brings about while nobody asks: certificates end, and a clock jumps."""
 
 import asyncio
 import json
@@ -37,4 +37,16 @@ async def test_a_certificate_that_ends_later_is_told_of_without_any_change(tmp_p
                 while not any(e["event"] == TOLD for e in entries):  # noqa: ASYNC110 a log
                     await asyncio.sleep(0.001)
         assert "have expired and still identify them: 1" in status(service)
+        service.close()
+
+
+async def test_clock_is_read_also_while_nobody_asks_for_anything(tmp_path: Path) -> None:
+    clock = FixedClock()
+    async with running_engine(tmp_path / "state", clock) as engine:
+        service = service_of(engine)
+        clock.time += 12 * 365 * 24 * HOUR
+        async with reminded(service, look=0.001):
+            while engine.clock.is_followed:  # noqa: ASYNC110 it is read by a task of its own
+                await asyncio.sleep(0.001)
+        assert engine.now() == NOW
         service.close()

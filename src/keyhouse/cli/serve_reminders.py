@@ -17,14 +17,19 @@ DAY: Final = 24 * 3600.0
 
 
 @asynccontextmanager
-async def reminded(service: "Service", *, every: float = DAY) -> AsyncIterator[None]:
+async def reminded(
+    service: "Service", *, every: float = DAY, look: float = LOOK_EVERY
+) -> AsyncIterator[None]:
     """Look at the certificates again and again, for as long as the context lasts.
 
     The log tells which end soon, as it does when a manifest is set; the status is made anew, for it
-    tells of those that have expired. The clock is looked at every hour, so that what the process
-    measures itself is known also where nobody asks for anything.
+    tells of those that have expired. Every ``look`` seconds the clock is read, so that what the
+    process measures itself is known also where nobody asks for anything.
     """
-    tasks = [asyncio.create_task(_remind(service, every)), asyncio.create_task(_look(service))]
+    tasks = [
+        asyncio.create_task(_remind(service, every)),
+        asyncio.create_task(_look(service, look)),
+    ]
     try:
         yield
     finally:
@@ -34,9 +39,9 @@ async def reminded(service: "Service", *, every: float = DAY) -> AsyncIterator[N
                 await task
 
 
-async def _look(service: "Service") -> None:
+async def _look(service: "Service", every: float) -> None:
     while True:
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(every)
         service.engine.now()
 
 
