@@ -1,7 +1,5 @@
 """How far an update has come, as an answer: the same in both versions of the interface."""
 
-import msgspec
-
 from keyhouse.api.changes import Agreement
 from keyhouse.api.exchange import Answer
 from keyhouse.api.service import Service
@@ -15,13 +13,13 @@ def updated(service: Service, agreement: Agreement) -> Answer:
     """Return the answer to an update that was initiated, or applied at once."""
     notes = "; ".join(agreement.notes)
     data = _data(UpdateAnswer, agreement, LEFT_OUT)
-    return service.success(msgspec.json.encode(data), agreement.view, notes)
+    return service.success(data, agreement.view, notes)
 
 
 def acknowledged(service: Service, agreement: Agreement) -> Answer:
     """Return the answer to an acknowledgement; clients read the first word of its message."""
     data = _data(AcknowledgedData, agreement, agreement.message)
-    return service.success(msgspec.json.encode(data), agreement.view)
+    return service.success(data, agreement.view)
 
 
 def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.client_api import ManifestData, OldManifestData, Pending, Status, UpdateLogData
+from keyhouse.wire.client_api import ManifestData, OldManifestData, Pending, UpdateLogData
 from keyhouse.wire.sent import NULL
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "manifest_body",
     "manifest_body_1",
     "pending_body",
-    "status_body",
     "status_message",
     "still_needed",
 ]
@@ -54,13 +53,6 @@ def _known(state: State, now: int) -> tuple[str, ...]:
         note = f"certificates of users that have expired and still identify them: {expired}"
         return (*policy.caveats, note) if expired else policy.caveats
     return (state.note,) if isinstance(state, AcceptingManifest) and state.note else ()
-
-
-def status_body(view: View, *, simulated: bool, now: int) -> bytes:
-    """Return the data of ``GET /api/v2/status``; ``now`` is in microseconds since 1970."""
-    message = status_message(view, simulated=simulated, now=now)
-    phase = int(view.phase)
-    return msgspec.json.encode(Status(status=phase, code=phase, message=message))
 
 
 @lru_cache(maxsize=2)

@@ -5,7 +5,6 @@ there, ``message`` is left out when empty. Source: wire reference of the interfa
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,16 @@ __all__ = ["enveloped", "error", "fail", "refusal"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+Details = Mapping[str, str] | Problems | None
+"""Reasons by the field at fault, or the findings of a check."""
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    status: str
+    data: Details
+    message: str
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,21 +36,21 @@ def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
     return Answer(200, b'{"status":"success","data":%b%b' % (data, tail), headers)
 
 
-def fail(status: int, message: str, data: Mapping[str, str] | None, headers: Headers) -> Answer:
+def fail(status: int, message: str, data: Details, headers: Headers) -> Answer:
     """Return a ``fail``: the request itself is at fault. ``data`` maps fields to reasons."""
     return _worded(status, "fail", data, message, headers)
 
 
-def error(status: int, message: str, headers: Headers = (), data: Any = None) -> Answer:
+def error(status: int, message: str, headers: Headers = ()) -> Answer:
     """Return an ``error``: everything else that went wrong."""
-    return _worded(status, "error", data, message, headers)
+    return _worded(status, "error", None, message, headers)
 
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
     """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
     status, word, _ = wording(problem)
     word = word if fails else "error"
-    data: Any = None
+    data: Details = None
     if isinstance(problem, BadRequest):
         data = problem.fields
     elif isinstance(problem, Invalid):
@@ -51,6 +60,5 @@ def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True
     return _worded(status, word, data, str(problem), headers)
 
 
-def _worded(status: int, word: str, data: Any, message: str, headers: Headers) -> Answer:
-    body = {"status": word, "data": data, "message": message}
-    return Answer(status, _encode(body) + b"\n", headers)
+def _worded(status: int, word: str, data: Details, message: str, headers: Headers) -> Answer:
+    return Answer(status, _encode(_Refused(word, data, message)) + b"\n", headers)

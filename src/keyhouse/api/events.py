@@ -4,7 +4,6 @@ Source: wire reference of the interface, "Observability".
 """
 
 from collections import deque
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final
@@ -57,6 +56,14 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
 
 
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of both, and when it happened (RFC 3339)."""
+
+    time: str
+    activation: Activation | None = None
+    refusal: Refusal | None = None
+
+
 class Events:
     """The last ``MOST`` activations and ``MOST_REFUSALS`` refusals, each kept as it is answered.
 
@@ -73,7 +80,7 @@ class Events:
     def activated(self, activation: Activation, *, at: int) -> None:
         """Add a successful activation; ``at`` is nanoseconds since 1970, UTC."""
         activations = self._activations
-        number, event = self._event(at, {"activation": activation})
+        number, event = self._event(_Event(time=rfc3339(at), activation=activation))
         activations.append((number, event))
         self._bytes += len(event)
         while len(activations) > MOST or self._bytes > MOST_BYTES:
@@ -84,7 +91,7 @@ class Events:
         if len(refusal.reason) > LONGEST_REASON:
             cut = refusal.reason[:LONGEST_REASON] + "..."
             refusal = msgspec.structs.replace(refusal, reason=cut)
-        self._refusals.append(self._event(at, {"refusal": refusal}))
+        self._refusals.append(self._event(_Event(time=rfc3339(at), refusal=refusal)))
 
     def as_json(self) -> bytes:
         """Return all events as a JSON array, oldest first: one text for all who ask meanwhile."""
@@ -94,9 +101,8 @@ class Events:
             self._json = b"[%b]\n" % b",".join(event for _, event in ordered)
         return self._json
 
-    def _event(self, at: int, about: Mapping[str, Activation | Refusal]) -> tuple[int, bytes]:
+    def _event(self, event: _Event) -> tuple[int, bytes]:
         self._json = None
-        event = {"time": rfc3339(at), **about}
         return next(self._numbers), msgspec.json.encode(event)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import msgspec
 import structlog
 
 from keyhouse.api import envelope
@@ -136,9 +137,13 @@ class Service:
             self._headers_of, self._headers = view, (*state, *simulated)
         return self._headers
 
-    def success(self, data: bytes, view: View, message: str = "") -> Answer:
-        """Return 200 with ``data``, JSON already, as seen from ``view``."""
-        return envelope.enveloped(data, self.headers(view), message)
+    def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
+        """Return 200 with ``data``, of a type of the interface, as seen from ``view``."""
+        return envelope.enveloped(msgspec.json.encode(data), self.headers(view), message)
+
+    def encoded(self, data: bytes, view: View) -> Answer:
+        """Return ``success`` for ``data`` that are JSON already."""
+        return envelope.enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:
         """Return ``success`` for public ``data`` that may be large: one answer for all who ask.
@@ -149,7 +154,7 @@ class Service:
         for known, answer in self._shared:
             if known is data and answer.headers is headers:
                 return answer
-        answer = self.success(data, view)
+        answer = self.encoded(data, view)
         self._shared = ((data, answer), *self._shared[: SHARED - 1])
         return answer
 

@@ -1,7 +1,5 @@
 """The shapes of what version 1 of the Client API answers without waiting."""
 
-import msgspec
-
 from keyhouse.api.bodies import manifest_body_1, status_message
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.secret_json import encode_secrets, read_named_secrets
@@ -24,7 +22,7 @@ def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase."""
     del head
     message = status_message(view, simulated=service.simulated, now=service.engine.now())
-    return service.success(msgspec.json.encode(OldStatusData(int(view.phase), message)), view)
+    return service.success(OldStatusData(int(view.phase), message), view)
 
 
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
@@ -37,12 +35,12 @@ def read_manifest(service: Service, view: View, head: Head) -> Answer:
 def read_quote(service: Service, view: View, head: Head) -> Answer:
     """Answer the certificates and the quote without a nonce, whatever the query says."""
     del head
-    return service.success(service.quotes.without_nonce(view.state.keys), view)
+    return service.encoded(service.quotes.without_nonce(view.state.keys), view)
 
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, without a field around them."""
-    return service.success(encode_secrets(read_named_secrets(view, head)), view)
+    return service.encoded(encode_secrets(read_named_secrets(view, head)), view)
 
 
 def read_update_log(service: Service, view: View, head: Head) -> Answer:

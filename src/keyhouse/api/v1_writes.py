@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from keyhouse.api import changes
 from keyhouse.api.agreements import acknowledged, updated
 from keyhouse.api.exchange import Answer, Head
@@ -29,13 +27,13 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     shares = command.recovery.ciphertexts
     data = OldSetManifestData(shares, shares) if shares else None
     message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
-    return service.success(msgspec.json.encode(data), view, message)
+    return service.success(data, view, message)
 
 
 async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
     """Store what a user uploads: the body maps names to secrets."""
     view = await changes.write_secrets(service, head, body, _uploads, within="")
-    return service.success(b"null", view)
+    return service.success(None, view)
 
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
@@ -52,7 +50,7 @@ async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
     """Give the pending manifest up."""
     del body
     view = await changes.cancel_update(service, head)
-    return service.success(msgspec.json.encode(changes.CANCELLED), view)
+    return service.success(changes.CANCELLED, view)
 
 
 def _manifest(body: bytes) -> bytes:

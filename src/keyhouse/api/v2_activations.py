@@ -3,8 +3,6 @@
 from itertools import accumulate
 from typing import Final
 
-import msgspec
-
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.service import Service
@@ -38,7 +36,7 @@ def read_activations(service: Service, view: View, head: Head) -> Answer:
     lines = _bounded(audit.lines(begin, PAGE))
     following = min(begin, audit.end) + len(lines)
     entries = tuple(map(encoded, lines))
-    return service.success(msgspec.json.encode(Activations(entries, begin, following)), view)
+    return service.success(Activations(entries, begin, following), view)
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:

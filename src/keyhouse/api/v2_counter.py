@@ -5,8 +5,6 @@ Source: wire reference, "Monotonic counters".
 
 from typing import Final
 
-import msgspec
-
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.marbles import identify_marble
 from keyhouse.api.request_body import read_body
@@ -39,4 +37,4 @@ async def raise_counter(service: Service, head: Head, body: bytes) -> Answer:
     decision = await service.engine.decision(command)
     assert isinstance(decision.before, Running)  # noqa: S101 it was decided
     data = CounterData(counter_of(decision.before, marble, wanted.name))
-    return service.success(msgspec.json.encode(data), decision.view)
+    return service.success(data, decision.view)

@@ -1,6 +1,6 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
-from keyhouse.api.bodies import manifest_body, pending_body, status_body
+from keyhouse.api.bodies import manifest_body, pending_body, status_message
 from keyhouse.api.exchange import Admission, Answer, Head
 from keyhouse.api.query import values
 from keyhouse.api.quotes import NONCE_BYTES
@@ -9,7 +9,7 @@ from keyhouse.api.service import Service
 from keyhouse.base.errors import BadRequest, NotFound, Unavailable
 from keyhouse.coordinator import View
 from keyhouse.wire.base64text import decode_base64url
-from keyhouse.wire.client_api import SecretsData
+from keyhouse.wire.client_api import SecretsData, Status
 
 __all__ = [
     "read_manifest",
@@ -24,8 +24,9 @@ __all__ = [
 def read_status(service: Service, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    body = status_body(view, simulated=service.simulated, now=service.engine.now())
-    return service.success(body, view)
+    message = status_message(view, simulated=service.simulated, now=service.engine.now())
+    phase = int(view.phase)
+    return service.success(Status(status=phase, code=phase, message=message), view)
 
 
 def read_manifest(service: Service, view: View, head: Head) -> Answer:
@@ -38,12 +39,12 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
     """Answer the certificates and a quote over the root certificate and the caller's nonce."""
     nonce = _nonce(head.query)
     if not nonce:
-        return service.success(service.quotes.without_nonce(view.state.keys), view)
+        return service.encoded(service.quotes.without_nonce(view.state.keys), view)
 
     async def fresh(body: bytes) -> Answer:
         del body
         try:
-            return service.success(await service.quotes.fresh(view.state.keys, nonce), view)
+            return service.encoded(await service.quotes.fresh(view.state.keys, nonce), view)
         except Unavailable as busy:
             return service.refused(busy, head)
 
@@ -52,7 +53,7 @@ def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
 
 def read_secrets(service: Service, view: View, head: Head) -> Answer:
     """Answer the named secrets, if the user may read every one of them."""
-    return service.success(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
+    return service.encoded(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
 
 
 def read_update_log(service: Service, view: View, head: Head) -> Answer:

@@ -54,14 +54,14 @@ async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
         upload.recovery_secret, upload.recovery_secret_signature
     )
     data = Progress(progress.remaining, progress.message)
-    return service.success(msgspec.json.encode(data), progress.view)
+    return service.success(data, progress.view)
 
 
 def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
     data = RecoverySecretsData(view.running.recovery.ciphertexts)
-    return service.success(msgspec.json.encode(data), view)
+    return service.success(data, view)
 
 
 @lru_cache(maxsize=1)

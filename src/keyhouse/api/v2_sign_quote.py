@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import msgspec
-
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.request_body import read_body
 from keyhouse.api.service import INLINE, Service
@@ -36,7 +34,7 @@ async def sign_quote(service: Service, head: Head, body: bytes) -> Answer:
     keys, status = view.state.keys, verdict.tcb_status
     signature = await checks.in_turn(lambda: sign_quote_text(keys, quote, status))
     data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
-    return service.success(msgspec.json.encode(data), view)
+    return service.success(data, view)
 
 
 def _quote(body: bytes) -> bytes:

@@ -41,19 +41,19 @@ async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
     shares = command.recovery.ciphertexts
     data = SetManifestData(shares, shares)
     message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
-    return service.success(msgspec.json.encode(data), view, message)
+    return service.success(data, view, message)
 
 
 async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
     """Store what a user uploads: all of it or nothing."""
     view = await changes.write_secrets(service, head, body, _uploads, within="secrets")
-    return service.success(b"null", view)
+    return service.success(None, view)
 
 
 async def plan_update(service: Service, head: Head, body: bytes) -> Answer:
     """Tell what an update would do, with a digest that it can be bound to. Changes nothing."""
     plan, view = await changes.plan_update(service, head, body, _manifest)
-    return service.success(await service.off_loop(lambda: msgspec.json.encode(plan)), view)
+    return service.encoded(await service.off_loop(lambda: msgspec.json.encode(plan)), view)
 
 
 async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
@@ -70,7 +70,7 @@ async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
     """Give the pending manifest up."""
     del body
     view = await changes.cancel_update(service, head)
-    return service.success(msgspec.json.encode(MessageData(changes.CANCELLED)), view)
+    return service.success(MessageData(changes.CANCELLED), view)
 
 
 def _manifest(body: bytes) -> bytes:
