@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 def make_pair(
     name: str,
     *,
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | dsa.DSAPrivateKey | None = None,
     expired: bool = False,
     padding: int = 0,
 ) -> Pair:

@@ -28,7 +28,7 @@ from keyhouse_tests_signing_request import signing_request
 
 from keyhouse.api.activation_checks import read_uuid
 from keyhouse.api.activation_counts import UNKNOWN
-from keyhouse.api.refusal_log import A_SECOND
+from keyhouse.api.pace import A_SECOND
 from keyhouse.attestation import QuoteRefused
 from keyhouse.attestation.quote_form import MAX_QUOTE
 from keyhouse.base.errors import (

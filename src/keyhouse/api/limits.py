@@ -20,6 +20,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 12_000  # closed at once beyond
     linger_bytes: int = 1024 * 1024  # discarded of an unread body so that the answer arrives
+    handshake_bytes: int = 16 * 1024  # of a client until its TLS handshake is complete
     handshake_timeout: float = 15.0
     idle_timeout: float = 30.0  # between requests; also for taking an answer
     linger_timeout: float = 5.0  # from the last answer to the end of the socket

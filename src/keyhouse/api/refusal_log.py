@@ -1,51 +1,36 @@
-"""Tells log and events of refused activations: strangers cannot fill a disk with them."""
+"""Tells log and events of refused activations."""
 
 import time
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
 from keyhouse.api.events import Events, Refusal
+from keyhouse.api.pace import Pace
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.place import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 
-__all__ = ["A_SECOND", "RefusalLog"]
+__all__ = ["RefusalLog"]
 
 log = structlog.get_logger(__name__)
 
-A_SECOND: Final = 20
-"""Refusals that are told in one second; of the others only how many there were."""
-
 
 class RefusalLog:
-    """Used on the event loop's thread.
-
-    ``pace``: seconds that always go on. The security time does not, while the host's clock is
-    behind the journal: nothing would be told for as long.
-    """
+    """Used on the event loop's thread. ``pace``: the clock of a ``Pace``."""
 
     def __init__(
         self, events: Events | None = None, pace: Callable[[], float] = time.monotonic
     ) -> None:
         self._events = events
-        self._pace = pace
-        self._began = pace()
-        self._told = 0
-        self._untold = 0
+        self._pace = Pace(pace)
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
         """Tell of one refusal, or count it. ``now`` is microseconds since 1970."""
-        present = self._pace()
-        if present - self._began >= 1:
-            if self._untold:
-                log.warning("more activations were refused", untold=self._untold)
-            self._began, self._told, self._untold = present, 0, 0
-        if self._told >= A_SECOND:
-            self._untold += 1
+        if untold := self._pace.finished():
+            log.warning("more activations were refused", untold=untold)
+        if not self._pace.admits():
             return
-        self._told += 1
         reason = str(problem)
         log.warning(
             "an activation was refused",

@@ -18,6 +18,7 @@ import structlog
 
 from keyhouse.api.connections import Connection, Connections
 from keyhouse.api.exchange import Application
+from keyhouse.api.handshakes import Handshakes
 from keyhouse.api.http import HttpConnection
 from keyhouse.api.http_service import HttpService
 from keyhouse.api.limits import ConnectionLimits, Limits
@@ -65,6 +66,7 @@ class Acceptor:
         self.generation = 0
         self.turned_away = 0
         self._limits = limits
+        self._handshakes = Handshakes(limits.handshake_bytes)
         self._connections = connections
         self._connect = connect
         self._context_of_now = context
@@ -173,7 +175,7 @@ class Acceptor:
                 continue
             accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
             connection = self._connect(self.generation)
-            work = self._serve(accepted, connection, self._context_of_now)
+            work = self._serve(accepted, connection)
             task = asyncio.get_running_loop().create_task(work)
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
@@ -190,16 +192,11 @@ class Acceptor:
             _PAUSE_WITHOUT_DESCRIPTORS, loop.add_reader, listening.fileno(), self._accept
         )
 
-    @staticmethod
-    async def _serve(
-        accepted: socket.socket,
-        connection: Connection,
-        context: Callable[[], TlsContext | Plaintext],
-    ) -> None:
+    async def _serve(self, accepted: socket.socket, connection: Connection) -> None:
         """Hand the socket to the event loop; from then on the connection lives by itself."""
         begun = False
         try:
-            transport = _transport(context(), connection)
+            transport = self._transport(connection)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: transport, accepted)
             begun = True
@@ -212,6 +209,12 @@ class Acceptor:
                 accepted.close()
                 connection.abort()
                 connection.connection_lost(None)
+
+    def _transport(self, connection: Connection) -> TlsTransport | PlainTransport:
+        context = self._context_of_now()
+        if isinstance(context, Plaintext):
+            return PlainTransport(connection)
+        return TlsTransport(context, connection, self._handshakes)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -260,14 +263,6 @@ class Listener(Acceptor):
         """
         self._context = context
         return self.begin_generation()
-
-
-def _transport(
-    context: TlsContext | Plaintext, connection: Connection
-) -> TlsTransport | PlainTransport:
-    if isinstance(context, Plaintext):
-        return PlainTransport(connection)
-    return TlsTransport(context, connection)
 
 
 def _possible_connections(wanted: int) -> int:

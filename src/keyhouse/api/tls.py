@@ -17,6 +17,7 @@ Rules that this file keeps:
 
 import secrets
 import ssl
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any, Final
@@ -28,16 +29,19 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL
 from OpenSSL._util import ffi, lib
 
+from keyhouse.api.client_keys import SMALL, has_costly_key
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 
 __all__ = [
     "BUFFER_BYTES",
     "GROUPS",
+    "SIGNATURES",
     "TLS12_CIPHERS",
     "ReplaceableContext",
     "Session",
     "TlsContext",
+    "has_refused_key",
     "negotiated_protocol",
     "new_memory_bio",
     "peer_leaf",
@@ -45,6 +49,15 @@ __all__ = [
 
 TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
+# OpenSSL's own list without DSA and the Brainpool curves, which cost this server up to 10 ms, and
+# without SHA-1 and SHA-224. ``?``: older builds of OpenSSL lack the algorithm.
+SIGNATURES: Final = (
+    b"?mldsa65:?mldsa87:?mldsa44"
+    b":ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384:ecdsa_secp521r1_sha512:ed25519:ed448"
+    b":rsa_pss_pss_sha256:rsa_pss_pss_sha384:rsa_pss_pss_sha512"
+    b":rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512"
+    b":rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512"
+)
 _TICKET_SECONDS: Final = 3600  # the identity in a session is looked up anew for each request
 BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
@@ -55,12 +68,30 @@ _read, _write, _pending = lib.SSL_read, lib.SSL_write, lib.SSL_pending
 _bio_read, _bio_write, _bio_length = lib.BIO_read, lib.BIO_write, lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
 _NULL: Final = ffi.NULL
+_COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE  # the alert for it is unsupported_certificate
 
 
-@ffi.callback("int (*)(int, X509_STORE_CTX *)")  # type: ignore[untyped-decorator]  # cffi has no types
-def _accept_any(_ok: int, _store: object) -> int:
-    """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key."""
-    return 1
+@ffi.callback("int (*)(int, X509_STORE_CTX *)", error=0)  # type: ignore[untyped-decorator]  # cffi has no types
+def _judge_leaf(_ok: int, store: Any) -> int:
+    """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key.
+
+    OpenSSL asks before it reads that proof. A leaf whose key makes the proof costly is refused.
+    """
+    leaf = lib.X509_STORE_CTX_get0_cert(store)
+    accepted = _key_bits(leaf) <= SMALL or not has_costly_key(_encoded(leaf))
+    lib.X509_STORE_CTX_set_error(store, lib.X509_V_OK if accepted else _COSTLY)
+    return int(accepted)
+
+
+def _key_bits(certificate: Any) -> int:
+    """Return the size of the key of an X509 pointer; an unreadable one is endless."""
+    key = lib.X509_get_pubkey(certificate)
+    if key == _NULL:
+        return sys.maxsize
+    try:
+        return int(lib.EVP_PKEY_bits(key))
+    finally:
+        lib.EVP_PKEY_free(key)
 
 
 def _alpn_chooser(protocol: bytes) -> Any:
@@ -196,13 +227,16 @@ def _openssl_context(
     if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
         context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
-    lib.SSL_CTX_set_verify(native, mode, _accept_any)
+    lib.SSL_CTX_set_verify(native, mode, _judge_leaf)
     lib.SSL_CTX_set_alpn_select_cb(native, _ALPN_CHOOSERS[alpn], _NULL)
     # Some builds of OpenSSL set a callback of their own when SSLKEYLOGFILE is in the environment.
     lib.SSL_CTX_set_keylog_callback(native, _NULL)
     if lib.SSL_CTX_set1_curves_list(native, GROUPS) != 1:
         _clear_errors()
         raise Broken("this build of OpenSSL lacks a key-exchange group that TLS needs")
+    if lib.SSL_CTX_set1_sigalgs_list(native, SIGNATURES) != 1:
+        _clear_errors()
+        raise Broken("this build of OpenSSL lacks a signature algorithm that TLS needs")
     _install_identity(context, key, chain)
     return context
 
@@ -405,11 +439,19 @@ def peer_leaf(session: Any) -> bytes | None:
     leaf = lib.SSL_get_peer_certificate(session)
     if leaf == _NULL:
         return None
-    return _encoded(leaf)
+    try:
+        return _encoded(leaf)
+    finally:
+        lib.X509_free(leaf)
+
+
+def has_refused_key(session: Any) -> bool:
+    """Tell whether a handshake failed because the key of the client's certificate is costly."""
+    return bool(lib.SSL_get_verify_result(session) == _COSTLY)
 
 
 def _encoded(certificate: Any) -> bytes:
-    """Return the DER of an X509 pointer, which is freed."""
+    """Return the DER of an X509 pointer."""
     memory = lib.BIO_new(lib.BIO_s_mem())
     try:
         if memory == _NULL or lib.i2d_X509_bio(memory, certificate) != 1:
@@ -418,7 +460,6 @@ def _encoded(certificate: Any) -> bytes:
         length = _bio_length(memory, data)
         return bytes(ffi.buffer(data[0], length)[:])
     finally:
-        lib.X509_free(certificate)
         lib.BIO_free(memory)
         _clear_errors()
 

@@ -24,9 +24,11 @@ from typing import Any, Final, cast
 
 from OpenSSL._util import ffi, lib
 
+from keyhouse.api.handshakes import COSTLY_KEY, TOO_LARGE, Handshakes
 from keyhouse.api.tls import (
     BUFFER_BYTES,
     TlsContext,
+    has_refused_key,
     negotiated_protocol,
     new_memory_bio,
     peer_leaf,
@@ -70,6 +72,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_context",
         "_decrypting",
         "_ended",
+        "_handshakes",
         "_held",
         "_linger",
         "_phase",
@@ -77,15 +80,18 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_reading",
         "_ssl",
         "_told",
+        "_unheard",
         "_unsent",
         "_yielded",
         "identity",
     )
 
-    def __init__(self, context: TlsContext, above: Above) -> None:
+    def __init__(self, context: TlsContext, above: Above, handshakes: Handshakes) -> None:
         self.identity: bytes | None = None
         self._context = context
         self._above = above
+        self._handshakes = handshakes
+        self._unheard = handshakes.most_bytes  # what the client may still send of its handshake
         self._raw: asyncio.Transport | None = None
         self._phase = _Phase.HANDSHAKE
         self._held = False  # the connection above takes no more for now
@@ -121,10 +127,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         if self._phase is _Phase.CLOSED:
             return
-        if _bio_write(self._bio_in, self._context.inbox, nbytes) != nbytes:
+        if self._phase is _Phase.HANDSHAKE:
+            if not self._hear(nbytes):
+                return
+        elif _bio_write(self._bio_in, self._context.inbox, nbytes) != nbytes:
             raise MemoryError
-        if self._phase is _Phase.HANDSHAKE and not self._shake_hands():
-            return
         self._decrypt()
         self._control_reading()
 
@@ -196,6 +203,22 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     # In.
 
+    def _hear(self, count: int) -> bool:
+        """Take ``count`` bytes in; return whether the handshake is complete.
+
+        What OpenSSL gets of a handshake is bounded: 100 KiB of certificates with as many extensions
+        as fit would cost 60 ms. What comes behind the handshake does not count.
+        """
+        inbox, heard = self._context.inbox, min(count, self._unheard)
+        self._unheard -= heard
+        if _bio_write(self._bio_in, inbox, heard) != heard:
+            raise MemoryError
+        if not self._shake_hands():
+            return False
+        if heard < count and _bio_write(self._bio_in, inbox + heard, count - heard) <= 0:
+            raise MemoryError
+        return True
+
     def _shake_hands(self) -> bool:
         """Go on with the handshake; return whether it is complete."""
         _clear_errors()
@@ -205,6 +228,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         if result == 1 and self._is_as_required():
             self._begin()
             return True
+        if not waits and has_refused_key(self._ssl):
+            self._handshakes.refused(COSTLY_KEY)
+        elif waits and not self._unheard:
+            waits = False
+            self._handshakes.refused(TOO_LARGE)
         self._drain()
         if not waits:  # the client gets the alert that says why, which a reset would overtake
             self._phase = _Phase.LINGERING

@@ -16,6 +16,7 @@ from keyhouse.authority.deposits import (
 from keyhouse.authority.derivation import derive_marble_key
 from keyhouse.authority.ephemeral_key import EphemeralKey
 from keyhouse.authority.expiry import expiry
+from keyhouse.authority.foreign_rsa import is_costly_rsa
 from keyhouse.authority.marble_certificates import (
     MarbleIdentity,
     issue_marble_certificate,
@@ -78,6 +79,7 @@ __all__ = [
     "generate",
     "import_secret",
     "index_of",
+    "is_costly_rsa",
     "is_generated_with_manifest",
     "is_signed_by_root",
     "issue_marble_certificate",
