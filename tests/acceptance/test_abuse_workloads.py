@@ -11,6 +11,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from hyperframe.frame import (
@@ -192,20 +194,34 @@ def test_requests_that_never_end_leave_room_for_others(tmp_path: Path) -> None:
         assert is_served(server)
 
 
-def test_clients_that_take_no_answer_hold_a_bounded_number_of_calls(running: Server) -> None:
-    """Their windows stay shut: answers wait, no more than the calls there may be."""
+def test_streams_that_never_end_lock_no_workload_out(tmp_path: Path) -> None:
+    """172 connections with 96 open streams each: more than all connections may have together."""
+    client = H2Connection(H2Configuration(header_encoding="utf-8"))
+    client.initiate_connection()
+    for _ in range(96):
+        client.send_headers(client.get_next_available_stream_id(), HEADERS)
+    opened = client.data_to_send()  # the same bytes for each: the siege itself has to be cheap
+
+    with besieged(tmp_path, manifest(), growth=120, told=100) as server, ExitStack() as stack:
+        for _ in range(172):
+            stack.enter_context(Http2Wire(server.mesh_port)).send(opened)
+        assert [is_served(server) for _ in range(100)] == [True] * 100
+
+
+def test_clients_that_take_no_answer_lock_no_workload_out(running: Server) -> None:
+    """Their windows stay shut: answers wait, together more than there may be calls."""
     message = framed(request().SerializeToString())
+
+    def be_deaf(wire: Http2Wire) -> None:
+        wire.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        for _ in range(95):
+            wire.whole(message)
+        wire.flush()
+
     with ExitStack() as stack:
-        deaf = [stack.enter_context(Http2Wire(running.mesh_port)) for _ in range(4)]
-        for wire in deaf:
-            wire.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
-            for _ in range(80):
-                stream = wire.headers()
-                wire.h2.send_data(stream, message, end_stream=True)
-            wire.flush()
-        assert deaf[-1].call(message).status == Status.UNAVAILABLE
-    with Http2Wire(running.mesh_port) as wire:  # their calls have gone with them
-        assert wire.begin().call(message).status == Status.OK
+        deaf = [stack.enter_context(Http2Wire(running.mesh_port)) for _ in range(44)]
+        in_parallel(len(deaf), 4, lambda number: be_deaf(deaf[number]))
+        assert [is_served(running) for _ in range(20)] == [True] * 20
 
 
 def test_idle_and_half_open_connections_leave_room_for_others(tmp_path: Path) -> None:

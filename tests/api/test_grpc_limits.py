@@ -150,45 +150,60 @@ def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
 def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
     tmp_path: Path,
 ) -> None:
-    with workloads(tmp_path, WorkloadLimits(calls=2)) as server, Http2Wire(server.port) as wire:
+    with workloads(tmp_path, WorkloadLimits(calls=1)) as server, Http2Wire(server.port) as wire:
         with Http2Wire(server.port) as waiting:
-            waiting.begin()
-            streams = [waiting.headers() for _ in range(2)]
-            for stream in streams:
-                waiting.h2.send_data(stream, asking("wait"), end_stream=True)
+            stream = waiting.begin().whole(asking("wait"))
             waiting.flush()
-            server.do_until(lambda: server.listener.calls_in_flight == 2)
+            server.do_until(lambda: server.listener.calls_in_flight == 1)
             assert wire.begin().call(asking("app")).status == Status.UNAVAILABLE
 
-            waiting.h2.reset_stream(streams[0])
+            waiting.h2.reset_stream(stream)
             waiting.flush()
             assert server.joining.cancelled.wait(20)
-            server.do_until(lambda: server.listener.calls_in_flight == 1)  # a moment later
+            server.do_until(lambda: server.listener.calls_in_flight == 0)  # a moment later
             assert wire.call(asking("app")).status == Status.OK
+            waiting.whole(asking("wait"))
+            waiting.flush()
+            server.do_until(lambda: server.listener.calls_in_flight == 1)
         server.do_until(lambda: server.listener.calls_in_flight == 0)
         assert server.listener.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"] == 2
 
 
-def test_memory_of_requests_is_shared_and_each_connection_has_some_of_its_own(
-    tmp_path: Path,
-) -> None:
-    limits = WorkloadLimits(free_bytes=1_000, message_memory=20_000)
+def test_client_with_the_most_calls_loses_one_to_a_client_with_fewer(tmp_path: Path) -> None:
+    with (
+        workloads(tmp_path, WorkloadLimits(calls=3)) as server,
+        Http2Wire(server.port) as greedy,
+        Http2Wire(server.port) as wire,
+    ):
+        greedy.begin()
+        streams = [greedy.whole(asking("wait")) for _ in range(3)]
+        greedy.flush()
+        server.do_until(lambda: server.listener.calls_in_flight == 3)
+        assert wire.begin().call(asking("app")).status == Status.OK
+        assert greedy.answer(streams[-1]).status == Status.UNAVAILABLE
+        server.do(server.joining.gate.set)
+        assert greedy.answer(streams[0]).status == Status.OK
+
+
+def test_client_with_the_most_bytes_loses_them_to_a_client_with_fewer(tmp_path: Path) -> None:
+    limits = WorkloadLimits(message_memory=18_000)
     large = framed(bytes(15_000))
     with workloads(tmp_path, limits) as server:
-        with Http2Wire(server.port) as first, Http2Wire(server.port) as second:
-            stream = first.begin().headers()
-            first.h2.send_data(stream, large[:-1])
-            first.flush()
-            server.do_until(lambda: server.listener._service.bytes_held > 10_000)
-            assert second.begin().call(large).status == Status.UNAVAILABLE
-            assert second.call(asking("app")).status == Status.OK
-        server.do_until(lambda: server.listener._service.bytes_held == 0)
+        with Http2Wire(server.port) as greedy, Http2Wire(server.port) as wire:
+            stream = greedy.begin().headers()
+            greedy.h2.send_data(stream, large[:-1])
+            greedy.flush()
+            server.do_until(lambda: server.listener._service.memory.held > 10_000)
+            assert wire.begin().call(large).status == Status.UNAVAILABLE  # as much as the other
+            assert wire.call(framed(bytes(5_000))).status == Status.INVALID_ARGUMENT
+            assert greedy.answer(stream).status == Status.UNAVAILABLE
+        server.do_until(lambda: server.listener._service.memory.held == 0)
         with Http2Wire(server.port) as wire:
             assert wire.begin().call(large).status == Status.INVALID_ARGUMENT
 
 
 def test_bytes_of_one_connection_are_bounded(tmp_path: Path) -> None:
-    limits = WorkloadLimits(free_bytes=100, connection_bytes=10_000)
+    limits = WorkloadLimits(connection_bytes=10_000)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         answer = wire.begin().call(framed(bytes(15_000)))
         assert answer.status == Status.RESOURCE_EXHAUSTED
@@ -200,7 +215,7 @@ def test_streams_of_all_connections_are_bounded(tmp_path: Path) -> None:
     limits = WorkloadLimits(all_streams=1)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as first:
         first.begin().headers()
-        server.do_until(lambda: server.listener._service.streams == 1)
+        server.do_until(lambda: server.listener._service.streams.held == 1)
         with Http2Wire(server.port) as second:
             assert second.begin().answer(second.headers()).reset == ErrorCodes.REFUSED_STREAM
 

@@ -26,13 +26,13 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
+from keyhouse.api.fair_share import Share
 from keyhouse.api.frame_meter import FrameMeter
 from keyhouse.api.grpc_call import Call, CallRefused, framed
 from keyhouse.api.grpc_service import GrpcService
 from keyhouse.api.grpc_status import Status, as_message
 from keyhouse.api.grpc_timeout import read_timeout
 from keyhouse.api.http2 import Http2
-from keyhouse.api.request_memory import RequestMemory
 from keyhouse.api.wording import wording
 from keyhouse.base.errors import KeyhouseError
 
@@ -44,6 +44,7 @@ _FRAME: Final = 16 * 1024  # bytes of data: what every client takes
 _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
 _ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
 _TOO_SLOW: Final = "the request took too long (send it faster)"
+_TOO_MANY: Final = "too many requests are being sent (try again later)"
 _TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
 
 _Header = tuple[str, str]
@@ -52,8 +53,9 @@ _Header = tuple[str, str]
 class GrpcCalls:
     """The open calls of one client, whose certificate is ``identity``.
 
-    ``flush`` writes what h2 has for the client. ``settled`` is called when a call was answered
-    that had run. ``idle_since`` is the loop's time at the end of the last call.
+    ``flush`` writes what h2 has for the client. ``settled`` is called when a call has ended that
+    was not ended by what the client sent. ``idle_since`` is the loop's time at the end of the last
+    call.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class GrpcCalls:
         self._flush = flush
         self._settled = settled
         self._calls: dict[int, Call] = {}
-        self._memory = RequestMemory(service)
+        self._streams = Share(service.streams)
+        self._slots = Share(service.calls)
+        self._memory = Share(service.memory)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -133,7 +137,7 @@ class GrpcCalls:
 
     def _begin(self, event: RequestReceived) -> None:
         service, stream = self._service, event.stream_id
-        if not self.admits or service.streams >= service.limits.all_streams:
+        if not self.admits or not self._streams.take(1, self._lose_stream):
             self._reset(stream, ErrorCodes.REFUSED_STREAM)
             return
         headers = dict(event.headers)
@@ -145,7 +149,6 @@ class GrpcCalls:
             service.after(service.limits.request_timeout),
         )
         self._calls[stream] = call
-        service.streams += 1
         service.counts.started[call.labels] += 1
         if headers.get(b":method") != b"POST":
             self._answer_as_http(call, 405)
@@ -166,8 +169,20 @@ class GrpcCalls:
         call = self._calls.get(stream)
         if call is None or call.complete:
             return
-        self._memory.hold(len(event.data))
+        self._hold(len(event.data))
         call.take(event.data, self._service.limits.message)
+
+    def _hold(self, count: int) -> None:
+        """Take memory for ``count`` bytes of a request, or refuse it."""
+        most = self._service.limits.connection_bytes
+        if self._memory.held + count > most:
+            raise CallRefused(
+                Status.RESOURCE_EXHAUSTED,
+                f"this connection has more than {most} bytes of requests in flight"
+                " (send fewer at a time)",
+            )
+        if not self._memory.take(count, self._lose_bytes):
+            raise CallRefused(Status.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
         """Run a call whose request is complete."""
@@ -178,10 +193,9 @@ class GrpcCalls:
         message = call.message()
         if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
             raise CallRefused(Status.DEADLINE_EXCEEDED, _TOO_LATE)
-        if service.calls >= service.limits.calls:
+        if not self._slots.take(1, self._lose_slot):
             raise CallRefused(Status.UNAVAILABLE, "too many calls are in flight (try again later)")
         service.counts.received[call.labels] += 1
-        service.calls += 1
         call.has_slot = True
         call.deadline = call.until
         call.outcome = service.wait_for(call.method(message, self._identity))
@@ -276,8 +290,8 @@ class GrpcCalls:
         if self._calls.pop(call.stream, None) is None:
             return
         self._service.counts.ended(call.labels, status)
-        self._service.streams -= 1
-        self._memory.release(len(call.received))
+        self._streams.give(1)
+        self._memory.give(len(call.received))
         call.received = bytearray()
         call.answer = None
         if call.outcome is None:
@@ -290,7 +304,32 @@ class GrpcCalls:
     def _free_slot(self, call: Call) -> None:
         if call.has_slot:
             call.has_slot = False
-            self._service.calls -= 1
+            self._slots.give(1)
+
+    # What others need who hold less.
+
+    def _lose_stream(self) -> None:
+        """Lose the newest stream, one whose request is incomplete if there is one."""
+        self._lose(max(self._calls.values(), key=lambda call: (not call.complete, call.stream)))
+
+    def _lose_slot(self) -> None:
+        """Lose the newest call that runs or waits for this client to take its answer."""
+        running = [call for call in self._calls.values() if call.has_slot]
+        if running:  # otherwise those that have a slot are ending already
+            self._lose(running[-1])
+
+    def _lose_bytes(self) -> None:
+        """Lose the longest request."""
+        self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
+
+    def _lose(self, call: Call) -> None:
+        self._free_slot(call)
+        if call.answer is None:
+            self._refuse(call, Status.UNAVAILABLE, _TOO_MANY)
+        else:
+            self._reset(call.stream, ErrorCodes.CANCEL)
+            self._end(call, Status.UNAVAILABLE)
+        self._settled()
 
     def _reset_by_client(self, stream: int) -> None:
         call = self._calls.get(stream)

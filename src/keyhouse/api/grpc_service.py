@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from keyhouse.api.connections import Connections
+from keyhouse.api.fair_share import Pool
 from keyhouse.api.grpc_call import Method
 from keyhouse.api.grpc_counts import GrpcCounts
 from keyhouse.api.limits import WorkloadLimits
@@ -14,8 +15,8 @@ class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and what their callers use.
 
     ``headers`` begin every answer, those that are given among them. ``streams`` are open, ``calls``
-    run or wait for their client to take the answer, ``bytes_held`` are those of requests beyond
-    what each connection may send. Used on the event loop's thread only.
+    run or wait for their client to take the answer, ``memory`` has the bytes of requests. Used on
+    the event loop's thread only.
     """
 
     def __init__(
@@ -29,13 +30,6 @@ class GrpcService(Connections):
         self.limits = limits
         self.headers = ((":status", "200"), ("content-type", "application/grpc"), *headers)
         self.counts = GrpcCounts(methods)
-        self.streams = 0
-        self.calls = 0
-        self.bytes_held = 0
-
-    def reserve(self, count: int) -> bool:
-        """Take ``count`` bytes of the memory for requests, or return False and take none."""
-        if self.bytes_held + count > self.limits.message_memory:
-            return False
-        self.bytes_held += count
-        return True
+        self.streams = Pool(limits.all_streams)
+        self.calls = Pool(limits.calls)
+        self.memory = Pool(limits.message_memory)

@@ -55,11 +55,10 @@ class WorkloadLimits(ConnectionLimits, frozen=True, kw_only=True):
     message: int = 4 * 1024 * 1024  # of a request; RESOURCE_EXHAUSTED beyond
     metadata: int = 16 * 1024  # header list of a request, as HTTP/2 counts it; closed beyond
     streams: int = 100  # open on one connection; closed beyond
-    all_streams: int = 16_384  # open on all connections together; REFUSED_STREAM beyond
-    calls: int = 256  # in flight on all connections together; UNAVAILABLE beyond
-    free_bytes: int = 32 * 1024  # of requests that each connection may send, whatever others do
+    all_streams: int = 16_384  # open on all connections; beyond, who has most loses: UNAVAILABLE
+    calls: int = 4096  # in flight on all connections; beyond, who has most loses: UNAVAILABLE
     connection_bytes: int = 8 * 1024 * 1024  # of requests in flight; RESOURCE_EXHAUSTED beyond
-    message_memory: int = 128 * 1024 * 1024  # of all requests in flight; UNAVAILABLE beyond
+    message_memory: int = 256 * 1024 * 1024  # of all requests; beyond, as with calls
     idle_frames: int = 256  # frames that bring nothing, beside what answers allow; closed beyond
     request_timeout: float = 30.0  # for a whole request; DEADLINE_EXCEEDED beyond
     answer_timeout: float = 30.0  # for taking a whole answer; the stream is reset beyond

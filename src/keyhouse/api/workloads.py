@@ -59,7 +59,7 @@ class WorkloadListener(Acceptor):
     @property
     def calls_in_flight(self) -> int:
         """How many calls run, or wait for their client to take the answer."""
-        return self._service.calls
+        return self._service.calls.held
 
 
 class _MarbleRoot:
