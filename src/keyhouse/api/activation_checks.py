@@ -3,8 +3,6 @@
 Source: workload API, "Checks in order".
 """
 
-import re
-from typing import Final
 from uuid import UUID
 
 from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
@@ -16,6 +14,7 @@ from keyhouse.coordinator import Running
 from keyhouse.coordinator.package_identity import rules_of_package
 from keyhouse.coordinator.policy import policy_of
 from keyhouse.coordinator.recipe import Recipe
+from keyhouse.wire.uuid_text import uuid_of
 
 __all__ = [
     "read_uuid",
@@ -24,15 +23,6 @@ __all__ = [
     "require_quote",
     "require_recipe",
 ]
-
-_UUID: Final = re.compile(
-    r"""
-      (?:urn:uuid:)?(?P<plain>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
-    | \{(?P<braced>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\}
-    | (?P<digits>[0-9a-f]{32})
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
 
 
 def require_identity(identity: bytes | None) -> bytes:
@@ -58,10 +48,9 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
 
 def read_uuid(text: str) -> UUID:
     """Return the UUID that a workload chose. Raises ``Invalid``, also for the nil UUID."""
-    found = _UUID.fullmatch(text)
-    if found is None:
+    uuid = uuid_of(text)
+    if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
-    uuid = UUID(found["plain"] or found["braced"] or found["digits"])
     if uuid.int == 0:
         raise _uuid_refused("is nil", "give each workload a UUID of its own")
     return uuid

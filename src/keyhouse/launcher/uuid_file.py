@@ -5,7 +5,6 @@ replaced by another one.
 """
 
 import os
-import re
 import stat
 import uuid
 from contextlib import suppress
@@ -14,27 +13,21 @@ from typing import Final
 from keyhouse.base.durable_files import create_file, sync_directory
 from keyhouse.base.os_reason import os_reason
 from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.wire.uuid_text import uuid_of
 
 __all__ = ["own_uuid", "read_uuid"]
 
 LARGEST: Final = 256
-_HEX: Final = "[0-9A-Fa-f]"
-_DASHED: Final = f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
-_FORMS: Final = re.compile(
-    rf"(?:[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:)?{_DASHED}|\{{{_DASHED}\}}|{_HEX}{{32}}"
-)
 
 
 def read_uuid(text: bytes) -> uuid.UUID:
-    """Return the UUID that ``text`` spells: 36 characters, with ``urn:uuid:``, in braces, or 32.
+    """Return the UUID that ``text`` spells; white space around it is dropped.
 
-    White space around it is dropped. ``ValueError`` for everything else, the nil UUID too.
-    Source: wire reference, "Checks in order", 6.
+    ``ValueError`` for everything else, the nil UUID too.
     """
-    word = text.decode("ascii", "replace").strip()
-    if not _FORMS.fullmatch(word):
+    found = uuid_of(text.decode("ascii", "replace").strip())
+    if found is None:
         raise ValueError("is no UUID")
-    found = uuid.UUID(word.lower())  # it knows the prefix in lower case only
     if found.int == 0:
         raise ValueError("is the nil UUID, which is nobody's")
     return found
