@@ -13,6 +13,7 @@ from cryptography import x509
 from keyhouse.attestation.authentic import issued_pck_chain
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 from keyhouse.attestation.quote_form import Tee, read_form
+from keyhouse.wire.der_elements import der_elements
 
 __all__ = ["PckCa", "PlatformKind", "authority_kind", "platform_kind"]
 
@@ -20,8 +21,6 @@ _SGX_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
 _FMSPC_OID = bytes.fromhex("2a864886f84d010d0104")  # 1.2.840.113741.1.13.1.4
 _FMSPC_BYTES = 6
 _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
-_LONG = 0x80
-_LONGEST = 4  # bytes of a length
 
 
 class PckCa(StrEnum):
@@ -85,32 +84,13 @@ def _sgx_extension(certificate: x509.Certificate) -> bytes:
 
 
 def _fmspc(extension: bytes) -> str:
-    ((tag, entries),) = _elements(extension)
+    ((tag, entries),) = der_elements(extension)
     found = []
-    for _, entry in _elements(entries) if tag == _SEQUENCE else ():
-        (id_tag, object_id), (value_tag, value) = _elements(entry)
+    for _, entry in der_elements(entries) if tag == _SEQUENCE else ():
+        (id_tag, object_id), (value_tag, value) = der_elements(entry)
         if (id_tag, value_tag, object_id) == (_OBJECT_ID, _OCTETS, _FMSPC_OID):
             found.append(value)
     (fmspc,) = found
     if len(fmspc) != _FMSPC_BYTES:
         raise ValueError("an FMSPC has 6 bytes")
     return fmspc.hex()
-
-
-def _elements(der: bytes) -> list[tuple[int, bytes]]:
-    """Return tags and contents of DER values that stand one after the other (X.690)."""
-    found = []
-    while der:
-        tag, length, start = der[0], der[1], 2
-        if length >= _LONG:
-            count = length - _LONG
-            if not 0 < count <= _LONGEST:
-                raise ValueError("length")
-            start += count
-            length = int.from_bytes(der[2:start], "big")
-        content = der[start : start + length]
-        if len(content) != length:
-            raise ValueError("a value ends early")
-        found.append((tag, content))
-        der = der[start + length :]
-    return found

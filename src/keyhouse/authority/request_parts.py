@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
+from keyhouse.wire.der_elements import der_elements
+
 __all__ = ["MOST_NAMES", "MOST_PARTS", "too_many_parts"]
 
 MOST_NAMES: Final = 100
@@ -21,8 +23,6 @@ _EXTENSION_REQUESTS: Final = (
     bytes.fromhex("2b06010401823702010e"),  # 1.3.6.1.4.1.311.2.1.14, Microsoft
 )
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")  # 2.5.29.17
-_LONG: Final = 0x80
-_MOST_LENGTH_BYTES: Final = 4
 
 
 def too_many_parts(request: bytes) -> str:
@@ -67,17 +67,4 @@ def _only(content: bytes) -> bytes:
 
 
 def _children(content: bytes) -> Iterator[bytes]:
-    """Yield the content of each element in ``content``, in order."""
-    at = 0
-    while at < len(content):
-        begin = at + 2
-        length = int.from_bytes(content[at + 1 : begin])
-        if length & _LONG:
-            octets = length ^ _LONG
-            if not 0 < octets <= _MOST_LENGTH_BYTES:
-                raise ValueError("a length that DER does not have here")
-            begin, length = begin + octets, int.from_bytes(content[begin : begin + octets])
-        at = begin + length
-        if at > len(content):
-            raise ValueError("cut off")
-        yield content[begin:at]
+    return (inner for _, inner in der_elements(content))
