@@ -11,12 +11,13 @@ from typing import Final, Literal
 
 from keyhouse import __version__
 from keyhouse.cli.doctor_finding import Finding
+from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 __all__ = ["judge_descriptors", "judge_locked_memory", "machine_findings"]
 
 _OLDEST_PYTHON: Final = (3, 11)
 _FEW_DESCRIPTORS: Final = 4096
-_PORTS: Final = {4433: "--client-addr", 2001: "--mesh-addr"}
+_PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-addr"}
 
 
 def machine_findings() -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from keyhouse.cli.run_file import read_small_file
 from keyhouse.cli.run_settings import RunSettings
-from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor
-from keyhouse.launcher import read_mesh_address as read_address
+from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor, read_mesh_address
+from keyhouse.wire.address import CLIENT_API_PORT, Address
 
 __all__ = ["anchors"]
 
@@ -67,5 +67,4 @@ def _same(pinned: Anchor, found: Anchor) -> bool:
 
 def _beside(coordinator: str) -> str:
     """Return the Client API's usual place at the host of the workload API."""
-    host = read_address(coordinator).host
-    return f"[{host}]:4433" if ":" in host else f"{host}:4433"
+    return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))

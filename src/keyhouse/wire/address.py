@@ -6,7 +6,12 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Address", "read_address"]
+from keyhouse.base.errors import Refused
+
+__all__ = ["CLIENT_API_PORT", "WORKLOAD_API_PORT", "Address", "read_address"]
+
+CLIENT_API_PORT: Final = 4433
+WORKLOAD_API_PORT: Final = 2001
 
 _PORTS: Final = 65_535
 _LONGEST: Final = 253
@@ -28,16 +33,21 @@ class Address(msgspec.Struct, frozen=True):
         return f"{host}:{self.port}"
 
 
-def read_address(text: str, *, port: int) -> Address | None:
-    """Return what ``host``, ``host:port`` or ``[IPv6]:port`` names; None if ``text`` is none.
+def read_address(text: str, *, port: int, refused: type[Refused]) -> Address:
+    """Return what ``host``, ``host:port`` or ``[IPv6]:port`` names; ``port`` if it has none.
 
-    ``port`` is the one of a text that has none.
+    Raises ``refused`` for everything else.
     """
     found = _FORM.fullmatch(text)
-    if found is None or len(found["host"] or "") > _LONGEST or not _is_address(found["six"]):
-        return None
-    named = int(found["port"] or port)
-    return Address(found["six"] or found["host"], named) if 0 < named <= _PORTS else None
+    if found and len(found["host"] or "") <= _LONGEST and _is_address(found["six"]):
+        named = int(found["port"] or port)
+        if 0 < named <= _PORTS:
+            return Address(found["six"] or found["host"], named)
+    raise refused(
+        "the coordinator's address is not host:port",
+        hint=f"such as coordinator.example.com:{port}, 10.0.0.7:{port} or [::1]:{port};"
+        " no https://",
+    )
 
 
 def _is_address(six: str | None) -> bool:
