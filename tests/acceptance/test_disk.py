@@ -13,8 +13,15 @@ from pathlib import Path
 
 import pytest
 from keyhouse_tests_command import refused_start
+from keyhouse_tests_crafted import made
 from keyhouse_tests_deployment import manifest, user
 from keyhouse_tests_server import Client, Server
+
+from keyhouse.attestation import SealPolicy
+from keyhouse.coordinator.base import base_events
+from keyhouse.coordinator.records import encode_events
+from keyhouse.journal import Home
+from keyhouse_simulation.folder import open_platform
 
 pytestmark = pytest.mark.acceptance
 
@@ -337,3 +344,34 @@ def fill(ballast: Path) -> None:
                 pass
         except OSError:
             return
+
+
+async def _store_of_another_platform(copy: Path) -> None:
+    """Replace the store by one whose journal says another platform than its sealed key.
+
+    The simulated machine's sealing key lies on the disk, so anybody can seal for it.
+    """
+    crafted = made(manifest())  # on the platform "test"
+    machine = open_platform(copy / "simulation")
+    for name in ("journal.db", "sealed_key", "recovery_index"):
+        (copy / name).unlink()
+    home = await Home.open(
+        copy,
+        platform_kind="simulation",
+        sealing_key=lambda policy: machine.sealing_key(SealPolicy(policy)),
+    )
+    await home.establish(
+        store_id=crafted.store_id,
+        dek=crafted.dek,
+        base=encode_events(base_events(crafted.running, crafted.log.view())),
+        policy="ProductKey",
+    )
+    await home.close()
+
+
+async def test_a_journal_of_another_platform_is_refused_although_its_key_opens(copy: Path) -> None:
+    await _store_of_another_platform(copy)
+
+    refused = refused_start(copy)
+
+    assert refused.error == "the state was made on the platform test, this is simulation"

@@ -278,3 +278,43 @@ def test_sdk_judges_offers_like_the_command(tmp_path: Path) -> None:
         encrypted = encrypt_share(offer.ephemeral_public_key, share)
         assert coordinator.recover(encrypted, own.sign(share)).remaining == 1
     assert _sent(scene) == (SHARE, ANN.sign(SHARE))
+
+
+class _SwappedToken:
+    """A token that has the holder's certificate and another private key to sign with."""
+
+    public_key = _spki(ANN.key)
+
+    def decrypt(self, ciphertext: bytes) -> Secret:
+        return HolderKey(Secret(ANN.private_pem)).decrypt(ciphertext)
+
+    def sign(self, share: Secret) -> bytes:
+        return holder("attacker").sign(share.reveal())
+
+
+def test_sdk_decrypts_nothing_for_a_state_without_the_holders_key(tmp_path: Path) -> None:
+    """The kept root is public, so an index that was made up can name it."""
+    scene = Scene(tmp_path, keys={"ann": _spki(holder("attacker").key)})
+    own = HolderKey(Secret(ANN.private_pem))
+    with _session(scene) as coordinator, pytest.raises(TrustFailed, match="not among"):
+        # It could not be decrypted, which would be another error.
+        coordinator.recover_with(own, b"no share", scene.root.der)
+    assert scene.uploads == []
+
+
+def test_sdk_sends_no_share_with_a_signature_of_another_key(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    ciphertext = ANN.key.public_key().encrypt(SHARE, OAEP)
+    with _session(scene) as coordinator, pytest.raises(TrustFailed, match="is not signed by"):
+        coordinator.recover_with(_SwappedToken(), ciphertext, scene.root.der)
+    assert scene.uploads == []
+
+
+def test_kept_certificates_are_compared_like_the_root(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    other = certify("the root of the deployment")
+    (tmp_path / "kept.pem").write_bytes(other.pem)
+    ended = scene.upload("--key", "ann.key", "--coordinator-cert", "kept.pem")
+    assert ended.code == 4, ended.err
+    assert "another root certificate than the one that you kept" in ended.err
+    assert scene.uploads == []
