@@ -161,3 +161,22 @@ def test_ephemeral_key_decrypts_what_is_for_it_and_says_nothing_about_the_rest()
             key.decrypt(wrong)
         said.add(str(refused.value))
     assert len(said) == 1
+
+
+def test_a_holder_cannot_hand_in_something_else_than_the_share() -> None:
+    """Signed by the right key, it would spoil the recovery of all others."""
+    index = _index(_material(3, 2))
+    for made_up in (bytes(33), _share(KEYS[1], 3, 2)[0].reveal()):
+        with pytest.raises(ShareRefused):
+            judge(index, Secret(made_up), KEYS[0].sign(made_up), ())
+
+
+def test_the_recovered_manifest_has_to_know_the_share_not_only_the_signer() -> None:
+    share, signature = _share(KEYS[0], 3, 2)
+    keys = {KEYS[0].name: _spki(KEYS[0])}
+    own = hashlib.sha256(share.reveal()).digest()
+    deposit = Deposit(KEYS[0].name, share, signature)
+    require_signed([deposit], keys, {KEYS[0].name: own})
+    for hashes in ({KEYS[0].name: bytes(32)}, {KEYS[1].name: own}, {}):
+        with pytest.raises(ShareRefused):
+            require_signed([deposit], keys, hashes)

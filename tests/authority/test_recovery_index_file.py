@@ -23,7 +23,7 @@ from keyhouse.authority import (
     recovery_index,
 )
 from keyhouse.authority.coordinator_keys import certificate_of, private_key_of
-from keyhouse.authority.signing import is_signed_by_root
+from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 
@@ -189,3 +189,33 @@ def test_coordinators_own_bytes_that_cannot_be_read_are_an_invariant_broken() ->
         certificate_of(b"garbage")
     with pytest.raises(Broken, match="private key of the coordinator"):
         private_key_of(Secret(b"garbage"))
+
+
+def test_signature_is_judged_without_any_data_key() -> None:
+    """Before the journal is open there is no key for the MAC, and shares are judged already."""
+    raw = _file()
+    for position in range(len(raw) - 32):
+        changed = bytearray(raw)
+        changed[position] ^= 1
+        with pytest.raises(IndexDamaged):
+            read_recovery_index(bytes(changed))
+
+
+def test_holders_in_another_order_are_refused_although_the_root_signed_them() -> None:
+    ours = _index()
+    one, two = (
+        b"".join((_framed(each.name.encode()), _framed(each.public_key), each.share_hash))
+        for each in ours.holders[:2]
+    )
+    raw = _file()
+    body = raw[: raw.index(ours.manifest_fingerprint) + 32]
+    assert one + two in body
+    for holders in (two + one, one + one):
+        bent = body.replace(one + two, holders)
+        signed = bent + _framed(sign_recovery_index(coordinator_keys(), bent))
+        with pytest.raises(IndexDamaged):
+            read_recovery_index(signed + bytes(32))
+
+
+def _framed(value: bytes) -> bytes:
+    return len(value).to_bytes(4) + value

@@ -217,3 +217,23 @@ def test_certificate_that_no_library_takes_is_refused_as_any_other() -> None:
 def test_root_does_not_vouch_for_itself_as_intermediate() -> None:
     with pytest.raises(CoordinatorNotTrusted):
         require_issued(OURS.root_cert, OURS.root_cert)
+
+
+def test_nobody_is_marble_root_by_copying_the_true_root_and_intermediate() -> None:
+    """They are public. The marble root that is served has to have the intermediate's key."""
+    env = predefined(THEIRS, str(WHO), KIND)
+    leaf, key = leaf_for(THEIRS, str(WHO), KIND)
+    env["MARBLE_PREDEFINED_COORDINATOR_ROOT_CA"] = pem(OURS.root_cert)
+    env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"] = leaf + _INTERMEDIATE
+    env["MARBLE_PREDEFINED_PRIVATE_KEY"] = key
+    require_served(THEIRS.marble_root_cert, ROOT_ALONE)
+
+    with pytest.raises(CoordinatorNotTrusted, match="not the key of the intermediate"):
+        _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
+
+
+def test_answer_with_another_intermediate_than_the_pinned_one_is_refused() -> None:
+    env = predefined(OURS, str(WHO), KIND)
+
+    with pytest.raises(CoordinatorNotTrusted, match="intermediate certificate is not the trusted"):
+        _answer(env, Anchor(OURS.root_cert, RENEWED.intermediate_cert))
