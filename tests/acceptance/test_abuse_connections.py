@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import grpc
 import pytest
 from keyhouse_tests_abuse import (
     CONTEXT,
     MIB,
+    PATIENCE,
     Wire,
     ask,
     besieged,
@@ -25,7 +27,10 @@ from keyhouse_tests_abuse import (
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_https import client_context, make_pair
 from keyhouse_tests_server import Server
+from keyhouse_tests_workloads import grpcio, request
 from OpenSSL import SSL
+
+from keyhouse.api.limits import WorkloadLimits
 
 pytestmark = pytest.mark.acceptance
 
@@ -69,6 +74,21 @@ def test_ten_thousand_idle_connections_leave_room_for_others(tmp_path: Path) -> 
             if time.monotonic() - begun < FRESH:
                 wire.send(STATUS)
                 assert wire.tls.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_beyond_the_limit_lock_no_workload_out(tmp_path: Path) -> None:
+    """More than the workload API takes at a time, none of which even begins its handshake."""
+    with (
+        descriptors(WorkloadLimits().connections + 100) as count,
+        besieged(tmp_path, manifest(), growth=300, told=10) as server,
+        ExitStack() as stack,
+    ):
+        address = ("127.0.0.1", server.mesh_port)
+        for _ in range(count):
+            stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
+        for _ in range(10):
+            with grpcio(server.mesh_port) as client:
+                assert client.call(request()).code is grpc.StatusCode.OK
 
 
 def test_a_thousand_half_open_handshakes_end_by_themselves(tmp_path: Path) -> None:

@@ -340,16 +340,42 @@ def test_client_that_sends_on_after_a_refusal_is_cut_off(trust: ssl.SSLContext) 
         assert server.do_until(lambda: not server.listener.open_connections)
 
 
-def test_connections_over_the_limit_are_closed_at_once(trust: ssl.SSLContext) -> None:
+def test_connections_over_the_limit_are_closed_at_once_while_all_others_are_worked_for(
+    trust: ssl.SSLContext,
+) -> None:
     with running(Limits(connections=2)) as server:
         with Client(server.port, trust) as first, Client(server.port, trust) as second:
+            for client in (first, second):
+                client.send(WAIT + b"Content-Length: 5\r\n\r\nhello")
+            assert server.do_until(lambda: len(server.probe.bodies) == 2)
             with pytest.raises(OSError, match=r"."):
                 Client(server.port, trust)
-            assert first.get("/status")[0] == second.get("/status")[0] == 200
+            server.open_gate()
+            assert first.answer()[0] == second.answer()[0] == 200
         assert server.do(lambda: server.listener.turned_away) == 1
         assert server.do_until(lambda: not server.listener.open_connections)
         with Client(server.port, trust) as client:
             assert client.get("/status")[0] == 200
+
+
+def test_connection_over_the_limit_takes_the_place_of_the_one_that_waits_longest(
+    trust: ssl.SSLContext,
+) -> None:
+    with running(Limits(connections=3)) as server, contextlib.ExitStack() as stack:
+        half = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        half.sendall(b"\x16\x03\x01")
+        idle, busy = (stack.enter_context(Client(server.port, trust)) for _ in range(2))
+        busy.send(WAIT + b"Content-Length: 5\r\n\r\nhello")
+        assert server.probe.waiting.wait(10)
+        newest = [stack.enter_context(Client(server.port, trust)) for _ in range(2)]
+        assert half.recv(100) == idle.rest() == b""
+        assert [client.get("/status")[0] for client in newest] == [200, 200]
+        for _ in range(20):
+            newest.append(stack.enter_context(Client(server.port, trust)))
+            assert newest[-1].get("/status")[0] == 200
+        server.open_gate()
+        assert busy.answer()[0] == 200
+        assert server.do(lambda: server.listener.open_connections) == 3
 
 
 def test_bodies_in_flight_share_one_memory_limit(trust: ssl.SSLContext) -> None:

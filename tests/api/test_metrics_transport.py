@@ -106,10 +106,11 @@ async def test_tls_hello_gets_an_error_in_words_or_a_close() -> None:
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-async def test_connections_over_the_limit_are_closed_at_once() -> None:
+async def test_connection_over_the_limit_takes_the_place_of_the_oldest_idle_one() -> None:
     async with plain(Limits(connections=2)) as server:
         kept = [await server.connect() for _ in range(2)]
-        assert await server.exchange(b"") == b""
+        assert (await server.exchange(request("GET", "/big?1"))).startswith(b"HTTP/1.1 200 OK")
+        assert await kept[0][0].read() == b""
         assert server.listener.turned_away == 1
         for _, writer in kept:
             writer.close()

@@ -1,8 +1,10 @@
 """What the connections of one listener share, whatever protocol they speak."""
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.api.limits import ConnectionLimits
 from keyhouse.api.transport import Above
@@ -10,6 +12,8 @@ from keyhouse.api.transport import Above
 __all__ = ["Connection", "Connections"]
 
 T = TypeVar("T")
+
+_LOOKS: Final = 16  # per so many closed for others there is at most one look at all of as many
 
 
 class Connection(Above, Protocol):
@@ -20,6 +24,12 @@ class Connection(Above, Protocol):
     """
 
     generation: int  # of the TLS context under which it connected
+
+    def waits_since(self) -> float:
+        """Return the time since when it waits for its client, on the listener's clock.
+
+        That is infinite while the server works for the client.
+        """
 
     def expire(self, now: float) -> None:
         """End what has passed its deadline at ``now``, the loop's time."""
@@ -46,10 +56,18 @@ class Connections:
         self.none_left.set()
         self.waiting: set[asyncio.Future[Any]] = set()
         self._limits = limits
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # in the order of their making
+        self._longest = deque[tuple[float, Connection]]()  # that waited at the last look
+        self._looked = -math.inf  # when
+        self._closed = 0  # for others since then
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def look_at_clock(self, now: float) -> None:
+        """Take over the loop's time, and forget what waited at an earlier one."""
+        self.now = now
+        self._longest.clear()
 
     def all(self) -> tuple[Connection, ...]:
         """Return those that are open now, handshakes included."""
@@ -57,14 +75,37 @@ class Connections:
 
     def add(self, connection: Connection) -> None:
         """Count ``connection`` from now on."""
-        self._open.add(connection)
+        self._open[connection] = None
         self.none_left.clear()
 
     def remove(self, connection: Connection) -> None:
         """Count it no more."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         if not self._open:
             self.none_left.set()
+
+    def make_room(self) -> bool:
+        """Close the connection that waits longest for its client; return False if none waits.
+
+        Who comes last is then served, unless it takes longer for its request than others need to
+        fill all places with newer connections.
+        """
+        while True:
+            while self._longest:
+                since, connection = self._longest.popleft()
+                if connection in self._open and connection.waits_since() == since:
+                    self._closed += 1
+                    connection.abort()
+                    self.remove(connection)
+                    return True
+            if self._looked == self.now and self._closed * _LOOKS < len(self._open):
+                return False
+            self._looked, self._closed = self.now, 0
+            waiting = ((each.waits_since(), each) for each in self._open)
+            found = sorted((one for one in waiting if one[0] < math.inf), key=lambda one: one[0])
+            self._longest.extend(found)
+            if not found:
+                return False
 
     def is_unwelcome(self, generation: int) -> bool:
         """Tell whether a connection of ``generation`` is to end."""

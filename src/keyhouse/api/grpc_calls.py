@@ -85,6 +85,11 @@ class GrpcCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    def waits_since(self) -> float:
+        """Return the time at which the last call ended; it is infinite while one runs."""
+        runs = any(call.outcome is not None for call in self._calls.values())
+        return math.inf if runs else self.idle_since
+
     def take(self, event: Event) -> None:
         """Act on what the client did."""
         match event:

@@ -43,6 +43,7 @@ class GrpcConnection:
         self._limits = service.limits
         self._transport: Transport | None = None
         self._phase = _Phase.HANDSHAKE
+        self._since = service.now  # of its beginning
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not take what was written
         self._meter = FrameMeter(service.limits.metadata, service.limits.idle_frames)
@@ -129,6 +130,12 @@ class GrpcConnection:
             self._after_calls()
 
     # What the listener tells.
+
+    def waits_since(self) -> float:
+        """Return the time at which the last call ended, or of the beginning, unless a call runs."""
+        if self._transport is None:
+            return math.inf
+        return self._since if self._calls is None else self._calls.waits_since()
 
     def expire(self, now: float) -> None:
         """End what has passed its deadline."""

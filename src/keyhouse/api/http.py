@@ -78,6 +78,7 @@ class HttpConnection:
         self._transport: Transport | None = None
         self._phase = _HANDSHAKE
         self._deadline = math.inf
+        self._since = service.now  # of its beginning, or of its last answer
         service.add(self)
         self._buffer = b""
         self._at = 0  # what of the buffer has been read
@@ -160,6 +161,11 @@ class HttpConnection:
         self._work()
 
     # What the listener tells.
+
+    def waits_since(self) -> float:
+        """Return the time of the last answer, or of the beginning, unless a request runs."""
+        works = self._phase is _RUNNING or self._transport is None
+        return math.inf if works else self._since
 
     def expire(self, now: float) -> None:
         """End what has passed its deadline."""
@@ -407,6 +413,7 @@ class HttpConnection:
             transport.write(head)
             transport.write(body)
         self._turn -= max(_LEAST_COST, len(body))
+        self._since = service.now
         time_to_take = len(body) // service.limits.slowest_client
         if close:
             unread = unread or self._at < len(self._buffer)

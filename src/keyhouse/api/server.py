@@ -34,6 +34,7 @@ _log = structlog.get_logger("keyhouse.api.server")
 
 _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
+_CLOSED_PER_TURN: Final = 32  # for others: until the turn ends they keep their descriptors
 _OTHER_DESCRIPTORS: Final = 64  # kept for the store and whatever else opens files
 _PAUSE_WITHOUT_DESCRIPTORS: Final = 0.2  # seconds
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -53,7 +54,7 @@ class Acceptor:
         connect: makes the connection of a generation.
         context: gives the TLS context of the next connection.
 
-    ``turned_away`` counts connections over the limit.
+    ``turned_away`` counts connections over the limit: each was closed, or another one for it.
     """
 
     def __init__(
@@ -158,8 +159,9 @@ class Acceptor:
 
     def _accept(self) -> None:
         """Accept what waits, some at a time so that open connections have their turn."""
+        turned_away = self.turned_away
         for _ in range(_ACCEPTS_PER_TURN):
-            if self._socket is None:
+            if self._socket is None or self.turned_away - turned_away >= _CLOSED_PER_TURN:
                 return
             try:
                 accepted, _ = self._socket.accept()
@@ -171,8 +173,9 @@ class Acceptor:
                 return
             if self.open_connections >= self._most_connections:
                 self.turned_away += 1
-                accepted.close()
-                continue
+                if not self._connections.make_room():
+                    accepted.close()
+                    continue
             accepted.setblocking(False)  # noqa: FBT003 - the standard library's way
             connection = self._connect(self.generation)
             work = self._serve(accepted, connection)
@@ -218,7 +221,7 @@ class Acceptor:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        self._connections.now = now
+        self._connections.look_at_clock(now)
         for connection in self._connections.all():
             connection.expire(now)
         self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
