@@ -11,7 +11,7 @@ project_copyright = author
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "deploy/**.md", "examples/**.md"]
-include_patterns += ["benchmarks/*.md", "changelog.d/README.md"]
+include_patterns += ["benchmarks/*.md", "fuzz/*.md", "changelog.d/README.md"]
 exclude_patterns = [".*", "build", "docs/_*", "docs/conf.py"]
 
 myst_heading_anchors = 3

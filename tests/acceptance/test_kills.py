@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from keyhouse_tests_deployment import manifest, user
+from keyhouse_tests_kills import Ledger, Writer
 from keyhouse_tests_server import Client, Server
 
 pytestmark = pytest.mark.acceptance
@@ -19,47 +20,6 @@ pytestmark = pytest.mark.acceptance
 WRITERS = 4
 ROUNDS_EACH = 25
 SLICES = 8  # 8 * 25 = 200 kills
-
-
-class Writer(threading.Thread):
-    """Uploads one rising number after the other to a secret of its own until the line is cut."""
-
-    def __init__(self, client: Client, name: str, first: int) -> None:
-        super().__init__(daemon=True)
-        self.client = client
-        self.name_of_secret = name
-        self.acknowledged = first - 1
-        self.attempted = first - 1
-        self.refused: list[bytes] = []
-
-    def run(self) -> None:
-        try:
-            while True:
-                self.attempted += 1
-                value = self.attempted.to_bytes(16)
-                reply = self.client.upload({self.name_of_secret: value})
-                if reply.status != 200:
-                    self.refused.append(reply.body)
-                    return
-                self.acknowledged = self.attempted
-        except OSError:  # the connection died with the process
-            return
-
-
-class Ledger:
-    """What the tests know: for each secret the last acknowledged and the last attempted value."""
-
-    def __init__(self) -> None:
-        self.acknowledged = [0] * WRITERS
-        self.attempted = [0] * WRITERS
-
-    def check(self, client: Client) -> None:
-        names = [f"key{number}" for number in range(WRITERS)]
-        found = client.secrets(names)
-        for number, name in enumerate(names):
-            held = int.from_bytes(found[name] or b"")
-            assert self.acknowledged[number] <= held <= self.attempted[number]
-            self.acknowledged[number] = self.attempted[number] = held
 
 
 def _pauses(seed: int) -> Iterator[float]:
@@ -73,7 +33,7 @@ def _pauses(seed: int) -> Iterator[float]:
 def test_nothing_acknowledged_is_lost_by_kills_under_concurrent_writes(
     tmp_path: Path, number: int
 ) -> None:
-    server, ledger = Server(tmp_path / "data"), Ledger()
+    server, ledger = Server(tmp_path / "data"), Ledger(WRITERS)
     pauses = _pauses(number)
     with server, server.client() as client:
         assert client.set_manifest(manifest(WRITERS)).status == 200

@@ -23,6 +23,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral_facts import require_kind
 from keyhouse_simulation import Lists, Parameters, QeIdentity, TcbInfo
+from keyhouse_simulation.machine import pem, sign
 
 SECOND = timedelta(seconds=1)
 SGX, SGX_COLLATERAL = recorded("sgx_quote")
@@ -108,6 +109,22 @@ def test_a_wrong_signature_is_named() -> None:
     with pytest.raises(CollateralUnusable, match="signature") as caught:
         require_sound(bent, SITE.root_ca, NOW)
     assert caught.value.reason is QuoteProblem.SIGNATURE
+
+
+@pytest.mark.parametrize("name", ["tcb_info", "qe_identity"])
+def test_document_that_an_authority_signed_is_refused(name: str) -> None:
+    """The PCK CA stands below the root as well, and may sign certificates and lists only."""
+    machine, text = SITE.machine, getattr(SITE.collateral, name)
+    bent = msgspec.structs.replace(
+        SITE.collateral,
+        **{
+            f"{name}_signature": sign(machine.pck_ca_key, text.encode()),
+            f"{name}_issuer_chain": pem(machine.pck_ca, machine.root),
+        },
+    )
+    with pytest.raises(CollateralUnusable) as caught:
+        require_sound(bent, SITE.root_ca, NOW)
+    assert caught.value.reason is QuoteProblem.CHAIN
 
 
 @pytest.mark.parametrize(

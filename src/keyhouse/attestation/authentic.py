@@ -64,6 +64,9 @@ def require_signed(collateral: Collateral) -> None:
         pck_ca, root = _require_links(_read(collateral.pck_crl_issuer_chain))
         tcb_signer, _ = _require_links(_read(collateral.tcb_info_issuer_chain))
         qe_signer, _ = _require_links(_read(collateral.qe_identity_issuer_chain))
+        _require_role(pck_ca, authority=True)
+        _require_role(tcb_signer, authority=False)
+        _require_role(qe_signer, authority=False)
         _require_list(collateral.root_ca_crl, root)
         _require_list(collateral.pck_crl, pck_ca)
     except Exception:  # noqa: BLE001 - see above
@@ -93,6 +96,13 @@ def _require_authority(child: bytes, issuer: bytes) -> None:
     """Check what many chains share: the maker's authorities are few."""
     parent = x509.load_der_x509_certificate(issuer)
     x509.load_der_x509_certificate(child).verify_directly_issued_by(parent)
+
+
+def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
+    """Keep the root's authorities from signing documents, and its signers from signing lists."""
+    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    if constraints.ca is not authority:
+        raise InvalidSignature
 
 
 def _require_list(der: bytes, issuer: x509.Certificate) -> None:

@@ -1,0 +1,229 @@
+"""When a quote, or collateral, may be accepted at all: worked out without the code under test.
+
+It runs only on what was accepted, which is rare, so it may be slow. Two conditions:
+
+1. *Every covered part is a rightful signer's* (``forgery_case``): nothing in it was made or
+   changed by anybody else.
+2. *The parts fit*, as Intel's rules have it, read with the standard ``json`` and OpenSSL alone: one
+   kind of platform (TEE, FMSPC, pceId), known versions, equal evaluation numbers, a quoting
+   enclave as its identity says, a key that the quoting enclave vouched for, nothing revoked,
+   everything in its time, no debug enclave; and ``UpToDate`` is claimed only where the matching
+   levels of platform and quoting enclave say so.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from fuzz.forgery_case import (
+    ForgedCase,
+    QuoteParts,
+    certificates,
+    covered_by_collateral,
+    covered_by_quote,
+    parts_of_quote,
+)
+from fuzz.target import Finding
+
+from keyhouse.attestation import Collateral, Verdict
+
+__all__ = ["require_collateral", "require_quote"]
+
+_SGX: Final = bytes.fromhex("2a864886f84d010d01")  # OID 1.2.840.113741.1.13.1
+_KINDS: Final = {3: ("SGX", "QE"), 4: ("TDX", "TD_QE"), 5: ("TDX", "TD_QE")}
+
+
+def require_collateral(case: ForgedCase) -> None:
+    """Raise ``Finding`` if the case's collateral must not be accepted."""
+    if missing := _not_signed(covered_by_collateral(case.collateral), case):
+        raise Finding(f"collateral was accepted with {missing} parts that nobody rightful signed")
+    _require_all(_collateral_rules(case.collateral, case.at), "collateral was accepted")
+
+
+def require_quote(case: ForgedCase, verdict: Verdict) -> None:
+    """Raise ``Finding`` if the case's quote must not be accepted, or says something else."""
+    require_collateral(case)
+    parts = parts_of_quote(case.quote)
+    if missing := _not_signed(covered_by_quote(parts), case):
+        raise Finding(f"a quote was accepted with {missing} parts that nobody rightful signed")
+    _require_all(_quote_rules(case, parts), "a quote was accepted")
+    _require_all(_verdict_rules(case, parts, verdict), "a verdict is wrong")
+
+
+def _not_signed(found: Iterator[bytes], case: ForgedCase) -> int:
+    return sum(each not in case.signed for each in found)
+
+
+def _require_all(rules: dict[str, Callable[[], bool]], what: str) -> None:
+    for name, holds in rules.items():
+        if not holds():
+            raise Finding(f"{what} though this does not hold: {name}")
+
+
+def _collateral_rules(collateral: Collateral, at: int) -> dict[str, Callable[[], bool]]:
+    tcb, qe = json.loads(collateral.tcb_info), json.loads(collateral.qe_identity)
+    root_list = x509.load_der_x509_crl(collateral.root_ca_crl)
+    pck_list = x509.load_der_x509_crl(collateral.pck_crl)
+    chains = [
+        certificates(pem.encode())
+        for pem in (
+            collateral.pck_crl_issuer_chain,
+            collateral.tcb_info_issuer_chain,
+            collateral.qe_identity_issuer_chain,
+        )
+    ]
+    moment = datetime.fromtimestamp(at, UTC)
+    return {
+        "equal evaluation numbers": lambda: (
+            tcb["tcbEvaluationDataNumber"] == qe["tcbEvaluationDataNumber"]
+        ),
+        "one kind of platform": lambda: (tcb["id"], qe["id"]) in set(_KINDS.values()),
+        "documents in their time": lambda: all(
+            _date(each["issueDate"]) <= moment <= _date(each["nextUpdate"]) for each in (tcb, qe)
+        ),
+        "lists in their time": lambda: all(
+            each.last_update_utc <= moment <= (each.next_update_utc or moment)
+            for each in (root_list, pck_list)
+        ),
+        "certificates in their time": lambda: all(
+            _in_time(each, moment) for chain in chains for each in chain
+        ),
+        "no signer revoked": lambda: not any(_revoked(chain[0], root_list) for chain in chains),
+    }
+
+
+def _quote_rules(case: ForgedCase, parts: QuoteParts) -> dict[str, Callable[[], bool]]:
+    tcb, qe = json.loads(case.collateral.tcb_info), json.loads(case.collateral.qe_identity)
+    pck, ca, root = certificates(parts.chain)
+    moment = datetime.fromtimestamp(case.at, UTC)
+    root_list = x509.load_der_x509_crl(case.collateral.root_ca_crl)
+    pck_list = x509.load_der_x509_crl(case.collateral.pck_crl)
+    report = parts.qe_report
+    return {
+        "the pinned root": lambda: _der(root) == case.root,
+        "the key is vouched for": lambda: (
+            report[320:352] == hashlib.sha256(parts.key + parts.authentication).digest()
+        ),
+        "documents of the quote's kind": lambda: (tcb["id"], qe["id"]) == _KINDS[parts.version],
+        "known versions": lambda: (tcb["version"], tcb["tcbType"], qe["version"]) == (3, 0, 2),
+        "the FMSPC is equal": lambda: bytes.fromhex(tcb["fmspc"]) == _pck_value(pck, 4, 6),
+        "the pceId is equal": lambda: bytes.fromhex(tcb["pceId"]) == _pck_value(pck, 3, 2),
+        "chain in its time": lambda: all(_in_time(each, moment) for each in (pck, ca, root)),
+        "no revoked machine": lambda: not _revoked(pck, pck_list) and not _revoked(ca, root_list),
+        "no debug enclave": lambda: not _is_debug(parts),
+        "the quoting enclave's signer": lambda: report[128:160] == bytes.fromhex(qe["mrsigner"]),
+        "the quoting enclave's product": lambda: _number(report[256:258]) == qe["isvprodid"],
+        "the quoting enclave's attributes": lambda: _masked(report[48:64], qe, "attributes"),
+        "the quoting enclave's selection": lambda: _masked(report[16:20], qe, "miscselect"),
+    }
+
+
+def _verdict_rules(
+    case: ForgedCase, parts: QuoteParts, verdict: Verdict
+) -> dict[str, Callable[[], bool]]:
+    report = parts.report
+    tcb, qe = json.loads(case.collateral.tcb_info), json.loads(case.collateral.qe_identity)
+    rules: dict[str, Callable[[], bool]] = {
+        "not revoked": lambda: verdict.tcb_status != "Revoked",
+        "evaluation number": lambda: (
+            verdict.freshness.tcb_evaluation_number == tcb["tcbEvaluationDataNumber"]
+        ),
+        "FMSPC": lambda: verdict.fmspc == bytes.fromhex(tcb["fmspc"]),
+    }
+    if parts.version != 3:
+        return rules | {
+            "report data": lambda: verdict.report_data == report[520:584],
+            "MRTD": lambda: verdict.td is not None and verdict.td.mrtd == report[136:184],
+        }
+    pck = certificates(parts.chain)[0]
+    return rules | {
+        "report data": lambda: verdict.report_data == report[320:384],
+        "MRENCLAVE": lambda: verdict.mrenclave == report[64:96],
+        "MRSIGNER": lambda: verdict.mrsigner == report[128:160],
+        "product": lambda: verdict.isvprodid == _number(report[256:258]),
+        "version": lambda: verdict.isvsvn == _number(report[258:260]),
+        "UpToDate": lambda: (
+            verdict.tcb_status != "UpToDate"
+            or (_platform_status(pck, tcb), _enclave_status(parts, qe)) == ("UpToDate",) * 2
+        ),
+    }
+
+
+def _platform_status(pck: x509.Certificate, tcb: dict[str, Any]) -> str:
+    """Return the status of the first level that the machine reaches. Source: Intel PCS v4."""
+    svns = list(_pck_value(pck, 2, 16, inner=18))
+    pce = _pce_svn(pck)
+    for level in tcb["tcbLevels"]:
+        wanted = [each["svn"] for each in level["tcb"]["sgxtcbcomponents"]]
+        if pce >= level["tcb"]["pcesvn"] and all(
+            have >= want for have, want in zip(svns, wanted, strict=True)
+        ):
+            return str(level["tcbStatus"])
+    return "none"
+
+
+def _enclave_status(parts: QuoteParts, qe: dict[str, Any]) -> str:
+    svn = _number(parts.qe_report[258:260])
+    reached = (level for level in qe["tcbLevels"] if svn >= level["tcb"]["isvsvn"])
+    return str(next(reached)["tcbStatus"])
+
+
+def _pck_value(pck: x509.Certificate, entry: int, size: int, *, inner: int = 0) -> bytes:
+    """Return an octet string of the SGX extension; of its sequence 2, the entry ``inner``.
+
+    Tags in it are not looked at: the library does not either, and only the maker could change them.
+    """
+    oid = _SGX + bytes([entry]) + (bytes([inner]) if inner else b"")
+    entry_of = re.escape(bytes([len(oid)]) + oid) + b"." + re.escape(bytes([size]))
+    found = list(re.finditer(entry_of, _sgx_extension(pck), re.DOTALL))
+    if len(found) != 1:
+        raise Finding("a PCK certificate was accepted that does not say something exactly once")
+    return found[0].string[found[0].end() :][:size]
+
+
+def _pce_svn(pck: x509.Certificate) -> int:
+    oid = _SGX + bytes([2, 17])
+    rest = _sgx_extension(pck).partition(bytes([len(oid)]) + oid)[2]
+    return int.from_bytes(rest[2 : 2 + rest[1]])
+
+
+def _sgx_extension(pck: x509.Certificate) -> bytes:
+    identifier = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
+    return pck.extensions.get_extension_for_oid(identifier).value.public_bytes()
+
+
+def _masked(found: bytes, qe: dict[str, Any], name: str) -> bool:
+    wanted, mask = bytes.fromhex(qe[name]), bytes.fromhex(qe[f"{name}Mask"])
+    if name == "miscselect":  # a number there, and little-endian in the report
+        found = found[::-1]
+    return all(f & m == w for f, w, m in zip(found, wanted, mask, strict=True))
+
+
+def _is_debug(parts: QuoteParts) -> bool:
+    report = parts.report
+    return bool(report[48] & 2) if parts.version == 3 else bool(report[120] & 1)
+
+
+def _revoked(certificate: x509.Certificate, revoked: x509.CertificateRevocationList) -> bool:
+    return any(each.serial_number == certificate.serial_number for each in revoked)
+
+
+def _in_time(certificate: x509.Certificate, moment: datetime) -> bool:
+    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+
+
+def _date(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)

@@ -1,0 +1,116 @@
+"""The command line of a campaign."""
+
+import argparse
+import re
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import msgspec
+from fuzz.targets import TARGETS
+from fuzz.worker import Limits
+
+__all__ = ["Options"]
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+_LIMIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
+_FOR_EVER: Final = 10 * 365 * 86_400.0
+_USUAL: Final = 60.0
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What is asked for: each target with its limits, or files to replay."""
+
+    targets: tuple[tuple[str, Limits], ...]
+    replay: tuple[Path, ...]
+    seed: int
+    jobs: int
+    findings: Path
+    summary: Path | None
+    shows_list: bool
+
+    @classmethod
+    def read(cls, arguments: list[str]) -> "Options":
+        """Read the command line. Ends the process where it cannot be read."""
+        parser = _parser()
+        given = parser.parse_args(arguments)
+        usual = _limits(given.duration, given.count)
+        try:
+            chosen = tuple(_chosen(text, usual) for text in given.targets or TARGETS)
+        except ValueError as error:
+            parser.error(str(error))
+        if not 1 <= given.jobs <= 64:
+            parser.error("--jobs goes from 1 to 64")
+        return cls(
+            targets=chosen,
+            replay=tuple(given.replay),
+            seed=given.seed if given.seed is not None else SystemRandom().randrange(2**32),
+            jobs=given.jobs,
+            findings=given.findings,
+            summary=given.summary,
+            shows_list=given.list,
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/fuzz",
+        description="Attack parts of Keyhouse with made-up cases; exit 1 at the first finding.",
+    )
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET[=LIMIT]",
+        help="all if not given; LIMIT is a time (90s, 20m, 1h) or a number of cases",
+    )
+    parser.add_argument("--list", action="store_true", help="list the targets and end")
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        type=_duration,
+        metavar="TIME",
+        help="time for each target: 90s, 20m, 1h; one minute if no count is given",
+    )
+    parser.add_argument("--count", type=int, metavar="N", help="cases for each target")
+    parser.add_argument("--seed", type=int, metavar="N", help="of all random choices but keys")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once")
+    parser.add_argument(
+        "--findings",
+        type=Path,
+        default=Path("build/findings"),
+        metavar="DIR",
+        help="where a case that is a finding is written",
+    )
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="write all counts as JSON")
+    parser.add_argument(
+        "--replay", type=Path, nargs="+", default=[], metavar="FILE", help="judge written cases"
+    )
+    return parser
+
+
+def _duration(text: str) -> float:
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError("a time is a number with s, m or h, such as 20m")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _limits(seconds: float | None, count: int | None) -> Limits:
+    if seconds is None:
+        seconds = _USUAL if count is None else _FOR_EVER
+    return Limits(seconds, count)
+
+
+def _chosen(text: str, usual: Limits) -> tuple[str, Limits]:
+    """Return a target and its limits. Raises ``ValueError`` with the text for people."""
+    name, given, limit = text.partition("=")
+    if name not in TARGETS:
+        raise ValueError(f"unknown target {name}; known are {', '.join(TARGETS)}")
+    if not given:
+        return name, usual
+    if limit.isdecimal():
+        return name, Limits(_FOR_EVER, int(limit))
+    try:
+        return name, Limits(_duration(limit))
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"{text}: {error}") from None

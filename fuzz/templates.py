@@ -1,0 +1,80 @@
+"""Templates of ``Files`` and ``Env``.
+
+Oracle: only ``BadRequest`` comes out of parsing; what is accepted and has no action is unchanged;
+each accepted call, written out, is read as the same call; rendering gives bytes, or raises
+``MissingValue`` for a value that is not there or ``BadRequest`` for a zero byte in ``string``.
+"""
+
+from random import Random
+from typing import ClassVar, Final
+
+import msgspec
+from fuzz.mutations import mutated
+from fuzz.target import Finding, Target
+
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
+from keyhouse.manifest.templates import Call, MissingValue, Template, Values, parse
+
+__all__ = ["TemplateTarget"]
+
+_TEXTS: Final = (
+    b"key={{ hex .Secrets.name }}\n",
+    b"a {{- raw .MarbleRun.RootCA.Cert -}} b{{/* c */}}",
+    b'{{ .Secrets.name.Cert | pem }}{{ raw (index .Secrets "my-name").Private }}',
+    b"{{base64 (.Previous.Secrets.name)}}{{ string (index .Previous.Secrets `other`) }}",
+    b"{{ hex ( .Secrets.name ).Public }}\x00\xff{{- /* no */ -}}",
+)
+_WORDS: Final = (
+    *(b"{{", b"}}", b"{{-", b"-}}", b" -}}", b"{{- ", b"/*", b"*/", b"{{/*", b"*/}}", b"(", b")"),
+    *(b"|", b'"', b"`", b"\\", b"\\u0041", b"\n", b"\t", b" ", b".", b"..", b"index", b".Secrets"),
+    *(b"\xc3\xa9", b"\xff", b"\x00", b"_", b"$x", b"if", b"range", b"len", b"printf", b"1"),
+    *(b"{{" * 50, b"(" * 50, b" " * 300, b".a" * 200, b"{{hex .Secrets.name}}" * 40),
+)
+
+
+class _Value(msgspec.Struct, frozen=True):
+    private: Secret
+    public: Secret
+    cert: bytes
+
+
+_KEY: Final = _Value(Secret(b"\0\x01key"), Secret(b"public"), b"")
+_CERT: Final = _Value(Secret(b"private"), Secret(b"public"), b"cert")
+_SOME: Final = {"name": _KEY, "other": _CERT, "my-name": _CERT}
+_VALUES: Final = Values({"RootCA": _CERT}, _SOME, _SOME)
+
+
+class TemplateTarget(Target):
+    """Texts that are nearly templates."""
+
+    name: ClassVar[str] = "templates"
+    about: ClassVar[str] = "templates of Files and Env"
+
+    def draw(self, chance: Random) -> bytes:
+        """Return one or two templates, changed."""
+        text = b"".join(chance.choices(_TEXTS, k=chance.choice((1, 1, 2))))
+        return mutated(text, chance, _WORDS)
+
+    def judge(self, case: bytes) -> str:
+        """Parse the text, and render it."""
+        try:
+            template = parse(case)
+        except BadRequest as refused:
+            return f"refused: {refused.message.partition(', line')[0]}"
+        if b"{{" not in case and b"".join(_literals(template)) != case:
+            raise Finding("text without an action was changed")
+        for call in template.calls:
+            if parse(b"{{ %s }}" % str(call).encode()).calls != (call,):
+                raise Finding("a call, written out, is read as another one")
+        try:
+            template.render(_VALUES)
+        except MissingValue:
+            return "accepted: a value is missing"
+        except BadRequest:
+            return "accepted: a zero byte"
+        return "accepted: rendered"
+
+
+def _literals(template: Template) -> list[bytes]:
+    return [part for part in template.parts if not isinstance(part, Call)]
