@@ -6,6 +6,7 @@ point by a test. What the real coordinator does is tested with the real one.
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -27,13 +28,14 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 from grpclib.const import Cardinality, Handler
 from grpclib.server import Server, Stream
+from OpenSSL import SSL
 
-from keyhouse.api import TlsContext
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
 from keyhouse.base.secret import Secret
+from keyhouse.launcher.tls import Session
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
-__all__ = ["MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
+__all__ = ["AnyClient", "MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
 
 Bend = Callable[[dict[str, bytes]], None]
 """Changes the variables that are about to be delivered."""
@@ -94,6 +96,43 @@ def predefined(keys: CoordinatorKeys, name: str, kind: str) -> dict[str, bytes]:
     }
 
 
+class AnyClient(ssl.SSLContext):
+    """A server's context for grpclib: ``h2``, and whatever certificate a client has."""
+
+    def __new__(cls, *_args: object) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, key: Secret, certificate: bytes) -> None:
+        self._native = SSL.Context(SSL.TLS_SERVER_METHOD)
+        mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        self._native.set_verify(mode, lambda *_: True)
+        self._native.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        self._native.set_alpn_select_callback(lambda _, offered: offered[offered.index(b"h2")])
+        self._native.use_certificate(x509.load_der_x509_certificate(certificate))
+        private = load_der_private_key(key.reveal(), None)
+        assert isinstance(private, ec.EllipticCurvePrivateKey)
+        self._native.use_privatekey(private)
+
+    def wrap_bio(  # type: ignore[override]  # a session has what asyncio uses of an SSLObject
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **_options: object
+    ) -> "_ServerSession":
+        return _ServerSession(SSL.Connection(self._native, None), incoming, outgoing)
+
+
+class _ServerSession(Session):
+    """The launcher's session at the other end. ``client``: the DER of its certificate."""
+
+    def __init__(
+        self, connection: SSL.Connection, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+    ) -> None:
+        self.client = b""
+        connection.set_accept_state()
+        super().__init__(self._keep, connection, incoming, outgoing)
+
+    def _keep(self, leaf: bytes) -> None:
+        self.client = leaf
+
+
 class MeshPeer:
     """Answers activations on 127.0.0.1, in a thread of its own, while the context lasts.
 
@@ -133,9 +172,9 @@ class MeshPeer:
         request = await stream.recv_message()
         assert request is not None
         assert stream.peer is not None
-        # grpclib hands out the ssl object, whose session knows the client's certificate.
+        # grpclib hands out the ssl object, which knows the client's certificate.
         session = stream.peer._transport.get_extra_info("ssl_object")
-        self.asked.append((request, session.getpeercert(binary_form=True)))
+        self.asked.append((request, session.client))
         if self._refusals:
             raise self._refusals.pop(0)
         env = predefined(self.keys, request.UUID, request.MarbleType) | self._env
@@ -149,7 +188,7 @@ class MeshPeer:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         key, certificate = self._tls
-        context = TlsContext(key, [certificate], alpn=b"h2", required=True)
+        context = AnyClient(key, certificate)
         server = Server([self])
         listening = socket.create_server(("127.0.0.1", 0))
         await server.start(sock=listening, ssl=context)

@@ -6,13 +6,11 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from keyhouse_tests_https import (
     ALICE,
@@ -28,7 +26,7 @@ from keyhouse_tests_https import (
 )
 
 from keyhouse.api.http import HttpConnection
-from keyhouse.api.tls import ReplaceableContext, TlsContext
+from keyhouse.api.tls import TlsContext
 from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
@@ -211,148 +209,6 @@ def test_session_of_one_listener_does_not_resume_at_another(tmp_path: Path) -> N
             with Client(second.port, context, session) as client:
                 assert client.get("/status")[1]["identity"] == fingerprint(ALICE)
                 assert not client.tls.session_reused
-
-
-class Wire:
-    """A client and a server session without sockets, so that every byte is in our hands."""
-
-    def __init__(self, server: TlsContext, client: ssl.SSLContext) -> None:
-        self.to_server, self.to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.session = server.wrap_bio(self.to_server, self.to_client)
-        self.client_in, self.client_out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = client.wrap_bio(self.client_in, self.client_out, server_hostname="localhost")
-
-    def handshake(self) -> None:
-        """Complete the handshake, but keep the client's last flight back."""
-        for _ in range(10):
-            try:
-                self.client.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-            else:
-                return
-            self.flush()
-            with pytest.raises(ssl.SSLWantReadError):
-                self.session.do_handshake()
-            self.client_in.write(self.to_client.read())
-
-    def flush(self) -> None:
-        """Carry the client's bytes to the server."""
-        self.to_server.write(self.client_out.read())
-
-
-def server_context() -> TlsContext:
-    return TlsContext(SERVER.key, [SERVER.certificate])
-
-
-def test_request_in_the_last_flight_of_the_handshake_is_not_forgotten(tmp_path: Path) -> None:
-    wire = Wire(server_context(), client_context(ALICE, tmp_path))
-    wire.handshake()
-    wire.client.write(GET)
-    wire.flush()
-    wire.session.do_handshake()
-    assert wire.session.identity == ALICE.certificate
-    assert wire.session.pending()
-    assert wire.session.read(262144) == GET
-    assert not wire.session.pending()
-    with pytest.raises(ssl.SSLWantReadError):
-        wire.session.read()
-
-
-def test_record_that_arrives_byte_by_byte_is_read_once(tmp_path: Path) -> None:
-    wire = Wire(server_context(), client_context(ALICE, tmp_path))
-    wire.handshake()
-    wire.flush()
-    wire.session.do_handshake()
-    wire.client.write(GET)
-    record = wire.client_out.read()
-    for byte in record[:-1]:
-        wire.to_server.write(bytes([byte]))
-        with pytest.raises(ssl.SSLWantReadError):
-            wire.session.read()
-        assert not wire.session.pending()
-    wire.to_server.write(record[-1:])
-    assert wire.session.read() == GET
-
-
-def test_changed_byte_ends_the_connection_without_a_library_text(tmp_path: Path) -> None:
-    wire = Wire(server_context(), client_context(ALICE, tmp_path))
-    wire.handshake()
-    wire.flush()
-    wire.session.do_handshake()
-    wire.client.write(GET)
-    record = bytearray(wire.client_out.read())
-    record[-1] ^= 1
-    wire.to_server.write(record)
-    with pytest.raises(ssl.SSLError, match="the TLS connection failed"):
-        wire.session.read()
-
-
-def test_stale_error_of_other_code_does_not_end_a_connection(tmp_path: Path) -> None:
-    lib = Binding().lib
-    wire = Wire(server_context(), client_context(ALICE, tmp_path))
-    wire.handshake()
-    wire.flush()
-    wire.session.do_handshake()
-
-    def soil() -> None:
-        lib.ERR_put_error(6, 0, 100, b"test", 1)
-        assert lib.ERR_peek_error()
-
-    soil()
-    with pytest.raises(ssl.SSLWantReadError):
-        wire.session.read()
-    soil()
-    assert wire.session.write(b"x" * 100) == 100
-    wire.client.write(GET)
-    wire.flush()
-    soil()
-    assert wire.session.read() == GET
-    soil()
-    with pytest.raises(ssl.SSLWantReadError):
-        wire.session.read()
-    assert not lib.ERR_peek_error()
-
-
-def test_close_notify_reads_as_the_end(tmp_path: Path) -> None:
-    wire = Wire(server_context(), client_context(ALICE, tmp_path))
-    wire.handshake()
-    wire.flush()
-    wire.session.do_handshake()
-    wire.client_in.write(wire.to_client.read())
-    with pytest.raises((ssl.SSLWantReadError, ssl.SSLSyscallError)):
-        wire.client.unwrap()
-    wire.flush()
-    assert wire.session.read() == b""
-    into = bytearray(10)
-    assert wire.session.read(10, into) == 0
-
-
-def test_context_refuses_a_second_thread() -> None:
-    context = server_context()
-    context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
-    problems: list[Exception] = []
-
-    def use() -> None:
-        try:
-            context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
-        except Broken as broken:
-            problems.append(broken)
-
-    thread = threading.Thread(target=use)
-    thread.start()
-    thread.join()
-    assert len(problems) == 1
-
-
-def test_replaceable_context_serves_the_current_one() -> None:
-    first, second = server_context(), server_context()
-    context = ReplaceableContext(first)
-    assert context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()).context is first
-    context.current = second
-    assert context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()).context is second
-    with pytest.raises(Broken):
-        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=False)
 
 
 def test_key_of_another_certificate_is_refused() -> None:

@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from grpclib import GRPCError
 from grpclib.const import Status
-from keyhouse_tests_mesh import MeshPeer, coordinator_keys, leaf_for, pem
+from keyhouse_tests_https import running
+from keyhouse_tests_mesh import AnyClient, MeshPeer, coordinator_keys, leaf_for, pem
 from keyhouse_tests_odd_certificates import odd_certificates
 
-from keyhouse.api import TlsContext
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Broken, KeyhouseError, Refused, Unavailable
 from keyhouse.base.secret import Secret
@@ -259,15 +259,8 @@ async def test_peer_that_sends_without_end_is_cut_off() -> None:
 
 async def test_peer_of_another_protocol_is_no_coordinator() -> None:
     """The Client API, say: it would not choose h2."""
-    context = TlsContext(OURS.root_key, [OURS.root_cert])
-
-    async def silent(_: object, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
-    async with server:
-        with pytest.raises((NotReachable, CoordinatorNotTrusted)):
-            await _activate(server.sockets[0].getsockname()[1])
+    with running() as server, pytest.raises((NotReachable, CoordinatorNotTrusted)):
+        await _activate(server.port)
 
 
 _SETTINGS = b"\0\0\0\4\0\0\0\0\0"
@@ -300,7 +293,7 @@ _HEADERS = _frame(1, 4, b"\x88\x0f\x10\x10application/grpc")  # :status 200, con
     ids=range(13),
 )
 async def test_peer_that_speaks_something_else_is_told_by_name(sent: bytes) -> None:
-    context = TlsContext(OURS.intermediate_key, [OURS.marble_root_cert], alpn=b"h2", required=True)
+    context = AnyClient(OURS.intermediate_key, OURS.marble_root_cert)
 
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -1,9 +1,8 @@
-"""TLS that asks for any client certificate: sessions of OpenSSL behind the ``ssl`` interface.
+"""TLS that asks for any client certificate: contexts and sessions of OpenSSL.
 
 CPython's ``ssl`` cannot request a client certificate without verifying it. Here self-signed
-certificates are the rule and identity is decided by exact bytes, so a subclass of
-``ssl.SSLContext`` hands out sessions that run on the bindings of pyOpenSSL. uvloop and grpclib use
-them as they would use an ``ssl.SSLObject``.
+certificates are the rule and identity is decided by exact bytes, so sessions run on the bindings of
+pyOpenSSL; ``tls_transport`` carries connections with them.
 
 Rules that this file keeps:
 
@@ -16,7 +15,6 @@ Rules that this file keeps:
 """
 
 import secrets
-import ssl
 import sys
 import threading
 from collections.abc import Sequence
@@ -38,8 +36,6 @@ __all__ = [
     "GROUPS",
     "SIGNATURES",
     "TLS12_CIPHERS",
-    "ReplaceableContext",
-    "Session",
     "TlsContext",
     "has_refused_key",
     "negotiated_protocol",
@@ -63,9 +59,7 @@ BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
 _RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB
 
-# Bound once: each is called for every request.
-_read, _write, _pending = lib.SSL_read, lib.SSL_write, lib.SSL_pending
-_bio_read, _bio_write, _bio_length = lib.BIO_read, lib.BIO_write, lib.BIO_get_mem_data
+_bio_length = lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
 _NULL: Final = ffi.NULL
 _COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE  # the alert for it is unsupported_certificate
@@ -122,7 +116,7 @@ def _alpn_chooser(protocol: bytes) -> Any:
 _ALPN_CHOOSERS: Final = {name: _alpn_chooser(name) for name in (b"http/1.1", b"h2")}
 
 
-class TlsContext(ssl.SSLContext):
+class TlsContext:
     """A TLS server context: version 1.2 or 1.3, any client certificate or none.
 
     Args:
@@ -136,9 +130,6 @@ class TlsContext(ssl.SSLContext):
     All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
     sockets are read into, ``buffer`` where OpenSSL writes to.
     """
-
-    def __new__(cls, *_args: object, **_kwargs: object) -> "TlsContext":  # noqa: PYI034, D102 - as typeshed has it
-        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(
         self,
@@ -156,19 +147,6 @@ class TlsContext(ssl.SSLContext):
         self._thread: int | None = None
         self._server = _openssl_context(key, chain, alpn, required=required)
 
-    def wrap_bio(  # type: ignore[override]  # a Session has what servers use of an SSLObject
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = True,  # noqa: FBT001, FBT002 - as the base class has it
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> "Session":
-        """Return a new server session between two memory buffers."""
-        if not server_side or server_hostname is not None or session is not None:
-            raise Broken("a TLS server context was asked for a client session")
-        return Session(self, incoming, outgoing)
-
     def new_session(self) -> Any:
         """Return an OpenSSL session of a server, which is freed with its last reference."""
         if self._thread is None:
@@ -179,30 +157,6 @@ class TlsContext(ssl.SSLContext):
         session = ffi.gc(_made(native), lib.SSL_free)
         lib.SSL_set_accept_state(session)
         return session
-
-
-class ReplaceableContext(ssl.SSLContext):
-    """For servers that take one context for ever: each new session comes from ``current``.
-
-    Assigning another ``TlsContext`` to ``current`` serves it from the next connection on.
-    """
-
-    def __new__(cls, *_args: object) -> "ReplaceableContext":  # noqa: PYI034, D102 - as typeshed has it
-        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
-
-    def __init__(self, current: TlsContext) -> None:
-        self.current = current
-
-    def wrap_bio(  # type: ignore[override]  # a Session has what servers use of an SSLObject
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = True,  # noqa: FBT001, FBT002 - as the base class has it
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> "Session":
-        """Return a new server session of the current context."""
-        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def _openssl_context(
@@ -261,167 +215,6 @@ def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes])
         raise Broken("OpenSSL does not take the TLS key or certificate") from None
 
 
-class Session:
-    """One TLS connection, used as an ``ssl.SSLObject`` is: bytes go through two memory buffers.
-
-    ``identity`` is the DER of the client's leaf after the handshake, or None.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_bio_in",
-        "_bio_out",
-        "_failed",
-        "_incoming",
-        "_outgoing",
-        "_ssl",
-        "context",
-        "identity",
-    )
-
-    def __init__(
-        self, context: TlsContext, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
-    ) -> None:
-        self.context = context
-        self.identity: bytes | None = None
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._failed = False
-        self._ssl = context.new_session()
-        self._bio_in, self._bio_out = new_memory_bio(), new_memory_bio()
-        lib.SSL_set_bio(self._ssl, self._bio_in, self._bio_out)  # the session owns both now
-
-    def do_handshake(self) -> None:
-        """Go on with the handshake; raise ``ssl.SSLWantReadError`` until it is complete.
-
-        After a failure one ``SSLWantReadError`` more is raised, so that the caller sends the alert
-        that tells the client why; whatever the client sends next ends the connection.
-        """
-        if self._failed:
-            raise _failure()
-        self._feed()
-        _clear_errors()
-        result = lib.SSL_do_handshake(self._ssl)
-        wants_read = result != 1 and lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
-        _clear_errors()
-        self._drain()
-        if wants_read:
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more of the handshake is needed")
-        if result != 1:
-            self._failed = True
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the handshake failed")
-        wanted = self.context.insists_on
-        if wanted is not None and negotiated_protocol(self._ssl) != wanted:
-            raise _failure()
-        self.identity = peer_leaf(self._ssl)
-        if wanted is not None and self.identity is None:
-            raise _failure()
-
-    def read(self, size: int = BUFFER_BYTES, buffer: Any = None) -> Any:
-        """Return decrypted bytes, at most one record; ``b""`` after the client's close_notify.
-
-        With ``buffer`` the bytes go there and their number is returned.
-        """
-        self._feed()
-        _clear_errors()
-        if buffer is not None:
-            result = _read(self._ssl, ffi.from_buffer(buffer), min(size, len(buffer)))
-            return result if result > 0 else self._nothing_read(result, 0)
-        context = self.context
-        result = _read(self._ssl, context.buffer, min(BUFFER_BYTES, size))
-        if result <= 0:
-            return self._nothing_read(result, b"")
-        return context.buffer_view[:result]
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Encrypt up to one record of ``data`` and return how many of its bytes were taken."""
-        _clear_errors()
-        source = data if isinstance(data, bytes) else ffi.from_buffer(data)
-        result = _write(self._ssl, source, len(data))
-        self._drain()
-        if result <= 0:
-            raise self._trouble(result)
-        return int(result)
-
-    def pending(self) -> int:
-        """Return non-zero while bytes that were fed have not been read.
-
-        That includes bytes that are still encrypted: a resumed client's first request comes with
-        the end of the handshake, and nobody would read it if these were left out.
-        """
-        return int(_pending(self._ssl) or _bio_length(self._bio_in, _NULL))
-
-    def unwrap(self) -> None:
-        """Send close_notify. The client's own is not waited for."""
-        _clear_errors()
-        lib.SSL_shutdown(self._ssl)
-        _clear_errors()
-        self._drain()
-
-    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in SSLObject
-        """Return the identity's DER, or an empty mapping without ``binary_form``."""
-        if self.identity is None:
-            return None
-        return self.identity if binary_form else {}
-
-    def selected_alpn_protocol(self) -> str | None:
-        """Return the negotiated application protocol, or None."""
-        name = negotiated_protocol(self._ssl)
-        return name.decode("ascii") if name else None
-
-    def version(self) -> str:
-        """Return ``TLSv1.2`` or ``TLSv1.3``."""
-        return str(ffi.string(lib.SSL_get_version(self._ssl)).decode("ascii"))
-
-    def cipher(self) -> tuple[str, str, int] | None:
-        """Return name, protocol version and key bits of the cipher suite in use."""
-        cipher = lib.SSL_get_current_cipher(self._ssl)
-        if cipher == _NULL:
-            return None
-        name = ffi.string(lib.SSL_CIPHER_get_name(cipher)).decode("ascii")
-        return name, self.version(), int(lib.SSL_CIPHER_get_bits(cipher, _NULL))
-
-    @staticmethod
-    def compression() -> None:
-        """Return None: compression is off."""
-
-    @property
-    def session_reused(self) -> bool:
-        """Whether this session resumed an earlier one."""
-        return bool(lib.SSL_session_reused(self._ssl))
-
-    def _feed(self) -> None:
-        data = self._incoming.read()
-        if data and _bio_write(self._bio_in, data, len(data)) != len(data):
-            raise _failure()
-
-    def _drain(self) -> None:
-        context = self.context
-        while (count := _bio_read(self._bio_out, context.buffer, BUFFER_BYTES)) > 0:
-            self._outgoing.write(context.buffer_view[:count])
-            if count < BUFFER_BYTES:
-                return
-
-    def _nothing_read(self, result: int, at_end: bytes | int) -> bytes | int:
-        error = self._trouble(result)
-        self._drain()
-        if isinstance(error, ssl.SSLZeroReturnError):
-            return at_end
-        raise error
-
-    def _trouble(self, result: int) -> ssl.SSLError:
-        """Return the exception for a call that gave ``result``. The error queue is empty after."""
-        kind = lib.SSL_get_error(self._ssl, result)
-        _clear_errors()
-        if kind == lib.SSL_ERROR_WANT_READ:
-            return ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more input is needed")
-        if kind == lib.SSL_ERROR_WANT_WRITE:
-            return ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "output is full")
-        if kind == lib.SSL_ERROR_ZERO_RETURN:
-            return ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by the client")
-        return _failure()
-
-
 def new_memory_bio() -> Any:
     """Return a memory BIO. Who gives it to a session needs not free it."""
     return _made(lib.BIO_new(lib.BIO_s_mem()))
@@ -455,7 +248,7 @@ def _encoded(certificate: Any) -> bytes:
     memory = lib.BIO_new(lib.BIO_s_mem())
     try:
         if memory == _NULL or lib.i2d_X509_bio(memory, certificate) != 1:
-            raise _failure()
+            raise MemoryError
         data = ffi.new("char **")
         length = _bio_length(memory, data)
         return bytes(ffi.buffer(data[0], length)[:])
@@ -470,8 +263,3 @@ def _made(pointer: Any) -> Any:
         _clear_errors()
         raise MemoryError
     return pointer
-
-
-def _failure() -> ssl.SSLError:
-    """Return the one error that ends a connection. It says nothing that OpenSSL said."""
-    return ssl.SSLError(ssl.SSL_ERROR_SSL, "the TLS connection failed")
