@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL
-from OpenSSL._util import ffi, lib
 
 from keyhouse.api.client_keys import SMALL, has_costly_key
+from keyhouse.api.openssl import ffi, lib, pointer
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 
@@ -153,7 +153,7 @@ class TlsContext:
             self._thread = threading.get_ident()
         if self._thread != threading.get_ident():
             raise Broken("a TLS context was used by two threads")
-        native = lib.SSL_new(self._server._context)  # noqa: SLF001 - pyOpenSSL has no accessor
+        native = lib.SSL_new(pointer(self._server))
         session = ffi.gc(_made(native), lib.SSL_free)
         lib.SSL_set_accept_state(session)
         return session
@@ -177,7 +177,7 @@ def _openssl_context(
     # Nothing is trusted, so nothing needs a chain: no signatures of appended certificates are
     # checked. OpenSSL refuses a client's chain of more than 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
     context.set_verify_depth(0)
-    native = context._context  # noqa: SLF001 - pyOpenSSL has no accessor
+    native = pointer(context)
     if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
         context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)

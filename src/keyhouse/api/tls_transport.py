@@ -22,9 +22,8 @@ from collections import deque
 from enum import Enum, auto
 from typing import Any, Final, cast
 
-from OpenSSL._util import ffi, lib
-
 from keyhouse.api.handshakes import COSTLY_KEY, TOO_LARGE, Handshakes
+from keyhouse.api.openssl import ffi, lib
 from keyhouse.api.tls import (
     BUFFER_BYTES,
     TlsContext,
