@@ -18,8 +18,8 @@ pytestmark = pytest.mark.acceptance
 LONGEST = 20.0  # seconds that refusing one manifest may take, on a machine that does much else
 
 
-def test_a_flood_of_nonces_is_queued_or_told_to_come_again(tmp_path: Path) -> None:
-    """100 connections ask for fresh quotes without a pause: 64 wait, the others hear 503."""
+def test_a_flood_of_nonces_keeps_nobody_out(tmp_path: Path) -> None:
+    """100 connections ask for fresh quotes without a pause: each gets one in its turn."""
 
     def ask(wire: Wire) -> Counter[int]:
         statuses: Counter[int] = Counter()
@@ -30,15 +30,13 @@ def test_a_flood_of_nonces_is_queued_or_told_to_come_again(tmp_path: Path) -> No
             while b"\r\n\r\n" not in found or not found.endswith(b"}\n"):
                 found += wire.tls.recv(65536)
             statuses[int(found[9:12])] += 1
-            assert found[9:12] != b"503" or b"retry-after: 1\r\n" in found
         return statuses
 
     with besieged(tmp_path, manifest(), growth=64) as server, open_wires(server, 100) as wires:
         counts = in_parallel(len(wires), 100, lambda number: ask(wires[number]))
     total = sum(counts, Counter[int]())
     print(f"nonce flood: {dict(total)}")  # noqa: T201 - how many came through is the machine's
-    assert total[200] > 0
-    assert set(total) <= {200, 503}
+    assert set(total) == {200}
 
 
 def with_secrets(**secrets: dict[str, Any]) -> bytes:

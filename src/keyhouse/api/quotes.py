@@ -19,8 +19,11 @@ NONCE_BYTES = 1024
 AT_ONCE = 2
 """Quotes made at the same time: the platform is one machine."""
 
-WAITING = 64
-"""Requests that may wait for a quote; anybody may ask for one, so they are bounded."""
+WAITING = 12_000
+"""Requests that may wait for a quote; anybody may ask for one, so they are bounded.
+
+As many as there can be connections, each of which has its turn: a flood locks nobody out.
+"""
 
 
 class Quotes:
