@@ -23,7 +23,6 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -118,12 +117,7 @@ class PccsServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.gone.set()
         if self._server is not None and self._thread is not None:
             self._server.shutdown()

@@ -22,7 +22,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -131,16 +130,11 @@ class PccsSource:
         await self._pccs.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         try:
             await self._finish()
         finally:
-            await self._pccs.__aexit__(kind, error, trace)
+            await self._pccs.__aexit__(*raised)
 
     async def _finish(self) -> None:
         """Give the fetches that still run a moment, then end them."""

@@ -7,7 +7,6 @@ seeing and from holding back what is asked for.
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -60,12 +59,7 @@ class Pccs:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:

@@ -2,7 +2,6 @@
 
 import time
 from random import SystemRandom
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -40,12 +39,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from random import SystemRandom
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -41,12 +40,7 @@ class AsyncConnection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
