@@ -13,6 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.coordinator import check_fully
+from keyhouse.manifest import Checked
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SAMPLES = Path(__file__).parent / "manifest" / "samples"
 
@@ -34,6 +38,18 @@ def _parsed(name: str) -> Document:
 def full() -> Document:
     """Return the full sample, to be changed."""
     return copy.deepcopy(_parsed("full"))
+
+
+@functools.cache
+def _keys() -> CoordinatorKeys:
+    return make_coordinator_keys(
+        dns_names=("localhost",), ip_addresses=(), curve="P-256", now=NOW, simulated=False
+    )
+
+
+def fully_checked(raw: bytes, now: datetime = NOW) -> Checked:
+    """Check ``raw`` as a coordinator called localhost does, the making of certificates included."""
+    return check_fully(raw, keys=_keys(), now=now)
 
 
 def changed(change: Change, base: str = "full") -> bytes:

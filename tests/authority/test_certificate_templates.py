@@ -70,7 +70,8 @@ EVERYTHING = T(
     excluded_uri_domains=(".bad.example",),
     permitted_ip_ranges=(AddressRange("10.0.0.0", b"\xff\0\0\0"),),
     excluded_ip_ranges=(AddressRange("2001:db8::", b"\xff" * 4 + bytes(12)),),
-    policies=("1.3.6.1.4.1.311.1", "2.5.29.32.0"),
+    policies=("1.3.6.1.4.1.311.1",),
+    policy_identifiers=((2, 5, 29, 32, 0),),
     extra_extensions=(
         Extension((1, 3, 6, 1, 5, 5, 7, 1, 24), bytes.fromhex("3003020105")),
         Extension((1, 2, 3, 4), b"\x05\x00", critical=True),
@@ -311,6 +312,13 @@ def test_empty_lists_leave_the_extensions_out() -> None:
     assert _oids(certificate) == ["2.5.29.15", "2.5.29.19", "2.5.29.35"]
 
 
+def test_policies_of_both_fields_are_in_the_certificate_once() -> None:
+    template = T(policies=("1.2.3",), policy_identifiers=((1, 2, 3), (2, 5, 4), (2, 5, 4)))
+    extensions = issued(template).extensions
+    policies = extensions.get_extension_for_class(x509.CertificatePolicies).value
+    assert [p.policy_identifier.dotted_string for p in policies] == ["1.2.3", "2.5.4"]
+
+
 def test_a_ca_may_sign_and_carries_its_identifier() -> None:
     certificate = issued(T(is_ca=True))
     assert _usages(certificate) == {"digital_signature", "key_cert_sign"}
@@ -396,6 +404,7 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.Subject.CommonName", T(dns_names=("a" * 60 + ".example",))),
     ("Cert.Subject.Country[1]", T(subject=Subject(country=("DE", "DEU")))),
     ("Cert.Subject.Country[0]", T(subject=Subject(country=("ü1",)))),
+    ("Cert.Subject.Country[0]", T(subject=Subject(country=("D1",)))),
     ("Cert.Subject.SerialNumber", T(subject=Subject(serial_number="nr_1"))),
     *(
         (
@@ -489,9 +498,10 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.ExcludedIPRanges[0]", T(excluded_ip_ranges=(AddressRange("host", b"\xff" * 4),))),
     ("Cert.Policies[0]", T(policies=("1.x",))),
     ("Cert.Policies[1]", T(policies=("1.2.3", "1.2.3"))),
+    ("Cert.PolicyIdentifiers[1]", T(policy_identifiers=((1, 2, 3), (1,)))),
     ("Cert.ExtraExtensions[0].Id", T(extra_extensions=(Extension((), b""),))),
     (
-        "Cert.ExtraExtensions[1]",
+        "Cert.ExtraExtensions[1].Id",
         T(extra_extensions=(Extension((1, 2, 3), b"a"), Extension((1, 2, 3), b"b"))),
     ),
     ("Cert", T(extra_extensions=(Extension((2, 5, 29, 54), b"garbage"),))),
@@ -514,13 +524,13 @@ def test_what_cannot_stand_in_a_certificate_is_found_with_its_place(
 def test_extension_that_keyhouse_sets_is_refused_as_an_extra(last: int) -> None:
     template = T(extra_extensions=(Extension((2, 5, 29, last), b"\x30\x00"),))
     (problem,) = problems_of(template)
-    assert problem.at == "Secrets.web.Cert.ExtraExtensions[0]"
+    assert problem.at == "Secrets.web.Cert.ExtraExtensions[0].Id"
     assert "Keyhouse sets" in problem.problem
 
 
 def test_access_to_the_issuer_is_refused_as_an_extra() -> None:
     extra = Extension((1, 3, 6, 1, 5, 5, 7, 1, 1), b"\x30\x00")
-    assert places_of(T(extra_extensions=(extra,))) == ["Cert.ExtraExtensions[0]"]
+    assert places_of(T(extra_extensions=(extra,))) == ["Cert.ExtraExtensions[0].Id"]
 
 
 def test_marble_type_is_refused_as_an_extra() -> None:

@@ -24,6 +24,7 @@ from keyhouse_tests_manifests import (
     certificate_pem,
     changed,
     full,
+    fully_checked,
     rsa_public_pem,
     sample,
 )
@@ -35,12 +36,12 @@ from keyhouse.wire.definitions import SecretType, Uri
 
 
 def accept(raw: bytes) -> None:
-    assert check(raw, now=NOW).manifest.raw == raw
+    assert fully_checked(raw).manifest.raw == raw
 
 
 def problems_of(raw: bytes) -> tuple[Problem, ...]:
     with pytest.raises(Invalid) as refused:
-        check(raw, now=NOW)
+        fully_checked(raw)
     return refused.value.problems
 
 
@@ -264,16 +265,6 @@ def test_parts_of_a_uri_that_no_certificate_gets_are_refused(field: str, value: 
     assert problem.at == f"Secrets.apiCert.Cert.URIs[0].{field}"
 
 
-def test_policy_identifiers_are_read_as_policies() -> None:
-    document = full()
-    document["Secrets"]["apiCert"]["Cert"].update(
-        Policies=["1.2.3"], PolicyIdentifiers=[[1, 2, 3], [2, 5, 4]]
-    )
-    template = check(json.dumps(document).encode(), now=NOW).manifest.secrets["apiCert"].cert
-    assert template is not None
-    assert template.policies == ("1.2.3", "2.5.4")
-
-
 WARNINGS: list[tuple[str, Any, str]] = [
     ("Packages backend AcceptedTCBStatuses", ["Revoked"],
      "Packages.backend.AcceptedTCBStatuses[0]"),
@@ -447,7 +438,7 @@ def test_a_certificate_serves_as_template_until_it_ends() -> None:
     document["Secrets"]["edCert"]["ValidFor"] = 3
     assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets.edCert.ValidFor"]
     with pytest.raises(Invalid):
-        check(json.dumps(document).encode(), now=NOW + timedelta(days=400))
+        fully_checked(json.dumps(document).encode(), now=NOW + timedelta(days=400))
 
 
 def test_an_exponent_of_one_is_no_encryption_and_refused() -> None:
@@ -557,6 +548,31 @@ def test_the_number_of_problems_that_are_told_is_bounded() -> None:
     problems = problems_of(json.dumps(document).encode())
     assert len(problems) == 1_001
     assert problems[0].problem == "has more problems than the 1000 that are told"
+
+
+def test_problems_of_all_parts_come_at_once() -> None:
+    document = full()
+    bad = {"Type": "cert-ecdsa", "Size": 256, "Cert": {"KeyUsage": 512, "DNSNames": ["a b", "c"]}}
+    document["Secrets"] |= {"each": bad, "shared": bad | {"Shared": True}}
+    templates = [
+        f"Secrets.{name}.Cert.{field}"
+        for name in ("each", "shared")
+        for field in ("DNSNames[0]", "KeyUsage")
+    ]
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == templates
+    document["Config"]["RecoveryThreshold"] = 1
+    document["Secrets"]["key"] = {"Type": "symmetric-key", "Size": 7}
+    found = [p.at for p in problems_of(json.dumps(document).encode())]
+    assert found == sorted(["Config.RecoveryThreshold", "Secrets.key.Size", *templates])
+
+
+def test_the_number_of_problems_of_templates_is_bounded() -> None:
+    document = full()
+    names = ["a b"] * 3_000
+    document["Secrets"]["new"] = {"Type": "cert-ecdsa", "Size": 256, "Cert": {"DNSNames": names}}
+    found = problems_of(json.dumps(document).encode())
+    assert len(found) == 1_001
+    assert "more problems than the 1000" in found[0].problem
 
 
 def test_the_number_of_warnings_is_bounded() -> None:

@@ -7,21 +7,20 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from keyhouse_tests_manifests import (
-    NOW,
     Change,
     Document,
     changed,
+    fully_checked,
     rsa_public_pem,
     sample,
 )
 
 from keyhouse.base.errors import Invalid, Problem
-from keyhouse.manifest import check
 
 
 def problems_of(raw: bytes) -> tuple[Problem, ...]:
     try:
-        check(raw, now=NOW)
+        fully_checked(raw)
     except Invalid as invalid:
         return invalid.problems
     return ()
@@ -243,6 +242,33 @@ RULES: list[tuple[str, Change, Sequence[str]]] = [
     ),
     ("G1", template(NotAfter="2026-03-01T12:00:00Z"), ["Secrets.new.Cert.NotAfter"]),
     ("G1", template(NotAfter="2035-01-01 00:00:00Z"), ["Secrets.new.Cert.NotAfter"]),
+    (
+        "G1",
+        template(NotAfter="2035-01-01T00:00:00.0123456789Z"),
+        ["Secrets.new.Cert.NotAfter"],
+    ),
+    ("G1", template(DNSNames=["a b", "c"]), ["Secrets.new.Cert.DNSNames[0]"]),
+    (
+        "G1",
+        template(ExcludedIPRanges=[{"IP": "fe80::%1", "Mask": [255] * 8 + [0] * 8}]),
+        ["Secrets.new.Cert.ExcludedIPRanges[0]"],
+    ),
+    (
+        "V21",
+        secret(
+            Type="cert-ecdsa",
+            Size=256,
+            UserDefined=True,
+            ValidFor=1,
+            Cert={"NotAfter": "2035-01-01T00:00:00Z"},
+        ),
+        ["Secrets.new.ValidFor"],
+    ),
+    (
+        "G1",
+        secret(Type="cert-ecdsa", Size=256, UserDefined=True, Cert="AAAA"),
+        ["Secrets.new.Cert"],
+    ),
     ("G1", template(NotAfter="2035-01-01T00:00:00"), ["Secrets.new.Cert.NotAfter"]),
     ("G1", template(NotAfter="2035-02-29T00:00:00Z"), ["Secrets.new.Cert.NotAfter"]),
     ("G1", template(NotAfter="9999-12-31T23:59:59-01:00"), ["Secrets.new.Cert.NotAfter"]),
@@ -255,7 +281,7 @@ RULES: list[tuple[str, Change, Sequence[str]]] = [
     ),
     ("G1", template(DNSNames=["bücher.example"]), ["Secrets.new.Cert.DNSNames[0]"]),
     ("G1", template(IPAddresses=["10.0.0.256"]), ["Secrets.new.Cert.IPAddresses[0]"]),
-    ("G1", template(URIs=[None]), ["Secrets.new.Cert.URIs[0].Scheme"]),
+    ("G1", template(URIs=[None]), ["Secrets.new.Cert.URIs[0]"]),
     ("G1", template(KeyUsage=512), ["Secrets.new.Cert.KeyUsage"]),
     ("G1", template(KeyUsage=128), ["Secrets.new.Cert.KeyUsage"]),
     ("G1", template(ExtKeyUsage=[1, 14]), ["Secrets.new.Cert.ExtKeyUsage[1]"]),

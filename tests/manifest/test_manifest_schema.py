@@ -14,11 +14,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_manifests import NOW, Document, certificate_pem, full, rsa_public_pem, sample
+from keyhouse_tests_manifests import (
+    Document,
+    certificate_pem,
+    full,
+    fully_checked,
+    rsa_public_pem,
+    sample,
+)
 from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
 from keyhouse.base.errors import Invalid
-from keyhouse.manifest import check
 from keyhouse.manifest.schema import manifest_schema
 from keyhouse.manifest.schema_fields import DESCRIBED
 
@@ -33,7 +39,7 @@ def _validator() -> jsonschema_rs.Draft202012Validator:
 def _taken(document: Document) -> bool:
     """Tell whether the coordinator's check takes ``document``."""
     try:
-        check(json.dumps(document).encode(), now=NOW)
+        fully_checked(json.dumps(document).encode())
     except Invalid:
         return False
     return True

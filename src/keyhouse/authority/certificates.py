@@ -85,15 +85,17 @@ def issue(
 
 
 def template_problems(
-    definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime
+    definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime, building: bool
 ) -> tuple[Problem, ...]:
-    """Return everything for which a certificate could not be made, found by making one.
+    """Return everything for which a certificate could not be planned; ``building``: or made.
 
     Nothing that can be refused depends on the key, so a throw-away one stands in for all kinds.
     """
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):
         return plan
+    if not building:
+        return ()
     try:
         issue(plan, _throw_away_key(), keys)
     except Invalid as refusal:

@@ -232,22 +232,23 @@ def _locations(
 
 
 def _policies(template: CertificateTemplate, findings: Findings) -> x509.CertificatePolicies | None:
-    found: list[x509.PolicyInformation] = []
+    found: list[x509.ObjectIdentifier] = []
     for position, text in enumerate(template.policies):
+        at, hint = f"Cert.Policies[{position}]", "write it with dots, such as 1.3.6.1.4.1.311.1"
+        identifier = findings.attempt(from_dots, text, at, "is not an object identifier", hint)
+        if identifier in found:
+            findings.add(at, "is given twice", "remove one of them")
+        elif identifier is not None:
+            found.append(identifier)
+    for position, numbers in enumerate(template.policy_identifiers):
+        at = f"Cert.PolicyIdentifiers[{position}]"
         identifier = findings.attempt(
-            from_dots,
-            text,
-            f"Cert.Policies[{position}]",
-            "is not an object identifier",
-            "write it with dots, such as 1.3.6.1.4.1.311.1",
+            from_arcs, numbers, at, "is not an object identifier", _OID_HINT
         )
-        if identifier is None:
-            continue
-        policy = x509.PolicyInformation(identifier, policy_qualifiers=None)
-        if policy in found:
-            findings.add(f"Cert.Policies[{position}]", "is given twice", "remove one of them")
-        found.append(policy)
-    return x509.CertificatePolicies(found) if found else None
+        if identifier is not None and identifier not in found:  # Go writes each in both fields
+            found.append(identifier)
+    policies = [x509.PolicyInformation(each, policy_qualifiers=None) for each in found]
+    return x509.CertificatePolicies(policies) if policies else None
 
 
 def _alternative_names(
@@ -336,13 +337,9 @@ def _extra(
 ) -> Iterator[tuple[x509.ExtensionType, bool]]:
     seen: set[x509.ObjectIdentifier] = set()
     for position, extra in enumerate(template.extra_extensions):
-        at = f"Cert.ExtraExtensions[{position}]"
+        at = f"Cert.ExtraExtensions[{position}].Id"
         identifier = findings.attempt(
-            from_arcs,
-            extra.id,
-            f"{at}.Id",
-            "is not an object identifier",
-            _OID_HINT,
+            from_arcs, extra.id, at, "is not an object identifier", _OID_HINT
         )
         if identifier is None:
             continue

@@ -9,10 +9,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-__all__ = ["LARGEST_EXPONENT", "LARGEST_RSA", "is_costly_rsa"]
+from keyhouse.base import rsa_sizes
 
-LARGEST_RSA: Final = 8192
-"""Bits of the modulus."""
+__all__ = ["LARGEST_EXPONENT", "is_costly_rsa"]
 
 LARGEST_EXPONENT: Final = 32
 """Bits of the public exponent."""
@@ -21,4 +20,4 @@ LARGEST_EXPONENT: Final = 32
 def is_costly_rsa(key: RSAPublicKey) -> bool:
     """Tell whether checking a signature of ``key`` costs more than checking one of other kinds."""
     exponent = key.public_numbers().e
-    return key.key_size > LARGEST_RSA or exponent.bit_length() > LARGEST_EXPONENT
+    return key.key_size > rsa_sizes.LARGEST or exponent.bit_length() > LARGEST_EXPONENT

@@ -33,6 +33,7 @@ from keyhouse.authority.signing_request import SigningRequest
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.subject_key import key_identifier
 from keyhouse.authority.validity import whole_second
+from keyhouse.base.marble_type import MARBLE_TYPE_DER
 from keyhouse.base.secret import Secret
 
 __all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificate"]
@@ -50,7 +51,6 @@ _ALGORITHMS: Final[dict[str, bytes]] = {  # ecdsa-with-SHA256, ecdsa-with-SHA384
     "P-256": bytes.fromhex("300a06082a8648ce3d040302"),
     "P-384": bytes.fromhex("300a06082a8648ce3d040303"),
 }
-_MARBLE_TYPE: Final = bytes.fromhex("06052bcd2f0201")  # 1.3.9903.2.1
 _KEY_USAGE: Final = bytes.fromhex("0603551d0f")
 _EXTENDED_USAGE: Final = bytes.fromhex("0603551d25")
 _BASIC_CONSTRAINTS: Final = bytes.fromhex("0603551d13")
@@ -108,7 +108,7 @@ def _to_be_signed(
     issuer, constant = _issuer(keys.marble_root_cert)
     subject = x509.Name([*request.subject, x509.NameAttribute(NameOID.COMMON_NAME, str(marble))])
     names = _alternative_names(request) if request.names else b""
-    extensions = (constant, extension(_MARBLE_TYPE, marble_type.encode()), names)
+    extensions = (constant, extension(MARBLE_TYPE_DER, marble_type.encode()), names)
     return element(
         _SEQUENCE,
         _VERSION_3,

@@ -124,6 +124,8 @@ def _ranges(
 
 def _network(value: AddressRange) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     address = ipaddress.ip_address(value.ip)
+    if "%" in value.ip:
+        raise ValueError("a zone has no place in a certificate")
     full = _FULL_LENGTHS.get(len(value.mask), 0)
     if full != address.max_prefixlen:
         raise ValueError("address and mask are of different lengths")

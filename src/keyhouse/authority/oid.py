@@ -5,10 +5,11 @@ from typing import Final
 
 from cryptography import x509
 
+from keyhouse.base import marble_type
+
 __all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots"]
 
-MARBLE_TYPE = x509.ObjectIdentifier("1.3.9903.2.1")
-"""The extension that names a marble's type: in marble certificates only."""
+MARBLE_TYPE: Final = x509.ObjectIdentifier(marble_type.MARBLE_TYPE)
 
 _MOST: Final = 2**31
 

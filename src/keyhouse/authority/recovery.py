@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.shares import split_shamir, split_xor
+from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import Broken, Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
@@ -24,8 +25,6 @@ __all__ = [
 ]
 
 _DATA_KEY_BYTES: Final = 32
-_LEAST_BITS: Final = 2048
-_MOST_BITS: Final = 16384
 _MOST_SHAMIR: Final = 255
 
 
@@ -138,6 +137,6 @@ def _key_reason(der: bytes) -> tuple[str, str] | None:
         return "is not a public key", "give a PEM block PUBLIC KEY with an RSA key"
     if not isinstance(key, rsa.RSAPublicKey):
         return "is not an RSA key", "give an RSA key of 3072 or 4096 bits"
-    if not _LEAST_BITS <= key.key_size <= _MOST_BITS:
-        return "is too small or too large", f"give an RSA key of {_LEAST_BITS} bits or more"
+    if not rsa_sizes.SMALLEST <= key.key_size <= rsa_sizes.LARGEST_OF_HOLDERS:
+        return "is too small or too large", f"give an RSA key of {rsa_sizes.SMALLEST} bits or more"
     return None

@@ -69,20 +69,26 @@ def generate(
 
 
 def trial(
-    definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
+    definition: SecretDefinition,
+    *,
+    name: str,
+    keys: CoordinatorKeys,
+    now: datetime,
+    building: bool = True,
 ) -> tuple[Problem, ...]:
     """Return everything for which a value of this secret could not be made; empty if nothing.
 
     Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
-    really built, over a throw-away key; no RSA key is generated. Nothing is made of user-defined
-    secrets, so theirs is only the rule of sizes.
+    really built, over a throw-away key; no RSA key is generated. Without ``building`` it is only
+    planned: the little that shows when all parts come together is left to ``generate``. Nothing is
+    made of user-defined secrets, so theirs is only the rule of sizes.
     """
     problems = size_problems(definition)
     if not definition.user_defined:
         if definition.type is SecretType.PLAIN:
             problems = (_PLAIN,)
         elif definition.type.is_certificate:
-            problems += template_problems(definition, keys=keys, now=now)
+            problems += template_problems(definition, keys=keys, now=now, building=building)
     return _placed(name, problems)
 
 

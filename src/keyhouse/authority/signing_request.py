@@ -18,11 +18,12 @@ from cryptography.x509.oid import NameOID
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.dns_name import is_dns_name
 from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
-from keyhouse.authority.foreign_rsa import LARGEST_RSA, is_costly_rsa
+from keyhouse.authority.foreign_rsa import is_costly_rsa
 from keyhouse.authority.ip_address import read_address
 from keyhouse.authority.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.request_parts import too_many_parts
 from keyhouse.authority.subject import attribute
+from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import quoted
 
@@ -31,7 +32,6 @@ __all__ = ["LARGEST", "SigningRequest", "read_signing_request"]
 LARGEST: Final = 16 * 1024
 """Bytes of a request."""
 
-_SMALLEST_RSA: Final = 2048
 _CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
 _KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # they have no subclasses
 # The organisation is no workload's to claim; the common name becomes its UUID.
@@ -83,11 +83,11 @@ def _check_key(key: object) -> None:
     if isinstance(key, ec.EllipticCurvePublicKey):
         usual = type(key.curve) in _CURVES
     elif isinstance(key, rsa.RSAPublicKey):
-        usual = key.key_size >= _SMALLEST_RSA and not is_costly_rsa(key)
+        usual = key.key_size >= rsa_sizes.SMALLEST and not is_costly_rsa(key)
     else:
         usual = isinstance(key, ed25519.Ed25519PublicKey)
     if not usual:
-        sizes = f"{_SMALLEST_RSA} to {LARGEST_RSA}"
+        sizes = f"{rsa_sizes.SMALLEST} to {rsa_sizes.LARGEST}"
         hint = f"use a key on P-256, P-384 or P-521, Ed25519, or RSA with {sizes} bits"
         raise _refusal("has a key of a kind that is not accepted", hint)
 

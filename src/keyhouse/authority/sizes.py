@@ -4,6 +4,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import Problem
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 
@@ -18,8 +19,6 @@ CURVES: Final[dict[int, type[ec.EllipticCurve]]] = {
 }
 
 _BYTE: Final = 8
-_RSA_LEAST: Final = 1024
-_RSA_MOST: Final = 8192  # seconds of work already
 _DERIVED_MOST: Final = 255 * 32 * _BYTE  # the limit of HKDF-SHA256, RFC 5869 2.3
 _RANDOM_MOST: Final = 1024 * 1024 * _BYTE
 
@@ -42,8 +41,9 @@ def _reason(definition: SecretDefinition) -> tuple[str, str] | None:
         case SecretType.SYMMETRIC_KEY:
             stored = definition.shared or definition.user_defined
             return _symmetric_reason(size, _RANDOM_MOST if stored else _DERIVED_MOST)
-        case SecretType.CERT_RSA if not _RSA_LEAST <= size <= _RSA_MOST:
-            hint = f"give {_RSA_LEAST} to {_RSA_MOST} bits, such as 3072"
+        case SecretType.CERT_RSA if not rsa_sizes.SMALLEST_GENERATED <= size <= rsa_sizes.LARGEST:
+            least, most = rsa_sizes.SMALLEST_GENERATED, rsa_sizes.LARGEST
+            hint = f"give {least} to {most} bits, such as 3072"
             return "is not a size for RSA keys", hint
         case SecretType.CERT_ECDSA if size not in CURVES:
             return "is not the size of a curve", "give 224, 256, 384 or 521"

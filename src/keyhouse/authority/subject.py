@@ -1,5 +1,6 @@
 """The distinguished name of a generated certificate."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -30,7 +31,7 @@ _HINTS: Final = {
     NameOID.JURISDICTION_COUNTRY_NAME: "use a code of two letters, such as DE",
     NameOID.COMMON_NAME: "use 1 to 64 bytes of UTF-8",
 }
-_COUNTRY_LETTERS: Final = 2
+_COUNTRY: Final = re.compile(r"[A-Za-z]{2}")
 # The attributes that are no UTF8String: X.520, RFC 5280 4.1.2.4. The library writes whatever it is
 # given under these types, and clients then refuse the whole certificate.
 _PRINTABLE: Final = frozenset(
@@ -104,7 +105,7 @@ def attribute(
         hint = "use ASCII alone" if identifier in _ASCII else _HINTS.get(identifier, letters)
         findings.add(at, "has characters that a certificate cannot hold here", hint)
         return None
-    if identifier == NameOID.COUNTRY_NAME and len(value) != _COUNTRY_LETTERS:
+    if identifier == NameOID.COUNTRY_NAME and not _COUNTRY.fullmatch(value):
         findings.add(at, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
         return None
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")

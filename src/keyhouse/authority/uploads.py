@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
+from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import BadRequest, Invalid, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
@@ -35,7 +36,6 @@ _PEM: Final = b"-----BEGIN "
 _PEM_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 # An RSA-8192 key takes 5 KB in DER; far larger ones keep OpenSSL busy for minutes.
 _LONGEST: Final = 64 * 1024
-_LARGEST_RSA: Final = 8192
 _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
     SecretType.CERT_RSA: (rsa.RSAPublicKey, "RSA"),
     SecretType.CERT_ECDSA: (ec.EllipticCurvePublicKey, "ECDSA"),
@@ -129,8 +129,8 @@ def _key_problems(
     if not isinstance(public_key, family):
         hint = f"the manifest asks for a certificate of type {definition.type.value}"
         return (Problem("cert", f"does not hold an {called} key", hint),)
-    if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > _LARGEST_RSA:
-        hint = f"use at most {_LARGEST_RSA} bits"
+    if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > rsa_sizes.LARGEST:
+        hint = f"use at most {rsa_sizes.LARGEST} bits"
         return (Problem("cert", "holds an RSA key that is too large", hint),)
     if definition.size and not _has_size(public_key, definition.size):
         hint = f"the manifest asks for {definition.size} bits"

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,12 +12,12 @@ import typer
 from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.place import at
 from keyhouse.cli.connect import coordinator_of
+from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
 from keyhouse.cli.target import Target, Trusting
 from keyhouse.manifest import Manifest, decode, fingerprint
-from keyhouse.manifest import check as check_manifest
 from keyhouse.manifest.diff import Change, diff
 
 __all__ = ["compare"]
@@ -81,7 +80,9 @@ def compare(
 def _checked(file: str) -> Manifest:
     """Return the manifest in ``file``. Raises ``Invalid``, which says in which of the two."""
     try:
-        return check_manifest(read_manifest(file), now=datetime.now(UTC)).manifest
+        raw = read_manifest(file)
+        problems_of(raw)
+        return decode(raw)
     except Invalid as invalid:
         raise Invalid(f"the manifest {file}", invalid.problems) from None
 

@@ -10,6 +10,7 @@ from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, tri
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.manifest import Checked
+from keyhouse.manifest.findings import MOST, TOO_MANY
 from keyhouse.wire.definitions import SecretDefinition
 from keyhouse.wire.user_secret import UserSecret
 
@@ -21,21 +22,21 @@ def check_fully(
     *,
     keys: CoordinatorKeys,
     now: datetime,
-    trying: Callable[[SecretDefinition], bool] = lambda _definition: True,
+    building: Callable[[SecretDefinition], bool] = lambda _definition: True,
 ) -> Checked:
     """Return the manifest and its warnings, or raise ``Invalid`` with every problem at once.
 
     ``keys`` are the coordinator's: certificates are built on trial under its intermediate CA, and
     may not carry its own names. A caller that makes some of them for good at once says with
-    ``trying`` which others are to be tried.
+    ``building`` which others are to be built; the templates are judged of all.
     """
     try:
         checked = manifests.check(raw, now=now)
     except Invalid as invalid:
         raise _merged(invalid, _trial_of(raw, keys, now)) from None
-    problems = _trials(checked.manifest, keys, now, trying)
+    problems = _trials(checked.manifest, keys, now, building)
     if problems:
-        raise Invalid("the manifest", problems)
+        raise _told(problems)
     return checked
 
 
@@ -51,14 +52,17 @@ def _trials(
     manifest: manifests.Manifest,
     keys: CoordinatorKeys,
     now: datetime,
-    trying: Callable[[SecretDefinition], bool],
+    building: Callable[[SecretDefinition], bool],
 ) -> list[Problem]:
     problems: list[Problem] = []
     for name, definition in sorted(manifest.secrets.items()):
+        if len(problems) > MOST:
+            break
         if definition.user_defined:
             problems += _initial_problems(name, definition)
-        elif definition.type.is_certificate and trying(definition):
-            problems += trial(definition, name=name, keys=keys, now=now)
+        elif definition.type.is_certificate:
+            built = building(definition)
+            problems += trial(definition, name=name, keys=keys, now=now, building=built)
     return problems
 
 
@@ -95,6 +99,11 @@ _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Pu
 def _merged(invalid: Invalid, more: list[Problem]) -> Invalid:
     """Return all findings; where a rule and the trial both object to one place, the rule's."""
     known = {problem.at for problem in invalid.problems}
-    return Invalid(
-        "the manifest", [*invalid.problems, *(found for found in more if found.at not in known)]
-    )
+    return _told([*invalid.problems, *(found for found in more if found.at not in known)])
+
+
+def _told(problems: list[Problem]) -> Invalid:
+    """Return the refusal, with as many problems as a rule would tell of."""
+    if len(problems) > MOST:
+        problems = [*sorted(problems)[:MOST], TOO_MANY]
+    return Invalid("the manifest", problems)

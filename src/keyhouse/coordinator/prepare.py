@@ -44,7 +44,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
     Raises:
         Invalid: every problem of the manifest.
     """
-    checked = check_fully(raw, keys=state.keys, now=moment(now), trying=_is_not_made_below)
+    checked = check_fully(raw, keys=state.keys, now=moment(now), building=_is_not_made_below)
     manifest = checked.manifest
     dek, store_id = Secret(os.urandom(DEK_SIZE)), os.urandom(STORE_ID_SIZE)
     secrets = _initial_secrets(manifest, state.keys, moment(now))

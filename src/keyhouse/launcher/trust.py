@@ -37,6 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base import marble_type
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrusted
 
@@ -49,8 +50,7 @@ __all__ = [
     "require_served",
 ]
 
-MARBLE_TYPE: Final = x509.ObjectIdentifier("1.3.9903.2.1")
-"""The extension with the marble type, raw UTF-8. Source: wire reference, 9.3."""
+MARBLE_TYPE: Final = x509.ObjectIdentifier(marble_type.MARBLE_TYPE)
 
 _HINT: Final = "do not use it: it may be another machine that answers at this address"
 _CHAIN: Final = 2

@@ -7,6 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.findings import Findings, Place
@@ -18,8 +19,6 @@ from keyhouse.wire.jsonreader import nearest
 __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
 
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
-SMALLEST_RSA = 2048
-LARGEST_RSA = 16384  # OpenSSL encrypts to nothing larger
 
 
 _SPELLING = "write it so: other programs may not know it in other letters"
@@ -182,8 +181,9 @@ def _rsa_key(der: bytes) -> RSAPublicKey | str:
 
 
 def _key_problem(key: RSAPublicKey) -> str:
-    if not SMALLEST_RSA <= key.key_size <= LARGEST_RSA:
-        return f"has {key.key_size} bits, must have {SMALLEST_RSA} to {LARGEST_RSA}"
+    least, most = rsa_sizes.SMALLEST, rsa_sizes.LARGEST_OF_HOLDERS
+    if not least <= key.key_size <= most:
+        return f"has {key.key_size} bits, must have {least} to {most}"
     exponent = key.public_numbers().e
     # With exponent 1, encryption would be none.
     if exponent < 3 or exponent % 2 == 0:  # noqa: PLR2004  the smallest odd one that encrypts

@@ -37,12 +37,12 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def check(raw: bytes, *, now: datetime) -> Checked:
-    """Return the manifest of ``raw`` once every rule holds that needs no key or certificate made.
+    """Return the manifest of ``raw`` once every rule holds but those for certificate templates.
 
-    Checks V1 to V27 and G1 to G4 of the manifest format. ``now`` is UTC. Raises ``Invalid`` with
-    every problem (up to 1,000), sorted by place; if a part has the wrong JSON type, only such
-    problems, unknown fields and repeated keys are told, because rules would go astray. Not checked
-    here: what only building a certificate can show, and the coordinator's own names in templates.
+    Checks V1 to V27 and G1 to G4 of the manifest format, without V21. ``now`` is UTC. Raises
+    ``Invalid`` with every problem (up to 1,000), sorted by place; if a part has the wrong JSON
+    type, only such problems, unknown fields and repeated keys are told, because rules would go
+    astray. Not checked here: whether a certificate can be made of each template.
     """
     written = read_written(raw)
     findings = Findings()
@@ -96,6 +96,6 @@ def _apply_rules(manifest: WrittenManifest, now: datetime, findings: Findings) -
     check_tls(manifest, findings)
     check_users(manifest, now, findings)
     check_roles(manifest, findings)
-    check_secrets(manifest, now, findings)
+    check_secrets(manifest, findings)
     check_recovery_keys(manifest.recovery_keys, findings)
     check_config(manifest, findings)

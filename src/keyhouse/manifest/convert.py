@@ -104,14 +104,11 @@ def decode_entry(entry: str | WrittenEntry) -> Entry:
 
 
 def certificate_template(written: WrittenTemplate) -> CertificateTemplate:
-    """Return the template without what has no effect; ``PolicyIdentifiers`` join ``Policies``."""
-    dotted = tuple(".".join(map(str, oid)) for oid in written.policy_identifiers)
+    """Return the template without what has no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
-    policies = written.policies + tuple(oid for oid in dotted if oid not in written.policies)
     uris = tuple(Uri(uri.scheme, uri.host, uri.path) for uri in written.uris)
-    changed = {"subject": subject, "policies": policies, "uris": uris}
-    return CertificateTemplate(**{**values, **changed})
+    return CertificateTemplate(**{**values, "subject": subject, "uris": uris})
 
 
 _SUBJECT = Subject.__struct_fields__

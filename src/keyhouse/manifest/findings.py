@@ -3,10 +3,13 @@
 from keyhouse.base.errors import Problem
 from keyhouse.base.place import at
 
-__all__ = ["MOST", "Findings", "Place", "TooManyError"]
+__all__ = ["MOST", "TOO_MANY", "Findings", "Place", "TooManyError"]
 
 MOST = 1_000
 """Problems, and warnings, that are told of one manifest: the work for a hostile one is bounded."""
+
+TOO_MANY = Problem("", f"has more problems than the {MOST} that are told")
+"""Stands beside the others where some are left out."""
 
 Place = tuple[str | int, ...]
 """Steps from the outside: ``("Marbles", "web", "TLS", 0)``."""
@@ -29,7 +32,7 @@ class Findings:
         """Note a problem. Raises ``TooManyError`` after the last that is told."""
         self.problems.append(Problem(at(*place), problem, hint))
         if len(self.problems) >= MOST:
-            self.problems.append(Problem("", f"has more problems than the {MOST} that are told"))
+            self.problems.append(TOO_MANY)
             raise TooManyError
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.base.rsa_sizes import LARGEST, SMALLEST_GENERATED
 from keyhouse.manifest.access_rules import MOST_RECOVERY_KEYS
 from keyhouse.manifest.model import (
     FeatureGate,
@@ -24,8 +25,6 @@ from keyhouse.manifest.secret_rules import (
     CURVES,
     LARGEST_DERIVED_KEY,
     LARGEST_KEY,
-    LARGEST_RSA,
-    SMALLEST_RSA,
 )
 from keyhouse.manifest.written import (
     WrittenConfig,
@@ -72,7 +71,7 @@ _PORT: Final = (
     "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
 )
 _TIME: Final = (
-    "^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,18})?"
+    "^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,9})?"
     "(?:Z|[+-][0-9]{2}:[0-9]{2}))?$"
 )
 _OID: Final = {"minItems": 2, "maxItems": 64, "prefixItems": [{"maximum": 2}]}
@@ -131,7 +130,7 @@ _SECRET_RULES: Final = (
     _if(_of_type(SecretType.PLAIN), _USER_DEFINED),
     _if(
         _of_type(SecretType.CERT_RSA),
-        _sizes({"type": "integer", "minimum": SMALLEST_RSA, "maximum": LARGEST_RSA}),
+        _sizes({"type": "integer", "minimum": SMALLEST_GENERATED, "maximum": LARGEST}),
     ),
     _if(_of_type(SecretType.CERT_ECDSA), _sizes({"enum": [*CURVES]})),
     _if(_of_type(SecretType.CERT_ED25519), _properties(Size={"enum": [0, None]})),

@@ -1,14 +1,12 @@
 """Rules for ``Secrets``: types, sizes, and what one manifest may have generated."""
 
-from datetime import UTC, datetime
 from typing import Final
 
-from cryptography import x509
-
+from keyhouse.base import rsa_sizes
 from keyhouse.manifest.access_rules import parse_certificate
-from keyhouse.manifest.certificate_rules import check_not_after, check_template, warn_of_ca
+from keyhouse.manifest.certificate_rules import check_template
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.manifest.written import WrittenManifest, WrittenSecret, WrittenTemplate
+from keyhouse.manifest.written import WrittenManifest, WrittenSecret, WrittenTemplate, has_content
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.jsonreader import nearest
 
@@ -16,7 +14,6 @@ __all__ = ["check_secrets", "key_cost", "secret_types"]
 
 LARGEST_KEY = 8 * 1024 * 1024  # bits of a symmetric key: 1 MiB
 LARGEST_DERIVED_KEY = 65280  # bits: HKDF-SHA256 yields 255 blocks of 32 bytes
-SMALLEST_RSA, LARGEST_RSA = 1024, 8192
 CURVES = (224, 256, 384, 521)
 MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
 MOST_COST = 64 * 256
@@ -50,8 +47,8 @@ def key_cost(kind: SecretType, size: int) -> int:
     return _COST.get(kind, 0)
 
 
-def check_secrets(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
-    """Check V21, V22 and G1, except what only building a certificate can find."""
+def check_secrets(manifest: WrittenManifest, findings: Findings) -> None:
+    """Check V22 and G1, but for certificates: whether they can be made is found by trying."""
     total_bytes = total_cost = 0
     for name, secret in manifest.secrets.items():
         place = ("Secrets", name)
@@ -64,7 +61,7 @@ def check_secrets(manifest: WrittenManifest, now: datetime, findings: Findings) 
         kind = SecretType(secret.type)
         fits = _check_size(place, kind, secret, findings)
         _check_values(place, kind, secret, findings)
-        _check_certificate(place, kind, secret, now, findings)
+        _check_certificate(place, kind, secret, findings)
         if fits and not secret.user_defined:
             total_bytes += secret.size // 8 if kind is SecretType.SYMMETRIC_KEY else 0
             total_cost += key_cost(kind, secret.size)
@@ -103,8 +100,8 @@ def _size_problem(kind: SecretType, secret: WrittenSecret) -> str:
     if size == 0 and secret.user_defined:
         return ""  # any size may be uploaded
     if kind is SecretType.CERT_RSA:
-        fits = SMALLEST_RSA <= size <= LARGEST_RSA
-        return "" if fits else f"is {size}, must be {SMALLEST_RSA} to {LARGEST_RSA}"
+        least, most = rsa_sizes.SMALLEST_GENERATED, rsa_sizes.LARGEST
+        return "" if least <= size <= most else f"is {size}, must be {least} to {most}"
     return "" if size in CURVES else f"is {size}, must be 224, 256, 384 or 521"
 
 
@@ -132,7 +129,7 @@ def _check_values(
 
 
 def _check_certificate(
-    place: Place, kind: SecretType, secret: WrittenSecret, now: datetime, findings: Findings
+    place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings
 ) -> None:
     cert = secret.cert
     if cert == b"":
@@ -144,40 +141,23 @@ def _check_certificate(
         for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
             if value:
                 findings.warn((*place, field), "has no effect: no certificate is made for it")
-        if not kind.is_certificate:
-            return
-    end = _not_after(place, cert, findings)
-    if end is not None and secret.valid_for:
+    if not kind.is_certificate:
+        return
+    if secret.user_defined:
+        _check_unused(place, cert, secret.valid_for, findings)
+    elif cert is not None:
+        check_template((*place, "Cert"), cert, findings)
+
+
+def _check_unused(
+    place: Place, cert: WrittenTemplate | bytes | None, valid_for: int, findings: Findings
+) -> None:
+    """Refuse what contradicts itself in a template of which no certificate is made."""
+    if isinstance(cert, bytes) and parse_certificate(cert) is None:
+        hint = "base64 of a DER certificate, or an object"
+        findings.refuse((*place, "Cert"), "is not an X.509 certificate", hint)
+        return
+    ends = isinstance(cert, bytes) or (cert is not None and has_content(cert.not_after))
+    if ends and valid_for:
         hint = "keep one of them"
         findings.refuse((*place, "ValidFor"), "is ambiguous: NotAfter is given as well", hint)
-    if secret.user_defined:
-        return
-    check_not_after(place, end, secret.valid_for, now, findings)
-    if isinstance(cert, WrittenTemplate):
-        check_template((*place, "Cert"), cert, findings)
-    elif cert and _is_ca(cert):
-        warn_of_ca((*place, "Cert"), findings)
-
-
-def _is_ca(der: bytes) -> bool:
-    try:
-        extensions = x509.load_der_x509_certificate(der).extensions
-        return extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except Exception:  # noqa: BLE001  hostile bytes; what cannot be a template is refused elsewhere
-        return False
-
-
-def _not_after(
-    place: Place, cert: WrittenTemplate | bytes | None, findings: Findings
-) -> str | None:
-    """Return the written end of validity, None if none was given."""
-    if isinstance(cert, WrittenTemplate):
-        return cert.not_after if cert.not_after not in {"", "0001-01-01T00:00:00Z"} else None
-    if cert is None:
-        return None
-    certificate = parse_certificate(cert)
-    if certificate is None:
-        hint = "base64 of a DER certificate, or an object"
-        findings.refuse((*place, "Cert"), "is no X.509 certificate", hint)
-        return None
-    return certificate.not_valid_after_utc.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

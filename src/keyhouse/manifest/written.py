@@ -6,7 +6,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Infrastructure, Package, TlsTag
-from keyhouse.wire.definitions import CertificateTemplate, Oid, Subject, Uri, manifest_name
+from keyhouse.wire.definitions import CertificateTemplate, Subject, Uri, manifest_name
 from keyhouse.wire.jsonreader import UInt64
 
 __all__ = [
@@ -69,11 +69,10 @@ class WrittenUri(Uri, frozen=True, kw_only=True, rename=manifest_name):
 
 
 class WrittenTemplate(CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name):
-    """A certificate template with the fields that have no effect, or are read as another one."""
+    """A certificate template with the fields that have no effect."""
 
     subject: WrittenSubject = WrittenSubject()
     uris: tuple[WrittenUri, ...] = ()
-    policy_identifiers: tuple[Oid, ...] = ()  # read as further ``policies``
     # The coordinator sets these itself:
     authority_key_id: object = None
     basic_constraints_valid: object = None

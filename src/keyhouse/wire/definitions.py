@@ -125,7 +125,8 @@ class CertificateTemplate(msgspec.Struct, frozen=True, rename=manifest_name):
     excluded_uri_domains: tuple[str, ...] = ()
     permitted_ip_ranges: tuple[AddressRange, ...] = ()
     excluded_ip_ranges: tuple[AddressRange, ...] = ()
-    policies: tuple[str, ...] = ()  # dotted; PolicyIdentifiers are added to them
+    policies: tuple[str, ...] = ()  # dotted
+    policy_identifiers: tuple[Oid, ...] = ()  # more policies; one that is in both counts once
     extra_extensions: tuple[Extension, ...] = ()
     signature_algorithm: int = 0  # 10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512
 
