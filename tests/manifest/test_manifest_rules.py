@@ -203,6 +203,11 @@ RULES: list[tuple[str, Change, Sequence[str]]] = [
     ("G1", secret(Type="symmetric-key", Size=65288), ["Secrets.new.Size"]),
     ("G1", secret(Type="symmetric-key", Size=8 * 2**20 + 8, Shared=True), ["Secrets.new.Size"]),
     ("G1", secret(Type="symmetric-key", Size=12, UserDefined=True), ["Secrets.new.Size"]),
+    (
+        "G1",
+        secret(Type="symmetric-key", Size=12, UserDefined=True, Private="AAA="),
+        ["Secrets.new.Private", "Secrets.new.Size"],
+    ),
     ("G1", secret(Type="cert-rsa", Size=1023), ["Secrets.new.Size"]),
     ("G1", secret(Type="cert-rsa", Size=8193), ["Secrets.new.Size"]),
     ("G1", secret(Type="cert-rsa"), ["Secrets.new.Size"]),

@@ -72,7 +72,7 @@ def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
         initial_secret(name, definition)
     except Invalid as invalid:
         return [
-            replace(problem, at=at("Secrets", name, _FIELDS[problem.at]))
+            replace(problem, at=at("Secrets", name, _FIELDS.get(problem.at, problem.at)))
             for problem in invalid.problems
         ]
     return []
