@@ -278,6 +278,21 @@ def test_refusals_carry_the_http_status_and_the_coordinators_words(tmp_path: Pat
     assert (refusal.http_status, refusal.message, refusal.kind) == (401, "who are you", "fail")
 
 
+def test_details_of_a_refusal_reach_no_terminal_with_control_characters(tmp_path: Path) -> None:
+    peer = Peer.new()
+    problem = {"at": "$\x1b[2J", "problem": "bad\x1b[2J", "hint": "better\x1b[2J"}
+    for data in ({"na\x1b[2Jme": "why\x1b[2J"}, {"problems": [problem]}):
+        body = json.dumps({"status": "fail", "data": data, "message": "no"}).encode()
+        peer.replies["GET", "/api/v2/secrets"] = (400, body)
+        with session(peer, tmp_path) as coordinator, pytest.raises(CallRefused) as caught:
+            coordinator.secrets(["a"])
+        refusal = caught.value
+        told = [*refusal.fields, *refusal.fields.values()]
+        told += [each for one in refusal.problems for each in (one.at, one.problem, one.hint)]
+        assert told
+        assert all("[2J" in each and "\x1b" not in each for each in told)
+
+
 def test_a_busy_coordinator_is_told_apart(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/status"] = (503, b'{"status":"error","message":"disk is full"}')
@@ -294,6 +309,8 @@ def test_a_busy_coordinator_is_told_apart(tmp_path: Path) -> None:
         (200, b'{"status":"success"}'),
         (200, b'{"status":"success","data":{"code":"3"}}'),
         (200, b'{"status":"error","message":"?"}'),
+        (200, STATUS[1].replace(b'"success"', b'"error"')),
+        (200, STATUS[1].replace(b'"success"', b'""')),
         (201, b'{"status":"success","data":{"code":3}}'),
         (302, b""),
         (500, b"<html>"),

@@ -29,9 +29,10 @@ from keyhouse.journal import (
     StoreUnreadable,
     WrongKey,
 )
-from keyhouse.journal.chain import NONCE_SIZE
+from keyhouse.journal.chain import NONCE_SIZE, Position, Sealer, first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.record import Kind
+from keyhouse.journal.replay import Replaying
 from keyhouse.journal.store import Batch, EpochStart, Sealed
 
 
@@ -513,3 +514,30 @@ async def test_replay_gives_what_was_written(steps: list[tuple[str, list[bytes]]
         reopened, replay = await again(store)
         assert replay == Replay(base, events)
         assert reopened.position == journal.position
+
+
+def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
+    """The tag holds for header and chain; that both are of this place is compared."""
+    sealer, chain = Sealer(DEK, STORE_ID, 1), first_link(STORE_ID)
+    record, _ = sealer.seal(Position(1, 7, chain), Kind.EVENT, b"the eighth")
+    for sequence in (1, 8):
+        moved = msgspec.structs.replace(record, sequence=sequence)
+        with pytest.raises(StoreDamaged):
+            sealer.unseal(Position(1, 0, chain), moved)
+    first, _ = sealer.seal(Position(1, 0, chain), Kind.EVENT, b"the first")
+    with pytest.raises(StoreDamaged, match="where 1 must follow"):
+        sealer.unseal(Position(1, 0, chain), msgspec.structs.replace(first, sequence=8))
+
+
+@pytest.mark.parametrize(
+    "kinds", [(Kind.EVENT,), (Kind.BASE_END, Kind.BASE), (Kind.BASE_END, Kind.BASE_END)]
+)
+def test_who_has_the_data_key_cannot_mix_base_and_events(kinds: tuple[Kind, ...]) -> None:
+    sealer = Sealer(DEK, STORE_ID, 1)
+    start = EpochStart(STORE_ID, 1, 1, first_link(STORE_ID), bytes(32))
+    replaying = Replaying(sealer, start)
+    *before, last = kinds
+    for kind in before:
+        replaying.take(sealer.seal(replaying.position, kind, b"payload")[0])
+    with pytest.raises(StoreDamaged, match="wrong kind"):
+        replaying.take(sealer.seal(replaying.position, last, b"payload")[0])
