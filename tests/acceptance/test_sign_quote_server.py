@@ -1,14 +1,17 @@
 """A real coordinator signs quotes under its platform's root; its collateral can be replaced."""
 
 import base64
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from ssl import DER_cert_to_PEM_cert
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse_tests_abuse import besieged, open_wires
 from keyhouse_tests_command import refused_start, run
 from keyhouse_tests_deployment import manifest
@@ -51,6 +54,26 @@ def test_quotes_of_hardware_are_refused_by_a_simulation(running: Server, name: s
         reply = submit(client, (VECTORS / name).read_bytes())
     assert (reply.status, reply.envelope["status"]) == (400, "fail")
     assert "root" in reply.envelope["data"]["sgxQuote"]
+
+
+def test_no_librarys_words_about_a_strangers_certificate_come_into_the_log(tmp_path: Path) -> None:
+    """The library warns of serial numbers below 1: as plain text, on standard error."""
+    server = Server(tmp_path / "data")
+    with server, server.client() as client:
+        assert client.set_manifest(GATE).status == 200
+        quote, _ = own_quote(client)
+        begin = quote.index(b"-----BEGIN CERTIFICATE-----")
+        leaf = x509.load_pem_x509_certificates(quote[begin:].rstrip(b"\0"))[0]
+        der = leaf.public_bytes(Encoding.DER)
+        serial = leaf.serial_number.to_bytes(leaf.serial_number.bit_length() // 8 + 1)
+        number = der.index(serial)
+        odd = der[:number] + bytes([serial[0] | 0x80]) + der[number + 1 :]
+        sent = quote.replace(leaf.public_bytes(Encoding.PEM), DER_cert_to_PEM_cert(odd).encode())
+        assert len(sent) == len(quote)
+        assert submit(client, sent).status == 400
+        assert server.stop() == 0
+    for line in server.logged().splitlines():
+        json.loads(line)
 
 
 def test_collateral_is_read_anew_when_its_file_changes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ forge a line or drive a terminal.
 
 import logging
 import os
+import warnings
 from collections.abc import MutableMapping
 from typing import Any, Final, TextIO, cast
 
@@ -25,7 +26,11 @@ _LEVELS: Final = {
 
 
 def configure_logs(level: str, form: str) -> None:
-    """Send the log to standard error in the wanted ``form``: text, json or auto."""
+    """Send the log to standard error in the wanted ``form``: text, json or auto.
+
+    Nothing else goes there: libraries warn of strangers' certificates in words of their own.
+    """
+    warnings.simplefilter("ignore")
     stream = StandardError()
     text = form == "text" or (form == "auto" and stream.isatty())
     last: list[Any] = (
