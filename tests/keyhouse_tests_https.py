@@ -50,16 +50,17 @@ def make_pair(
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | dsa.DSAPrivateKey | None = None,
     expired: bool = False,
     padding: int = 0,
+    issuer: tuple[str, rsa.RSAPrivateKey] | None = None,
 ) -> Pair:
-    """Return a self-signed certificate for ``name``, ``padding`` bytes longer."""
+    """Return a certificate, ``padding`` bytes longer; without ``issuer`` a self-signed one."""
     private = key or ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    subject = _name(name)
     now = dt.datetime.now(dt.UTC)
     begin, end = (-20, -10) if expired else (-1, 10)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject)
+        .issuer_name(_name(issuer[0]) if issuer else subject)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now + dt.timedelta(days=begin))
@@ -76,7 +77,7 @@ def make_pair(
         builder = builder.add_extension(
             x509.UnrecognizedExtension(oid, b"\x04" * padding), critical=False
         )
-    certificate = builder.sign(private, hashes.SHA256())
+    certificate = builder.sign(issuer[1] if issuer else private, hashes.SHA256())
     pkcs8 = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     return Pair(
         certificate.public_bytes(Encoding.DER),
@@ -84,6 +85,10 @@ def make_pair(
         certificate.public_bytes(Encoding.PEM),
         private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
 SERVER = make_pair("the server")

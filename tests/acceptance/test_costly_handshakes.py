@@ -23,6 +23,12 @@ pytestmark = pytest.mark.acceptance
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 PROTOCOLS = {"Client API": "http/1.1", "workload API": "h2"}
 COSTLY_PAIRS: Final = {name: make_pair("costly", key=key) for name, key in COSTLY.items()}
+_ISSUED: Final = {name: make_pair("a", issuer=("costly", key)) for name, key in COSTLY.items()}
+COSTLY_ISSUERS: Final = {  # the leaf has a usual key; the certificate behind it is its issuer's
+    f"an issuer with {name}": _ISSUED[name]._replace(pem=_ISSUED[name].pem + issuer.pem)
+    for name, issuer in COSTLY_PAIRS.items()
+}
+ALL_COSTLY: Final = COSTLY_PAIRS | COSTLY_ISSUERS
 USUAL: Final = {
     "RSA 2048": make_pair("usual", key=rsa.generate_private_key(65537, 2048)),
     "RSA 4096": make_pair("usual", key=rsa.generate_private_key(65537, 4096)),
@@ -35,7 +41,7 @@ OVERSIZED: Final = make_pair("too large", padding=ConnectionLimits().handshake_b
 
 each_version = pytest.mark.parametrize("version", VERSIONS, ids=["tls12", "tls13"])
 each_port = pytest.mark.parametrize("api", PROTOCOLS)
-each_costly = pytest.mark.parametrize("pair", COSTLY_PAIRS.values(), ids=COSTLY_PAIRS)
+each_costly = pytest.mark.parametrize("pair", ALL_COSTLY.values(), ids=ALL_COSTLY)
 
 
 @pytest.fixture(name="server", scope="module")

@@ -7,18 +7,24 @@ stranger with a costly one would make everybody else wait.
 from typing import Final
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import mldsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, mldsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from keyhouse.authority import is_costly_rsa
 
 __all__ = ["SMALL", "has_costly_key"]
 
-SMALL: Final = 521
-"""Bits. A proof by a key of this size costs little: of elliptic curves OpenSSL then takes those
-alone that ``tls.SIGNATURES`` names."""
+SMALL: Final = 256
+"""Bits: a proof by a key of this size costs little, whatever kind it is of."""
 
-_LARGER: Final = (mldsa.MLDSA44PublicKey, mldsa.MLDSA65PublicKey, mldsa.MLDSA87PublicKey)
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_OTHERS: Final = (
+    ed25519.Ed25519PublicKey,
+    ed448.Ed448PublicKey,
+    mldsa.MLDSA44PublicKey,
+    mldsa.MLDSA65PublicKey,
+    mldsa.MLDSA87PublicKey,
+)
 
 
 def has_costly_key(certificate: bytes) -> bool:
@@ -30,4 +36,8 @@ def has_costly_key(certificate: bytes) -> bool:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except Exception:  # noqa: BLE001 - hostile bytes, many classes of errors, one answer
         return True
-    return is_costly_rsa(key) if isinstance(key, RSAPublicKey) else not isinstance(key, _LARGER)
+    if isinstance(key, RSAPublicKey):
+        return is_costly_rsa(key)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return not isinstance(key.curve, _CURVES)
+    return not isinstance(key, _OTHERS)

@@ -66,15 +66,27 @@ _COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE  # the alert for it is unsupport
 
 
 @ffi.callback("int (*)(int, X509_STORE_CTX *)", error=0)  # type: ignore[untyped-decorator]  # cffi has no types
-def _judge_leaf(_ok: int, store: Any) -> int:
+def _judge_chain(_ok: int, store: Any) -> int:
     """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key.
 
-    OpenSSL asks before it reads that proof. A leaf whose key makes the proof costly is refused.
+    OpenSSL asks before it reads that proof, and before it checks the leaf's signature by a
+    certificate that the client appended: nothing is trusted, so it always has something to ask. A
+    chain with a key that makes either costly is refused.
     """
-    leaf = lib.X509_STORE_CTX_get0_cert(store)
-    accepted = _key_bits(leaf) <= SMALL or not has_costly_key(_encoded(leaf))
+    chain = lib.X509_STORE_CTX_get1_chain(store)
+    accepted = chain != _NULL
+    if accepted:
+        certificates = [lib.sk_X509_value(chain, at) for at in range(lib.sk_X509_num(chain))]
+        lib.sk_X509_free(chain)
+        accepted = not any(map(_is_costly, certificates))
+        for certificate in certificates:
+            lib.X509_free(certificate)
     lib.X509_STORE_CTX_set_error(store, lib.X509_V_OK if accepted else _COSTLY)
     return int(accepted)
+
+
+def _is_costly(certificate: Any) -> bool:
+    return _key_bits(certificate) > SMALL and has_costly_key(_encoded(certificate))
 
 
 def _key_bits(certificate: Any) -> int:
@@ -181,7 +193,7 @@ def _openssl_context(
     if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
         context.set_options(lib.SSL_OP_NO_TICKET)
     mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
-    lib.SSL_CTX_set_verify(native, mode, _judge_leaf)
+    lib.SSL_CTX_set_verify(native, mode, _judge_chain)
     lib.SSL_CTX_set_alpn_select_cb(native, _ALPN_CHOOSERS[alpn], _NULL)
     # Some builds of OpenSSL set a callback of their own when SSLKEYLOGFILE is in the environment.
     lib.SSL_CTX_set_keylog_callback(native, _NULL)
