@@ -24,7 +24,7 @@ from fuzz.mutations import flipped, mutated
 from fuzz.target import Finding, Target
 
 from keyhouse.authority import make_coordinator_keys, read_signing_request
-from keyhouse.authority.signing_request import SigningRequest
+from keyhouse.authority.x509.signing_request import SigningRequest
 from keyhouse.base.errors import Invalid
 
 __all__ = ["RequestTarget"]

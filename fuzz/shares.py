@@ -13,7 +13,7 @@ import msgspec
 from fuzz.mutations import flipped, mutated
 from fuzz.target import Finding, Target
 
-from keyhouse.authority.shares import combine_shamir, combine_xor, split_shamir, split_xor
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, split_shamir, split_xor
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 

@@ -41,7 +41,7 @@ from keyhouse.wire.plan import MEANINGS
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
 recovery_index = import_module(
-    "keyhouse.authority.recovery_index"
+    "keyhouse.authority.recovery.index"
 )  # the package has a function so named
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"

@@ -28,7 +28,7 @@ from keyhouse.authority import (
     read_signing_request,
     renew_intermediate,
 )
-from keyhouse.authority.der_writer import time, unsigned
+from keyhouse.authority.x509.der_writer import time, unsigned
 from keyhouse.wire.definitions import SecretDefinition, SecretType
 
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")

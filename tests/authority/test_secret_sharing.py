@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.authority.shares import combine_shamir, combine_xor, split_shamir, split_xor
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, split_shamir, split_xor
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 

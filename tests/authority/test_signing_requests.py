@@ -17,9 +17,9 @@ from keyhouse_tests_authority import coordinator_keys
 from keyhouse_tests_signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
-from keyhouse.authority.der_writer import element, extension
 from keyhouse.authority.request_parts import MOST_NAMES, MOST_PARTS
-from keyhouse.authority.signing_request import LARGEST
+from keyhouse.authority.x509.der_writer import element, extension
+from keyhouse.authority.x509.signing_request import LARGEST
 from keyhouse.base.errors import Invalid
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3

@@ -1,35 +1,10 @@
 """Keys, certificates, secrets and recovery shares: makes and reads them, knows no state."""
 
-from keyhouse.authority.ca import LIFETIME, make_coordinator_keys, parse_names, renew_intermediate
-from keyhouse.authority.certificate_pem import certificate_pem, private_key_pem
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.curve import Curve
-from keyhouse.authority.deposits import (
-    PLAIN_SIZES,
-    Deposit,
-    ShareRefused,
-    data_key,
-    judge,
-    require_signed,
-    require_signer,
-)
 from keyhouse.authority.derivation import derive_marble_key
-from keyhouse.authority.ephemeral_key import EphemeralKey
-from keyhouse.authority.expiry import expiry
-from keyhouse.authority.foreign_rsa import is_costly_rsa
-from keyhouse.authority.marble_certificates import (
-    MarbleIdentity,
-    issue_marble_certificate,
-    read_marble_certificate,
-)
-from keyhouse.authority.recovery import (
-    RecoveryHolder,
-    RecoveryMaterial,
-    effective_threshold,
-    make_recovery,
-    recovery_key_problems,
-)
-from keyhouse.authority.recovery_index import (
+from keyhouse.authority.recovery.ephemeral_key import EphemeralKey
+from keyhouse.authority.recovery.index import (
     IndexDamaged,
     IndexHolder,
     RecoveryIndex,
@@ -39,17 +14,47 @@ from keyhouse.authority.recovery_index import (
     read_recovery_index,
     recovery_index,
 )
-from keyhouse.authority.secrets import generate, is_generated_with_manifest, trial
-from keyhouse.authority.shares import combine_shamir, combine_xor
+from keyhouse.authority.recovery.material import (
+    RecoveryHolder,
+    RecoveryMaterial,
+    effective_threshold,
+    make_recovery,
+    recovery_key_problems,
+)
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
+from keyhouse.authority.recovery.submitted import (
+    PLAIN_SIZES,
+    Deposit,
+    ShareRefused,
+    data_key,
+    judge,
+    require_signed,
+    require_signer,
+)
+from keyhouse.authority.secrets.generate import generate, is_generated_with_manifest, trial
+from keyhouse.authority.secrets.uploads import import_secret
 from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_ephemeral_key,
     sign_manifest,
     sign_quote_text,
 )
-from keyhouse.authority.signing_request import SigningRequest, read_signing_request
 from keyhouse.authority.stored import StoredSecret
-from keyhouse.authority.uploads import import_secret
+from keyhouse.authority.x509.ca import (
+    LIFETIME,
+    make_coordinator_keys,
+    parse_names,
+    renew_intermediate,
+)
+from keyhouse.authority.x509.certificate_pem import certificate_pem, private_key_pem
+from keyhouse.authority.x509.expiry import expiry
+from keyhouse.authority.x509.marble_certificates import (
+    MarbleIdentity,
+    issue_marble_certificate,
+    read_marble_certificate,
+)
+from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
+from keyhouse.base.foreign_rsa import is_costly_rsa
 
 __all__ = [
     "LIFETIME",

@@ -9,10 +9,10 @@ import msgspec
 from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtensionOID, NameOID
 
-from keyhouse.authority.extensions import EXTENDED_USAGES, KEY_USAGES, SET_HERE, uri
 from keyhouse.authority.findings import Findings
-from keyhouse.authority.oid import arcs
-from keyhouse.authority.subject import PLURAL
+from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEY_USAGES, SET_HERE, uri
+from keyhouse.authority.x509.oid import arcs
+from keyhouse.authority.x509.subject import PLURAL
 from keyhouse.wire.definitions import (
     AddressRange,
     CertificateTemplate,

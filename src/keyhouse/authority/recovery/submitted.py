@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.authority.findings import LIBRARY_REFUSALS
-from keyhouse.authority.recovery_index import IndexHolder, RecoveryIndex
-from keyhouse.authority.shares import combine_shamir, combine_xor
+from keyhouse.authority.recovery.index import IndexHolder, RecoveryIndex
+from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.base.errors import Broken, Refused
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret

@@ -12,15 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
-from keyhouse.authority.extensions import DEFAULT_DNS_NAMES, extensions
 from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
-from keyhouse.authority.own_names import takes_own_name
-from keyhouse.authority.serial import random_serial
 from keyhouse.authority.signing import sign_certificate
-from keyhouse.authority.subject import common_name, subject_name
-from keyhouse.authority.subject_key import key_identifier
-from keyhouse.authority.template_der import template_from_certificate
-from keyhouse.authority.validity import end_of_validity, whole_second
+from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
+from keyhouse.authority.x509.own_names import takes_own_name
+from keyhouse.authority.x509.serial import random_serial
+from keyhouse.authority.x509.subject import common_name, subject_name
+from keyhouse.authority.x509.subject_key import key_identifier
+from keyhouse.authority.x509.template_der import template_from_certificate
+from keyhouse.authority.x509.validity import end_of_validity, whole_second
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, Subject
 

@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from keyhouse.authority.certificates import (
+from keyhouse.authority.coordinator_keys import CoordinatorKeys
+from keyhouse.authority.sizes import CURVES, size_problems
+from keyhouse.authority.stored import StoredSecret
+from keyhouse.authority.x509.certificates import (
     CertificatePlan,
     issue,
     plan_certificate,
     template_problems,
 )
-from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.sizes import CURVES, size_problems
-from keyhouse.authority.stored import StoredSecret
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret

@@ -16,15 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.dns_name import is_dns_name
 from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
-from keyhouse.authority.foreign_rsa import is_costly_rsa
-from keyhouse.authority.ip_address import read_address
-from keyhouse.authority.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.request_parts import too_many_parts
-from keyhouse.authority.subject import attribute
+from keyhouse.authority.x509.dns_name import is_dns_name
+from keyhouse.authority.x509.ip_address import read_address
+from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
+from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.foreign_rsa import is_costly_rsa
 from keyhouse.base.place import quoted
 
 __all__ = ["LARGEST", "SigningRequest", "read_signing_request"]

@@ -9,12 +9,12 @@ from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.dns_name import is_dns_name
 from keyhouse.authority.findings import Findings
-from keyhouse.authority.ip_address import read_address
-from keyhouse.authority.name_constraints import name_constraints
-from keyhouse.authority.oid import MARBLE_TYPE, from_arcs, from_dots
-from keyhouse.authority.own_names import takes_own_address, takes_own_name
+from keyhouse.authority.x509.dns_name import is_dns_name
+from keyhouse.authority.x509.ip_address import read_address
+from keyhouse.authority.x509.name_constraints import name_constraints
+from keyhouse.authority.x509.oid import MARBLE_TYPE, from_arcs, from_dots
+from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
 from keyhouse.wire.definitions import CertificateTemplate, Uri
 
 __all__ = ["DEFAULT_DNS_NAMES", "EXTENDED_USAGES", "KEY_USAGES", "SET_HERE", "extensions", "uri"]

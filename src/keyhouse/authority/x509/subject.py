@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.findings import Findings
-from keyhouse.authority.oid import from_arcs
+from keyhouse.authority.x509.oid import from_arcs
 from keyhouse.wire.definitions import Subject
 
 __all__ = ["GENERIC_NAME", "PLURAL", "attribute", "common_name", "subject_name"]

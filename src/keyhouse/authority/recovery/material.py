@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.authority.findings import LIBRARY_REFUSALS
-from keyhouse.authority.shares import split_shamir, split_xor
+from keyhouse.authority.recovery.shares import split_shamir, split_xor
 from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import Broken, Invalid, Problem
 from keyhouse.base.place import at

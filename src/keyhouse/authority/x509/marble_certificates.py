@@ -20,19 +20,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from keyhouse.authority.ca import LIFETIME
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
-from keyhouse.authority.der_writer import element, extension, time, unsigned
 from keyhouse.authority.findings import LIBRARY_REFUSALS
-from keyhouse.authority.ip_address import read_address
-from keyhouse.authority.oid import MARBLE_TYPE
-from keyhouse.authority.serial import random_serial
 from keyhouse.authority.signing import sign_marble_certificate
-from keyhouse.authority.signing_request import SigningRequest
 from keyhouse.authority.stored import StoredSecret
-from keyhouse.authority.subject_key import key_identifier
-from keyhouse.authority.validity import whole_second
+from keyhouse.authority.x509.ca import LIFETIME
+from keyhouse.authority.x509.der_writer import element, extension, time, unsigned
+from keyhouse.authority.x509.ip_address import read_address
+from keyhouse.authority.x509.oid import MARBLE_TYPE
+from keyhouse.authority.x509.serial import random_serial
+from keyhouse.authority.x509.signing_request import SigningRequest
+from keyhouse.authority.x509.subject_key import key_identifier
+from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.marble_type import MARBLE_TYPE_DER
 from keyhouse.base.secret import Secret
 

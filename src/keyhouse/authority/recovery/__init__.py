@@ -1,0 +1,1 @@
+"""Recovery: shares of the data key, the index beside the journal, and what holders submit."""

@@ -1,0 +1,1 @@
+"""The secrets of a manifest: generating them, and checking those that users upload."""
