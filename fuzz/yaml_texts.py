@@ -16,7 +16,7 @@ import yaml
 from fuzz.mutations import mutated
 from fuzz.target import Finding, Target
 
-from keyhouse.manifest.yaml_text import read_yaml
+from keyhouse.manifest.source.yaml_reader import read_yaml
 from keyhouse.wire.jsontext import MAX_NESTING
 
 __all__ = ["YamlTarget"]

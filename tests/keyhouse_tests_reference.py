@@ -35,7 +35,7 @@ from keyhouse.journal.chain import first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
-from keyhouse.manifest.schema import manifest_schema
+from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.wire.plan import MEANINGS
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]

@@ -76,7 +76,7 @@ def test_word_of_the_manifest_is_explained(word: str) -> None:
 
 
 def test_every_tcb_status_is_a_word_of_the_check() -> None:
-    rules = import_module("keyhouse.manifest.package_rules")
+    rules = import_module("keyhouse.manifest.rules.packages")
 
     assert set(rules.TCB_STATUSES) == set(TcbStatus)
 

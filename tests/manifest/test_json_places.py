@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.manifest.json_places import json_places
-from keyhouse.manifest.source import Span, below
+from keyhouse.manifest.source.json_places import json_places
+from keyhouse.manifest.source.source_map import Span, below
 
 _KEYS = st.text('ab "\\[]{}:,\n', max_size=3)
 _VALUES = st.recursive(

@@ -25,8 +25,8 @@ from keyhouse_tests_manifests import (
 from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
 from keyhouse.base.errors import Invalid
-from keyhouse.manifest.schema import manifest_schema
-from keyhouse.manifest.schema_fields import DESCRIBED
+from keyhouse.manifest.source.schema import manifest_schema
+from keyhouse.manifest.source.schema_fields import DESCRIBED
 
 
 @cache

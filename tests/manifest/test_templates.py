@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.template_rules import call_problem
+from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.templates import Call, MissingValue, Source, Values, parse
 from keyhouse.wire.definitions import SecretType
 

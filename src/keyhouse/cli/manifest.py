@@ -31,7 +31,7 @@ def schema(*, as_json: AsJson = False) -> None:
     """
     import json
 
-    from keyhouse.manifest.schema import manifest_schema
+    from keyhouse.manifest.source.schema import manifest_schema
 
     if as_json:
         show_json(manifest_schema())

@@ -12,10 +12,10 @@ import msgspec
 
 from keyhouse.base.errors import Invalid
 from keyhouse.cli.talk import read_file
-from keyhouse.manifest.source import Places
+from keyhouse.manifest.source.source_map import Places
 
 if TYPE_CHECKING:
-    from keyhouse.manifest.yaml_text import YamlRead
+    from keyhouse.manifest.source.yaml_reader import YamlRead
 
 __all__ = ["ManifestFile", "open_manifest", "read_manifest"]
 
@@ -49,7 +49,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     def places(self) -> Places:
         """Where the parts of what was written stand."""
         if self.form == "json":
-            from keyhouse.manifest.json_places import json_places
+            from keyhouse.manifest.source.json_places import json_places
 
             return json_places(self.written)
         return _yaml_of(self.written).places
@@ -58,7 +58,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 @functools.lru_cache(maxsize=1)
 def _yaml_of(written: bytes) -> "YamlRead":
     """Return what a YAML text says: read once, for it may take seconds."""
-    from keyhouse.manifest.yaml_text import read_yaml
+    from keyhouse.manifest.source.yaml_reader import read_yaml
 
     return read_yaml(written)
 

@@ -9,7 +9,7 @@ import typer
 
 from keyhouse.base.errors import Problem
 from keyhouse.cli.printable import printable
-from keyhouse.manifest.source import Places, Span
+from keyhouse.manifest.source.source_map import Places, Span
 
 __all__ = ["SourceText", "as_objects"]
 

@@ -7,21 +7,21 @@ import msgspec
 
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at
-from keyhouse.manifest.access_rules import (
+from keyhouse.manifest.convert import manifest_of
+from keyhouse.manifest.document import WrittenManifest
+from keyhouse.manifest.findings import Findings, TooManyError
+from keyhouse.manifest.model import Manifest
+from keyhouse.manifest.rules.access import (
     check_config,
     check_recovery_keys,
     check_roles,
     check_users,
 )
-from keyhouse.manifest.convert import manifest_of
-from keyhouse.manifest.findings import Findings, TooManyError
-from keyhouse.manifest.marble_rules import check_marbles
-from keyhouse.manifest.model import Manifest
-from keyhouse.manifest.package_rules import check_infrastructures, check_packages
-from keyhouse.manifest.secret_rules import check_secrets, secret_types
+from keyhouse.manifest.rules.marbles import check_marbles
+from keyhouse.manifest.rules.packages import check_infrastructures, check_packages
+from keyhouse.manifest.rules.secrets import check_secrets, secret_types
+from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
-from keyhouse.manifest.tls_rules import check_tls
-from keyhouse.manifest.written import WrittenManifest
 from keyhouse.wire.jsonreader import Read, Unreadable, read
 
 __all__ = ["MAX_BYTES", "Checked", "check", "read_written"]

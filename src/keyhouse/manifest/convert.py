@@ -6,6 +6,15 @@ import hashlib
 import msgspec
 
 from keyhouse.base.errors import BadRequest, Invalid
+from keyhouse.manifest.document import (
+    WrittenConfig,
+    WrittenEntry,
+    WrittenManifest,
+    WrittenMarble,
+    WrittenRole,
+    WrittenSecret,
+    WrittenTemplate,
+)
 from keyhouse.manifest.model import (
     Action,
     Config,
@@ -22,15 +31,6 @@ from keyhouse.manifest.model import (
     User,
 )
 from keyhouse.manifest.pem import first_block
-from keyhouse.manifest.written import (
-    WrittenConfig,
-    WrittenEntry,
-    WrittenManifest,
-    WrittenMarble,
-    WrittenRole,
-    WrittenSecret,
-    WrittenTemplate,
-)
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.definitions import (
     CertificateTemplate,

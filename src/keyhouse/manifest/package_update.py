@@ -8,10 +8,10 @@ import msgspec
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.manifest.check import read_written
+from keyhouse.manifest.document import WrittenConfig, WrittenManifest
 from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Package
-from keyhouse.manifest.package_rules import LARGEST
-from keyhouse.manifest.written import WrittenConfig, WrittenManifest
+from keyhouse.manifest.rules.packages import LARGEST
 
 __all__ = ["PackageUpdate", "check_package_update", "read_package_update", "warnings_of_versions"]
 

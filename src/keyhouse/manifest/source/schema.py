@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.schema_fields import DESCRIBED, Field, Rule
-from keyhouse.manifest.written import WrittenManifest
+from keyhouse.manifest.document import WrittenManifest
+from keyhouse.manifest.source.schema_fields import DESCRIBED, Field, Rule
 
 __all__ = ["manifest_schema"]
 

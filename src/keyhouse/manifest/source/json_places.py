@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from keyhouse.manifest.source import Places, TextLines, below
+from keyhouse.manifest.source.source_map import Places, TextLines, below
 
 __all__ = ["json_places"]
 

@@ -5,8 +5,8 @@ Whether a certificate can be made of it is found by trying, in ``keyhouse.author
 
 from cryptography import x509
 
+from keyhouse.manifest.document import WrittenTemplate, WrittenUri, has_content
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.manifest.written import WrittenTemplate, WrittenUri, has_content
 from keyhouse.wire.definitions import CertificateTemplate, Uri
 
 __all__ = ["check_template"]

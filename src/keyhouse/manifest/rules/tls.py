@@ -3,9 +3,9 @@
 import re
 
 from keyhouse.base.place import quoted
+from keyhouse.manifest.document import WrittenManifest
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Incoming, Outgoing
-from keyhouse.manifest.written import WrittenManifest
 
 __all__ = ["check_tls", "port_number"]
 

@@ -9,24 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.rsa_sizes import LARGEST, SMALLEST_GENERATED
-from keyhouse.manifest.access_rules import MOST_RECOVERY_KEYS
-from keyhouse.manifest.model import (
-    FeatureGate,
-    Incoming,
-    Infrastructure,
-    Outgoing,
-    Package,
-    ResourceType,
-    SealMode,
-    TlsTag,
-)
-from keyhouse.manifest.package_rules import TCB_STATUSES
-from keyhouse.manifest.secret_rules import (
-    CURVES,
-    LARGEST_DERIVED_KEY,
-    LARGEST_KEY,
-)
-from keyhouse.manifest.written import (
+from keyhouse.manifest.document import (
     WrittenConfig,
     WrittenEntry,
     WrittenManifest,
@@ -38,6 +21,23 @@ from keyhouse.manifest.written import (
     WrittenTemplate,
     WrittenUri,
     WrittenUser,
+)
+from keyhouse.manifest.model import (
+    FeatureGate,
+    Incoming,
+    Infrastructure,
+    Outgoing,
+    Package,
+    ResourceType,
+    SealMode,
+    TlsTag,
+)
+from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
+from keyhouse.manifest.rules.packages import TCB_STATUSES
+from keyhouse.manifest.rules.secrets import (
+    CURVES,
+    LARGEST_DERIVED_KEY,
+    LARGEST_KEY,
 )
 from keyhouse.wire.definitions import AddressRange, Extension, NameAttribute, SecretType
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.convert import decode_entry
+from keyhouse.manifest.document import WrittenEntry, WrittenManifest, WrittenMarble
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.manifest.template_rules import call_problem
+from keyhouse.manifest.rules.templates import call_problem
+from keyhouse.manifest.rules.tls import port_number
 from keyhouse.manifest.templates import Template, parse
-from keyhouse.manifest.tls_rules import port_number
-from keyhouse.manifest.written import WrittenEntry, WrittenManifest, WrittenMarble
 from keyhouse.wire.definitions import SecretType
 
 __all__ = ["check_marbles"]

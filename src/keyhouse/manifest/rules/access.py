@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
+from keyhouse.manifest.document import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
-from keyhouse.manifest.written import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
 from keyhouse.wire.jsonreader import nearest
 
 __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]

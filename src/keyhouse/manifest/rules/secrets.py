@@ -3,10 +3,10 @@
 from typing import Final
 
 from keyhouse.base import rsa_sizes
-from keyhouse.manifest.access_rules import parse_certificate
-from keyhouse.manifest.certificate_rules import check_template
+from keyhouse.manifest.document import WrittenManifest, WrittenSecret, WrittenTemplate, has_content
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.manifest.written import WrittenManifest, WrittenSecret, WrittenTemplate, has_content
+from keyhouse.manifest.rules.access import parse_certificate
+from keyhouse.manifest.rules.certificates import check_template
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.jsonreader import nearest
 

@@ -1,0 +1,1 @@
+"""The rules of a manifest, one file for each of its sections."""
