@@ -15,8 +15,8 @@ from keyhouse_tests_deployment import manifest, user
 from keyhouse_tests_process import KEYHOUSE
 from keyhouse_tests_server import Server
 
-from keyhouse.attestation.platform_gramine import DEV_ATTESTATION
-from keyhouse.attestation.platform_tdx import TSM_REPORTS
+from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+from keyhouse.attestation.platforms.tdx import TSM_REPORTS
 from keyhouse.cli.settings import SETTINGS
 
 pytestmark = pytest.mark.acceptance

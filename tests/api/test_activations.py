@@ -30,7 +30,7 @@ from keyhouse.api.activation_checks import read_uuid
 from keyhouse.api.activation_counts import UNKNOWN
 from keyhouse.api.pace import A_SECOND
 from keyhouse.attestation import QuoteRefused
-from keyhouse.attestation.quote_form import MAX_QUOTE
+from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import (
     Conflicting,
     Forbidden,

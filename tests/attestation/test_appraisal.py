@@ -8,7 +8,7 @@ import pytest
 
 from keyhouse.attestation import Freshness, TcbStatus, TdMeasurements, Tee, Verdict
 from keyhouse.attestation.appraisal import PackageRefused, PackageRules, Rule, admit, mismatches
-from keyhouse.attestation.binding import quote_binding, report_data
+from keyhouse.attestation.quote.binding import quote_binding, report_data
 
 BINDING = quote_binding(b"a client certificate")
 TIME = datetime(2026, 1, 1, tzinfo=UTC)

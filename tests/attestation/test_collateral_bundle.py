@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.attestation import CollateralRefused, read_collateral
-from keyhouse.attestation.collateral import MAX_COLLATERAL
+from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 
 BUNDLE = json.loads((Path(__file__).parent / "vectors/sgx_quote_collateral.json").read_text())
 

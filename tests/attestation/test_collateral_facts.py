@@ -21,7 +21,7 @@ from keyhouse.attestation import (
     read_facts,
     require_sound,
 )
-from keyhouse.attestation.collateral_facts import require_kind
+from keyhouse.attestation.collateral.facts import require_kind
 from keyhouse_simulation import Lists, Parameters, QeIdentity, TcbInfo
 from keyhouse_simulation.machine import pem, sign
 

@@ -28,9 +28,10 @@ from keyhouse.attestation import (
     report_data,
     write_collateral,
 )
-from keyhouse.attestation.collateral_cache import MOST_KEPT, CollateralCache, Kept
-from keyhouse.attestation.collateral_lists import with_newer_lists
-from keyhouse.attestation.collateral_source import (
+from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral.lists import with_newer_lists
+from keyhouse.attestation.collateral.pccs import PATIENCE, Pccs
+from keyhouse.attestation.collateral.source import (
     AT_ONCE,
     FAILED_WITHIN,
     MOST_FAILED,
@@ -38,7 +39,6 @@ from keyhouse.attestation.collateral_source import (
     SEEN_WITHIN,
     PccsSource,
 )
-from keyhouse.attestation.pccs import PATIENCE, Pccs
 from keyhouse_simulation import (
     Lists,
     Machine,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keyhouse_tests_collateral import recorded
 
 from keyhouse.attestation import Collateral, CollateralRefused, PckCa, PlatformKind, Tee
-from keyhouse.attestation.pccs_format import Fetched, PccsAnswers, assemble, requests_for
+from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
 from keyhouse_simulation.pccs import PccsServer, Served
 
 _, SGX = recorded("sgx_quote")

@@ -27,8 +27,8 @@ from keyhouse.attestation import (
     read_collateral,
     read_form,
 )
-from keyhouse.attestation.platform_gramine import GraminePlatform, open_gramine
-from keyhouse.attestation.report import read_report
+from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
+from keyhouse.attestation.quote.report import read_report
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Fresh, Home, WrongPlatform
 from keyhouse_simulation import SimulatedPlatform, make_machine

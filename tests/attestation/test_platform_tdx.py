@@ -17,8 +17,8 @@ from keyhouse.attestation import (
     SealPolicy,
     read_form,
 )
-from keyhouse.attestation.platform_tdx import ReportFolders, TdxPlatform, open_tdx
-from keyhouse.attestation.report import read_report
+from keyhouse.attestation.platforms.tdx import ReportFolders, TdxPlatform, open_tdx
+from keyhouse.attestation.quote.report import read_report
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.attestation import Measurements, PlatformMissing, open_platform
-from keyhouse.attestation.platforms import open_for_quotes
+from keyhouse.attestation.platforms.find import open_for_quotes
 
 
 def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_path: Path) -> None:

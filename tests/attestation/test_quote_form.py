@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.attestation import QuoteProblem, QuoteRefused, Tee, add_header, read_form
-from keyhouse.attestation.quote_form import MAX_QUOTE
+from keyhouse.attestation.quote.form import MAX_QUOTE
 
 VECTORS = Path(__file__).parent / "vectors"
 SGX = (VECTORS / "sgx_quote").read_bytes()

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from keyhouse.attestation import Platform
-from keyhouse.attestation.quote_form import read_form
-from keyhouse.attestation.report import read_report
+from keyhouse.attestation.quote.form import read_form
+from keyhouse.attestation.quote.report import read_report
 from keyhouse.launcher import LaunchRefused, make_credentials, quote_over, read_names
 from keyhouse.launcher.address import read_mesh_address
 from keyhouse.wire.address import Address

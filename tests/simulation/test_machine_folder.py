@@ -24,7 +24,7 @@ from keyhouse.attestation import (
     read_expected_identity,
     report_data,
 )
-from keyhouse.attestation.platforms import SimulatedTcb
+from keyhouse.attestation.platforms.find import SimulatedTcb
 from keyhouse.base.errors import Refused
 from keyhouse_simulation import FolderDamaged, open_platform
 

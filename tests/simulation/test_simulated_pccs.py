@@ -13,7 +13,7 @@ from keyhouse.attestation import (
     read_facts,
     require_sound,
 )
-from keyhouse.attestation.pccs import Pccs
+from keyhouse.attestation.collateral.pccs import Pccs
 from keyhouse_simulation import SimulatedPlatform, open_platform
 from keyhouse_simulation.pccs import Fault, from_arguments, main
 

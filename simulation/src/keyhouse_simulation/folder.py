@@ -35,8 +35,8 @@ from keyhouse.attestation import (
     write_collateral,
     write_expected_identity,
 )
-from keyhouse.attestation.collateral import MAX_COLLATERAL
-from keyhouse.attestation.platforms import SimulatedTcb
+from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
+from keyhouse.attestation.platforms.find import SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import Broken, Refused
 from keyhouse_simulation.machine import Machine, make_machine, pem

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
-from keyhouse.attestation.quote_form import MAX_QUOTE
+from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import Forbidden, Invalid, Problem, Unauthenticated
 from keyhouse.base.place import quoted
 from keyhouse.coordinator import Running

@@ -1,9 +1,9 @@
 """Quotes and who may be trusted: the verifier, collateral, and the platform protocol."""
 
-from keyhouse.attestation.binding import quote_binding, report_data, require_binding
-from keyhouse.attestation.collateral import Collateral, read_collateral, write_collateral
-from keyhouse.attestation.collateral_facts import CollateralFacts, read_facts, require_sound
-from keyhouse.attestation.collateral_marks import Mark, marks_of, newer_marks, require_as_new
+from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral
+from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, require_sound
+from keyhouse.attestation.collateral.marks import Mark, marks_of, newer_marks, require_as_new
+from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind, platform_kind
 from keyhouse.attestation.errors import (
     CollateralRefused,
     CollateralUnavailable,
@@ -20,13 +20,13 @@ from keyhouse.attestation.identity import (
     write_expected_identity,
 )
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
-from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
-from keyhouse.attestation.platform_files import NoSealingKey, PlatformUnusable, QuoteNotMade
-from keyhouse.attestation.platform_kind import PckCa, PlatformKind, platform_kind
-from keyhouse.attestation.platforms import PLATFORMS, PlatformMissing, open_platform
-from keyhouse.attestation.quote_form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.platforms.files import NoSealingKey, PlatformUnusable, QuoteNotMade
+from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissing, open_platform
+from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
+from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, TdMeasurements, Verdict
 from keyhouse.attestation.tcb import accept_tcb
-from keyhouse.attestation.verdict import Freshness, TcbStatus, TdMeasurements, Verdict
 from keyhouse.attestation.verifier import Verifier
 
 __all__ = [

@@ -11,11 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.attestation.binding import require_binding
 from keyhouse.attestation.errors import IdentityRefused
-from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.quote.binding import require_binding
+from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.attestation.tcb import accept_advisories, accept_status
-from keyhouse.attestation.verdict import Verdict
 
 __all__ = ["Mismatch", "PackageRefused", "PackageRules", "Rule", "admit", "mismatches"]
 

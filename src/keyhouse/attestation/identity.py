@@ -4,11 +4,11 @@ import binascii
 
 import msgspec
 
-from keyhouse.attestation.binding import require_binding
 from keyhouse.attestation.errors import ConfigurationRefused, IdentityRefused
-from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.quote.binding import require_binding
+from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
-from keyhouse.attestation.verdict import TcbStatus, Verdict
 from keyhouse.base.errors import BadRequest
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.jsonreader import Unreadable, read

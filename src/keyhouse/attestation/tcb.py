@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from keyhouse.attestation.errors import IdentityRefused
-from keyhouse.attestation.verdict import TcbStatus
+from keyhouse.attestation.quote.verdict import TcbStatus
 
 __all__ = ["accept_advisories", "accept_status", "accept_tcb"]
 

@@ -22,16 +22,20 @@ from typing import Literal
 import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 import msgspec
 
-from keyhouse.attestation.authentic import issued_pck_chain, require_maker, require_signed
-from keyhouse.attestation.chain import require_same_authority
-from keyhouse.attestation.claims import Claims, read_claims
-from keyhouse.attestation.collateral import Collateral
-from keyhouse.attestation.diagnosis import why_chain_refused
+from keyhouse.attestation.collateral.authentic import (
+    issued_pck_chain,
+    require_maker,
+    require_signed,
+)
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.chain import require_same_authority
+from keyhouse.attestation.collateral.diagnosis import why_chain_refused
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
-from keyhouse.attestation.quote_form import QuoteForm, read_form
+from keyhouse.attestation.quote.claims import Claims, read_claims
+from keyhouse.attestation.quote.form import QuoteForm, read_form
+from keyhouse.attestation.quote.report import read_report
+from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.refusals import reason_for, refusal
-from keyhouse.attestation.report import read_report
-from keyhouse.attestation.verdict import Freshness, Verdict
 
 __all__ = ["Verifier"]
 

@@ -145,7 +145,7 @@ def check(
     Example: keyhouse collateral check collateral.json --quote coordinator.quote
     """
     from keyhouse.attestation import Verifier, platform_kind, read_collateral, require_sound
-    from keyhouse.attestation.collateral_facts import require_kind
+    from keyhouse.attestation.collateral.facts import require_kind
 
     root_ca = maker_root(simulation_root)
     collateral = read_collateral(read_file(file))
@@ -171,8 +171,8 @@ async def _fetched(
     url: str, ca_pem: bytes, kind: "PlatformKind", root_ca: bytes, *, early: bool
 ) -> "tuple[Collateral, CollateralFacts]":
     from keyhouse.attestation import require_sound
-    from keyhouse.attestation.collateral_facts import require_kind
-    from keyhouse.attestation.pccs import Pccs
+    from keyhouse.attestation.collateral.facts import require_kind
+    from keyhouse.attestation.collateral.pccs import Pccs
 
     async with Pccs(url, ca_pem) as pccs:
         collateral = await pccs.fetch(kind, early=early)
@@ -182,13 +182,13 @@ async def _fetched(
 
 
 def _end(facts: "CollateralFacts") -> str:
-    from keyhouse.attestation.collateral_facts import shown_time
+    from keyhouse.attestation.collateral.facts import shown_time
 
     return f"expires at {shown_time(facts.expires)} ({facts.ends_first})"
 
 
 def _rows(facts: "CollateralFacts") -> dict[str, str]:
-    from keyhouse.attestation.collateral_facts import shown_time
+    from keyhouse.attestation.collateral.facts import shown_time
 
     return {
         "platform": f"{facts.kind.tee.upper()}  FMSPC {facts.kind.fmspc}  {facts.kind.ca} CA",
@@ -200,7 +200,7 @@ def _rows(facts: "CollateralFacts") -> dict[str, str]:
 
 
 def _as_object(facts: "CollateralFacts") -> dict[str, object]:
-    from keyhouse.attestation.collateral_facts import shown_time
+    from keyhouse.attestation.collateral.facts import shown_time
 
     return {
         "tee": str(facts.kind.tee),

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from keyhouse.attestation import Collateral, CollateralRefused, read_collateral, read_facts
-from keyhouse.attestation.collateral import MAX_COLLATERAL
+from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.base.errors import Refused
 from keyhouse.base.os_reason import os_reason
 

@@ -47,9 +47,9 @@ def _versions() -> Iterator[Finding]:
 
 
 def _platforms() -> Iterator[Finding]:
-    from keyhouse.attestation.platform_gramine import DEV_ATTESTATION
-    from keyhouse.attestation.platform_tdx import TSM_REPORTS
-    from keyhouse.attestation.platforms import PlatformMissing, simulation
+    from keyhouse.attestation.platforms.find import PlatformMissing, simulation
+    from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+    from keyhouse.attestation.platforms.tdx import TSM_REPORTS
 
     found = False
     for name, place in (("gramine", DEV_ATTESTATION), ("tdx", TSM_REPORTS)):

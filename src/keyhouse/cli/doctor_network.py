@@ -53,7 +53,7 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
     """Yield whether the PCCS answers as one, and what its clock says."""
     import httpx
 
-    from keyhouse.attestation.pccs import Pccs
+    from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.cli.pccs_options import ca_of
 
     try:

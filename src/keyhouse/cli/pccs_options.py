@@ -87,8 +87,8 @@ def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[byte
     """
     import asyncio
 
-    from keyhouse.attestation.collateral_source import PccsSource
-    from keyhouse.attestation.pccs import Pccs
+    from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.attestation.collateral.source import PccsSource
 
     pccs = Pccs(url, ca_of(pccs_ca))
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation import PlatformMissing
-from keyhouse.attestation.platform_gramine import DEV_ATTESTATION
-from keyhouse.attestation.platform_tdx import TSM_REPORTS
+from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+from keyhouse.attestation.platforms.tdx import TSM_REPORTS
 
 __all__ = ["platform_name"]
 

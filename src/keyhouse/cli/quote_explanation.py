@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier, read_form
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
-from keyhouse.attestation.report import Report, read_report
+from keyhouse.attestation.quote.report import Report, read_report
 
 if TYPE_CHECKING:
     from keyhouse.manifest import Manifest

@@ -135,7 +135,7 @@ def _quote_once(
 
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissing
-    from keyhouse.attestation.platforms import open_for_quotes
+    from keyhouse.attestation.platforms.find import open_for_quotes
     from keyhouse.cli.platform_choice import platform_name
     from keyhouse.cli.simulated_identity import simulated_identity
 

@@ -18,7 +18,7 @@ from keyhouse.cli.settings import Settings
 
 if TYPE_CHECKING:
     from keyhouse.attestation import CollateralFacts, Platform
-    from keyhouse.attestation.pccs import Pccs
+    from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.coordinator import Engine
 
 __all__ = ["pccs_of", "quote_checks"]
@@ -54,7 +54,7 @@ async def quote_checks(
     if not settings.pccs:
         yield checks(_bundle(settings, platform))
         return
-    from keyhouse.attestation.collateral_source import PccsSource
+    from keyhouse.attestation.collateral.source import PccsSource
 
     source = PccsSource(
         pccs_of(settings),
@@ -77,7 +77,7 @@ async def quote_checks(
 
 def pccs_of(settings: Settings) -> "Pccs":
     """Return the PCCS that the settings name. Raises ``Refused`` if it cannot be used."""
-    from keyhouse.attestation.pccs import Pccs
+    from keyhouse.attestation.collateral.pccs import Pccs
 
     return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
 
@@ -103,7 +103,7 @@ def _ca(path: Path) -> bytes:
 
 
 def _tell(facts: "CollateralFacts") -> None:
-    from keyhouse.attestation.collateral_facts import shown_time
+    from keyhouse.attestation.collateral.facts import shown_time
 
     log.info(
         "fetched collateral",

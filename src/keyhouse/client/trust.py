@@ -27,7 +27,7 @@ from keyhouse.attestation import (
     appraise,
     quote_binding,
 )
-from keyhouse.attestation.chain import read_chain
+from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import Refused
 from keyhouse.client.address import Address
 from keyhouse.client.calls import quoting

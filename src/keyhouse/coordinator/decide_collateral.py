@@ -5,7 +5,7 @@ from typing import Final
 from immutables import Map
 
 from keyhouse.attestation import Mark, newer_marks
-from keyhouse.attestation.collateral_marks import OF_PLATFORM
+from keyhouse.attestation.collateral.marks import OF_PLATFORM
 from keyhouse.coordinator.commands import Context, SeeCollateral
 from keyhouse.coordinator.events import CollateralSeen
 from keyhouse.coordinator.state import Running, State

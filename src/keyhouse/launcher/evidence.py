@@ -1,7 +1,7 @@
 """The quote of a workload: what proves to the coordinator which code asks."""
 
 from keyhouse.attestation import Platform, quote_binding, report_data
-from keyhouse.attestation.quote_form import Tee, add_header, read_form
+from keyhouse.attestation.quote.form import Tee, add_header, read_form
 
 __all__ = ["quote_over"]
 

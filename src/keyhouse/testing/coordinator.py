@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyhouse.attestation import Platform
-from keyhouse.attestation.platforms import simulation
+from keyhouse.attestation.platforms.find import simulation
 from keyhouse.testing.clock import MovableClock
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from keyhouse.attestation import (
     read_collateral,
     read_expected_identity,
 )
-from keyhouse.attestation.platforms import SimulatedTcb, simulation
+from keyhouse.attestation.platforms.find import SimulatedTcb, simulation
 from keyhouse.client import Coordinator as CoordinatorClient
 from keyhouse.client import TrustedCoordinator, UserIdentity, verify_coordinator
 from keyhouse.launcher import (

@@ -10,9 +10,9 @@ from enum import StrEnum
 import msgspec
 from cryptography import x509
 
-from keyhouse.attestation.authentic import issued_pck_chain
+from keyhouse.attestation.collateral.authentic import issued_pck_chain
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
-from keyhouse.attestation.quote_form import Tee, read_form
+from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.wire.der_elements import der_elements
 
 __all__ = ["PckCa", "PlatformKind", "authority_kind", "platform_kind"]

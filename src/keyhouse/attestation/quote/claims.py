@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from keyhouse.attestation.verdict import TcbStatus
+from keyhouse.attestation.quote.verdict import TcbStatus
 
 __all__ = ["Claims", "PckClaims", "read_claims"]
 

@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 import msgspec
 from cryptography import x509
 
-from keyhouse.attestation.authentic import require_signed
-from keyhouse.attestation.chain import read_chain, require_collateral_roots
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.authentic import require_signed
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.chain import read_chain, require_collateral_roots
+from keyhouse.attestation.collateral.platform_kind import PlatformKind, authority_kind
 from keyhouse.attestation.errors import (
     CollateralRefused,
     CollateralUnusable,
     QuoteProblem,
     QuoteRefused,
 )
-from keyhouse.attestation.platform_kind import PlatformKind, authority_kind
-from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.quote.form import Tee
 
 __all__ = ["CollateralFacts", "read_facts", "require_kind", "require_sound", "shown_time"]
 

@@ -11,14 +11,14 @@ from typing import Any, Final, Self
 
 import httpx
 
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
+from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import (
     CollateralRefused,
     CollateralUnavailable,
     ConfigurationRefused,
 )
-from keyhouse.attestation.pccs_format import Fetched, PccsAnswers, assemble, requests_for
-from keyhouse.attestation.platform_kind import PlatformKind
 
 __all__ = ["MAX_ANSWER", "PATIENCE", "Pccs"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation.collateral_facts import CollateralFacts
+from keyhouse.attestation.collateral.facts import CollateralFacts
 from keyhouse.attestation.errors import CollateralUnavailable
 
 __all__ = ["OF_PLATFORM", "Mark", "is_as_new", "marks_of", "newer_marks", "require_as_new"]

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from cryptography import x509
 
-from keyhouse.attestation.chain import read_chain
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.attestation.errors import QuoteProblem
 
 __all__ = ["why_chain_refused"]

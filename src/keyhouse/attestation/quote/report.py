@@ -5,8 +5,8 @@ Offsets are those of Intel's quote format, counted from the start of the report.
 
 import msgspec
 
-from keyhouse.attestation.quote_form import QuoteForm, Tee
-from keyhouse.attestation.verdict import TdMeasurements
+from keyhouse.attestation.quote.form import QuoteForm, Tee
+from keyhouse.attestation.quote.verdict import TdMeasurements
 
 __all__ = ["Report", "read_report", "read_sgx_report"]
 

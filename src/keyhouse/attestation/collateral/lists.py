@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from keyhouse.attestation.collateral_cache import Kept
-from keyhouse.attestation.collateral_facts import require_sound
+from keyhouse.attestation.collateral.cache import Kept
+from keyhouse.attestation.collateral.facts import require_sound
 from keyhouse.attestation.errors import CollateralUnusable
 
 __all__ = ["with_newer_lists"]

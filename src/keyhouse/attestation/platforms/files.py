@@ -4,11 +4,11 @@ import hmac
 import os
 from pathlib import Path
 
-from keyhouse.attestation.chain import read_chain
+from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.attestation.errors import QuoteRefused
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
-from keyhouse.attestation.quote_form import Tee, read_form
-from keyhouse.attestation.report import Report, read_report
+from keyhouse.attestation.quote.form import Tee, read_form
+from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.base.errors import Broken, Refused, Unavailable
 from keyhouse.base.os_reason import os_reason
 

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from keyhouse.attestation.chain import read_chain, require_pck_root
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
 from keyhouse.attestation.errors import ConfigurationRefused, QuoteProblem
 from keyhouse.attestation.refusals import refusal
 

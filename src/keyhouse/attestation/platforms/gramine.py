@@ -27,8 +27,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
-from keyhouse.attestation.platform import Measurements, SealPolicy
-from keyhouse.attestation.platform_files import (
+from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
     PlatformUnusable,
     own_report,
@@ -37,8 +36,9 @@ from keyhouse.attestation.platform_files import (
     require_report_data_length,
     write_file,
 )
-from keyhouse.attestation.quote_form import MAX_QUOTE, Tee
-from keyhouse.attestation.report import Report, read_sgx_report
+from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
+from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
+from keyhouse.attestation.quote.report import Report, read_sgx_report
 from keyhouse.base.secret import Secret
 
 __all__ = ["DEV_ATTESTATION", "GraminePlatform", "open_gramine"]

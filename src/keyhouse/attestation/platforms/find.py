@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from keyhouse.attestation.platform import Measurements, Platform, SealPolicy
-from keyhouse.attestation.verdict import TcbStatus
+from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
+from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.base.errors import Refused
 
 if TYPE_CHECKING:
@@ -113,12 +113,12 @@ def open_for_quotes(
             # Its clock may be another one than the coordinator's, whose files these are.
             return simulation()(_machine(state_dir), enclave=simulated, upkeep=False)
         case "gramine":
-            from keyhouse.attestation.platform_gramine import DEV_ATTESTATION, open_gramine
+            from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION, open_gramine
 
             _require_place(name, DEV_ATTESTATION, exists)
             return open_gramine()
         case "tdx":
-            from keyhouse.attestation.platform_tdx import TSM_REPORTS, open_tdx
+            from keyhouse.attestation.platforms.tdx import TSM_REPORTS, open_tdx
 
             _require_place(name, TSM_REPORTS, exists)
             return open_tdx()

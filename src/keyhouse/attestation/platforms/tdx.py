@@ -21,8 +21,7 @@ from typing import NoReturn
 import msgspec
 
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
-from keyhouse.attestation.platform import Measurements, SealPolicy
-from keyhouse.attestation.platform_files import (
+from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
     NoSealingKey,
     PlatformUnusable,
@@ -33,8 +32,9 @@ from keyhouse.attestation.platform_files import (
     require_report_data_length,
     write_file,
 )
-from keyhouse.attestation.quote_form import MAX_QUOTE, Tee
-from keyhouse.attestation.verdict import TdMeasurements
+from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
+from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
+from keyhouse.attestation.quote.verdict import TdMeasurements
 from keyhouse.base.secret import Secret
 
 __all__ = ["TSM_REPORTS", "ReportFolders", "TdxPlatform", "open_tdx"]

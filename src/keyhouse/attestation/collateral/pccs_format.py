@@ -22,9 +22,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefused
-from keyhouse.attestation.platform_kind import PlatformKind
 
 __all__ = ["Fetched", "PccsAnswers", "assemble", "requests_for"]
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.attestation.quote_form import Tee
+from keyhouse.attestation.quote.form import Tee
 
 __all__ = ["Freshness", "TcbStatus", "TdMeasurements", "Verdict"]
 

@@ -9,7 +9,7 @@ import binascii
 import functools
 import ssl
 
-from keyhouse.attestation.collateral import Collateral
+from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 
 __all__ = ["read_chain", "require_collateral_roots", "require_pck_root", "require_same_authority"]

@@ -13,15 +13,15 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation.collateral import (
+from keyhouse.attestation.collateral.bundle import (
     MAX_COLLATERAL,
     Collateral,
     read_collateral,
     write_collateral,
 )
-from keyhouse.attestation.collateral_facts import CollateralFacts, require_sound
+from keyhouse.attestation.collateral.facts import CollateralFacts, require_sound
+from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefused
-from keyhouse.attestation.platform_kind import PlatformKind
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Refused
 from keyhouse.base.os_reason import os_reason

@@ -1,0 +1,1 @@
+"""The platforms that give quotes and sealing keys: SGX under Gramine, TDX, or a simulation."""
