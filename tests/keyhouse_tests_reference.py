@@ -30,10 +30,11 @@ from keyhouse.client.retries import AGAIN, Happened
 from keyhouse.coordinator.events import Uploaded
 from keyhouse.coordinator.phases import as_markdown
 from keyhouse.coordinator.state import Pending
-from keyhouse.journal import index_file, record, sealing, tombstone
+from keyhouse.journal import record
 from keyhouse.journal.chain import first_link
+from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
-from keyhouse.journal.sqlite_file import _SCHEMA, _SETTINGS
+from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.wire.plan import MEANINGS

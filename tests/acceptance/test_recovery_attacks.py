@@ -31,7 +31,7 @@ from keyhouse_tests_server import Client, Reply, Server
 
 from keyhouse.authority import IndexHolder, read_recovery_index, recovery_index
 from keyhouse.base.secret import Secret
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.index_file import IndexFile
 
 pytestmark = pytest.mark.acceptance
 

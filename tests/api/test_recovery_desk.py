@@ -33,7 +33,7 @@ from keyhouse.base.errors import BadRequest, Conflicting, Invalid, Unavailable, 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefused, prepare_manifest
 from keyhouse.coordinator.state import Recovering
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
 
 ELSEWHERE = Secret(b"another machine, which has other keys")

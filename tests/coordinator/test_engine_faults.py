@@ -33,7 +33,7 @@ from keyhouse.coordinator.security_clock import SecurityClock
 from keyhouse.coordinator.state import AcceptingManifest, Running
 from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
-from keyhouse.journal.store import Batch, EpochStart, Head, Sealed
+from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed
 
 STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
 A, B = b"a" * 16, b"b" * 16

@@ -24,7 +24,7 @@ from keyhouse.coordinator import (
     open_engine,
 )
 from keyhouse.journal import Home, StoreFull
-from keyhouse.journal.store import Step, no_step
+from keyhouse.journal.store.protocol import Step, no_step
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(1)

@@ -33,7 +33,7 @@ from keyhouse.journal.chain import NONCE_SIZE, Position, Sealer, first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.record import Kind
 from keyhouse.journal.replay import Replaying
-from keyhouse.journal.store import Batch, EpochStart, Sealed
+from keyhouse.journal.store.protocol import Batch, EpochStart, Sealed
 
 
 async def new(store: MemoryStore, *base: bytes) -> Journal:

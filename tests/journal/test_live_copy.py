@@ -11,7 +11,7 @@ from keyhouse_tests_state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Journal, SqliteStore, StoreBusy
-from keyhouse.journal.live_copy import copy_live_store
+from keyhouse.journal.offline.live_copy import copy_live_store
 
 # Writes what each line of its standard input says, and answers where the journal is.
 _WRITER = """

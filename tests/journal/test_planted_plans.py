@@ -14,7 +14,7 @@ from keyhouse_tests_state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, o
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Fresh, Home, Locked, Opened, StoreDamaged, private_copy, restore
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.index_file import IndexFile
 
 FILES = ("recovery_index", "sealed_key", "journal.db")
 ARCHIVE = "20260301T120000Z-0123abcd"

@@ -12,9 +12,16 @@ from keyhouse_tests_state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Position, StoreDamaged, StoreNewer
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.sealing import (
+    Contents,
+    EpochKey,
+    SealedElsewhere,
+    parse,
+    seal,
+    unseal,
+)
 from keyhouse.journal.record import HEADER_SIZE, Header, Kind
-from keyhouse.journal.sealing import Contents, EpochKey, SealedElsewhere, parse, seal, unseal
 
 SEALING_KEY = sealing_key_of("one")("ProductKey")
 CONTENTS = Contents(

@@ -8,10 +8,10 @@ from keyhouse_tests_state import DEK, STORE_ID
 
 from keyhouse.journal.chain import Position, Sealer, first_link
 from keyhouse.journal.keys import key_check
-from keyhouse.journal.memory import MemoryStore
 from keyhouse.journal.record import Kind
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.store import Conflict, EpochStart, Head, Sealed, Store
+from keyhouse.journal.store.memory import MemoryStore
+from keyhouse.journal.store.protocol import Conflict, EpochStart, Head, Sealed, Store
+from keyhouse.journal.store.sqlite import SqliteStore
 
 
 def sealed_run(first: int, count: int, *, size: int = 10, epoch: int = 1) -> list[Sealed]:

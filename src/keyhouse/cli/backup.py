@@ -13,7 +13,7 @@ from keyhouse.cli.talk import AsJson, show_json, speaks
 
 if TYPE_CHECKING:
     from keyhouse.cli.store_check import FileChecked, StoreChecked
-    from keyhouse.journal.backup import Verify
+    from keyhouse.journal.offline.backup import Verify
 
 __all__ = ["backup", "restore"]
 
@@ -106,7 +106,7 @@ def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "V
 
 def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
     """Tell whether only the sealed key is gone: the recovery keys open what is left."""
-    from keyhouse.journal.succession import SEALED_KEY
+    from keyhouse.journal.directory.replacement import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)
 

@@ -26,7 +26,7 @@ from keyhouse.cli.settings import SettingRefused, Settings, read_settings
 from keyhouse.cli.startup_manifest import read_startup_manifest, require_free
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
-from keyhouse.journal.succession import JOURNAL
+from keyhouse.journal.directory.replacement import JOURNAL
 from keyhouse.manifest import fingerprint
 
 __all__ = ["Finding", "check_config", "findings_of"]

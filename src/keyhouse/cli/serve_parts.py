@@ -11,7 +11,7 @@ from keyhouse.api import Listener, QuoteChecks, Quotes, Service, TlsContext, rou
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.coordinator import Engine, HostClock, require_clock_of_fresh
 from keyhouse.journal import Home
-from keyhouse.journal.succession import JOURNAL
+from keyhouse.journal.directory.replacement import JOURNAL
 
 if TYPE_CHECKING:
     from keyhouse.api.request_counts import RequestCounts

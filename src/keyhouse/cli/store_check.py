@@ -27,9 +27,9 @@ from keyhouse.journal import (
     see_key,
     see_tombstone,
 )
-from keyhouse.journal.index_file import IndexFile
-from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
-from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.tombstone import TOMBSTONE
 from keyhouse.manifest import fingerprint
 
 __all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store"]

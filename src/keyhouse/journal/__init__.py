@@ -1,12 +1,9 @@
 """The encrypted, chained record of events behind a small store protocol."""
 
-from keyhouse.journal.archive import NotRestorable, StoreSeen, list_stores, restore
-from keyhouse.journal.backup import NotEmpty, make_backup, restore_backup
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
-from keyhouse.journal.directory import check_state_directory
-from keyhouse.journal.disk import InsecureFile
-from keyhouse.journal.found import (
+from keyhouse.journal.directory.disk import InsecureFile
+from keyhouse.journal.directory.found import (
     Fresh,
     Locked,
     MixedDeployments,
@@ -14,8 +11,8 @@ from keyhouse.journal.found import (
     StoreEnded,
     WrongPlatform,
 )
-from keyhouse.journal.home import Home
-from keyhouse.journal.inspect import (
+from keyhouse.journal.directory.home import Home
+from keyhouse.journal.directory.inspect import (
     JournalSeen,
     KeySeen,
     see_index,
@@ -23,14 +20,17 @@ from keyhouse.journal.inspect import (
     see_key,
     see_tombstone,
 )
+from keyhouse.journal.directory.take import check_state_directory
+from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
-from keyhouse.journal.live_copy import StoreBusy
-from keyhouse.journal.memory import MemoryStore
-from keyhouse.journal.private_copy import private_copy
+from keyhouse.journal.offline.archive import NotRestorable, StoreSeen, list_stores, restore
+from keyhouse.journal.offline.backup import NotEmpty, make_backup, restore_backup
+from keyhouse.journal.offline.live_copy import StoreBusy
+from keyhouse.journal.offline.private_copy import private_copy
 from keyhouse.journal.replay import Continuation, Replay
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.store import (
+from keyhouse.journal.store.memory import MemoryStore
+from keyhouse.journal.store.protocol import (
     Conflict,
     OutcomeUnknown,
     Store,
@@ -40,7 +40,7 @@ from keyhouse.journal.store import (
     StoreNewer,
     StoreUnreadable,
 )
-from keyhouse.journal.tombstone import Tombstone
+from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = [
     "DEK_SIZE",

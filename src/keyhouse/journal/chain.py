@@ -16,7 +16,7 @@ from keyhouse.base.errors import TooLarge
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
 from keyhouse.journal.record import Header, Kind
-from keyhouse.journal.store import Sealed, StoreDamaged
+from keyhouse.journal.store.protocol import Sealed, StoreDamaged
 
 __all__ = ["CHAIN_SIZE", "MAX_PAYLOAD", "NONCE_SIZE", "Position", "Sealer", "first_link", "link"]
 

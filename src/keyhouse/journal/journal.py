@@ -11,7 +11,7 @@ from keyhouse.journal.chain import Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
 from keyhouse.journal.record import Kind
 from keyhouse.journal.replay import Continuation, Replay, Replaying
-from keyhouse.journal.store import (
+from keyhouse.journal.store.protocol import (
     Batch,
     Conflict,
     EpochStart,

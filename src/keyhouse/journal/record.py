@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
-from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = ["FORMAT_VERSION", "HEADER_SIZE", "Header", "Kind"]
 

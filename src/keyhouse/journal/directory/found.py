@@ -3,10 +3,10 @@
 import msgspec
 
 from keyhouse.base.errors import Broken
+from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
 from keyhouse.journal.journal import Journal, StoreEmpty
 from keyhouse.journal.replay import Replay
-from keyhouse.journal.store import StoreDamaged
-from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.store.protocol import StoreDamaged
 
 __all__ = [
     "Fresh",

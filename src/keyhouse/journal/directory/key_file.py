@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import sealing
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.found import WrongPlatform
+from keyhouse.journal.directory import sealing
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.found import WrongPlatform
+from keyhouse.journal.directory.off_loop import off_loop
+from keyhouse.journal.directory.replacement import SEALED_KEY
+from keyhouse.journal.directory.sealing import Contents, EpochKey, SealedKey
 from keyhouse.journal.journal import RolledBack
-from keyhouse.journal.off_loop import off_loop
-from keyhouse.journal.sealing import Contents, EpochKey, SealedKey
-from keyhouse.journal.store import StoreDamaged
-from keyhouse.journal.succession import SEALED_KEY
+from keyhouse.journal.store.protocol import StoreDamaged
 
 __all__ = ["KeyFile", "key_of"]
 

@@ -30,7 +30,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import CHAIN_SIZE, NONCE_SIZE, Position
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
-from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = [
     "FILE_LIMIT",

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.key_file import KeyFile
+from keyhouse.journal.directory.off_loop import off_loop
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.key_file import KeyFile
-from keyhouse.journal.off_loop import off_loop
-from keyhouse.journal.sealing import Contents, EpochKey
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.store import StoreUnreadable
-from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.store.protocol import StoreUnreadable
+from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["build_store"]
 

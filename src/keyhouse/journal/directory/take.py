@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from keyhouse.journal import succession
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.lock import DirectoryLock, unused
-from keyhouse.journal.store import StoreDamaged, StoreLocked, StoreUnreadable
-from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
-from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.lock import DirectoryLock, unused
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.store.protocol import StoreDamaged, StoreLocked, StoreUnreadable
 
 __all__ = ["STORE_FILES", "check_state_directory", "enter", "refuse_rollback_journal", "survey"]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from keyhouse.journal.store import Batch, Conflict, EpochStart, Head, Sealed
+from keyhouse.journal.store.protocol import Batch, Conflict, EpochStart, Head, Sealed
 
 __all__ = ["MemoryStore"]
 

@@ -18,7 +18,7 @@ import struct
 
 import msgspec
 
-from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = ["FILE_LIMIT", "IndexFile"]
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.found import mixed
-from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
-from keyhouse.journal.store import EpochStart, StoreDamaged
-from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.found import mixed
+from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, NEXT_INDEX
+from keyhouse.journal.store.protocol import EpochStart, StoreDamaged
 
 __all__ = ["read_index", "settle_index"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal.store import (
+from keyhouse.journal.store.protocol import (
     StoreDamaged,
     StoreFull,
     StoreLocked,

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.journal.store import StoreDamaged
+from keyhouse.journal.store.protocol import StoreDamaged
 
 __all__ = ["ERASE", "PLAN", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
 

@@ -29,14 +29,21 @@ from datetime import datetime
 from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal import sealing
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.index_file import FILE_LIMIT as INDEX_LIMIT
-from keyhouse.journal.index_file import IndexFile
-from keyhouse.journal.store import StoreDamaged, StoreNewer
-from keyhouse.journal.succession_plan import ERASE, PLAN, PLAN_LIMIT, Owner, Plan, not_for
-from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.directory import sealing
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
+from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.replacement_plan import (
+    ERASE,
+    PLAN,
+    PLAN_LIMIT,
+    Owner,
+    Plan,
+    not_for,
+)
+from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = [
     "ARCHIVE",

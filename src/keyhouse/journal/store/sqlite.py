@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal.sqlite_file import FAULTS, connect, primary_code, read_error
-from keyhouse.journal.store import (
+from keyhouse.journal.store.protocol import (
     Batch,
     Conflict,
     EpochStart,
@@ -17,7 +16,8 @@ from keyhouse.journal.store import (
     StoreDamaged,
     no_step,
 )
-from keyhouse.journal.worker import Worker
+from keyhouse.journal.store.sqlite_file import FAULTS, connect, primary_code, read_error
+from keyhouse.journal.store.worker import Worker
 
 __all__ = ["SqliteStore"]
 

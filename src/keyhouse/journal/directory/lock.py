@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.store import StoreLocked, StoreUnreadable
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.store.protocol import StoreLocked, StoreUnreadable
 
 __all__ = ["DirectoryLock", "unused"]
 

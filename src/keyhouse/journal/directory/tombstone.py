@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from keyhouse.journal.chain import Position
-from keyhouse.journal.store import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = ["FILE_LIMIT", "TOMBSTONE", "Tombstone"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from keyhouse.base import durable_files
 from keyhouse.base.errors import Broken
-from keyhouse.journal.store import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
+from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
 
 __all__ = ["Disk", "InsecureFile"]
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.journal import sealing
 from keyhouse.journal.chain import NONCE_SIZE, Position, first_link, link
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.index_file import FILE_LIMIT, IndexFile
+from keyhouse.journal.directory import sealing
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
+from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
 from keyhouse.journal.record import Header, Kind
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.store import EpochStart, Sealed, StoreDamaged
-from keyhouse.journal.succession import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
-from keyhouse.journal.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamaged
+from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key", "see_tombstone"]
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from keyhouse.base.durable_files import create
-from keyhouse.journal import succession
-from keyhouse.journal.directory import STORE_FILES, refuse_rollback_journal
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.lock import unused
-from keyhouse.journal.store import StoreUnreadable
-from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.lock import unused
+from keyhouse.journal.directory.take import STORE_FILES, refuse_rollback_journal
+from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.store.protocol import StoreUnreadable
 
 __all__ = ["private_copy"]
 

@@ -9,15 +9,15 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.epoch_index import settle_index
-from keyhouse.journal.index_file import IndexFile
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.epoch_index import settle_index
+from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.key_file import KeyFile
+from keyhouse.journal.directory.off_loop import off_loop
+from keyhouse.journal.directory.replacement import NEXT_INDEX
+from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.key_file import KeyFile
-from keyhouse.journal.off_loop import off_loop
-from keyhouse.journal.sealing import Contents, EpochKey
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.succession import NEXT_INDEX
+from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["HeldStore"]
 

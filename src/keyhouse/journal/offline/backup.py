@@ -17,15 +17,15 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create, sync
 from keyhouse.base.errors import NotFound, Refused
-from keyhouse.journal import succession
-from keyhouse.journal.archive import require_whole
-from keyhouse.journal.directory import enter, survey
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.inspect import JournalSeen, see_journal
-from keyhouse.journal.live_copy import copy_live_store
-from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
-from keyhouse.journal.succession import INDEX, JOURNAL, SEALED_KEY
-from keyhouse.journal.tombstone import TOMBSTONE
+from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.inspect import JournalSeen, see_journal
+from keyhouse.journal.directory.replacement import INDEX, JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.take import enter, survey
+from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.offline.archive import require_whole
+from keyhouse.journal.offline.live_copy import copy_live_store
+from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
 
 __all__ = ["DIGESTS", "NotEmpty", "make_backup", "restore_backup"]
 

@@ -10,13 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError, NotFound, Refused
-from keyhouse.journal import succession
-from keyhouse.journal.directory import STORE_FILES, enter, refuse_rollback_journal
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.epoch_index import settle_index
-from keyhouse.journal.inspect import JournalSeen, see_index, see_journal, see_key
-from keyhouse.journal.store import Step, StoreDamaged, StoreUnreadable, no_step
-from keyhouse.journal.succession import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
+from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.epoch_index import settle_index
+from keyhouse.journal.directory.inspect import JournalSeen, see_index, see_journal, see_key
+from keyhouse.journal.directory.replacement import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
+from keyhouse.journal.directory.take import STORE_FILES, enter, refuse_rollback_journal
+from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
 
 __all__ = [
     "NotRestorable",

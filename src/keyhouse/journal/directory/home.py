@@ -8,12 +8,11 @@ from pathlib import Path
 
 from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.base.secret import Secret
-from keyhouse.journal import succession
 from keyhouse.journal.chain import Position
-from keyhouse.journal.directory import enter, survey
-from keyhouse.journal.disk import Disk
-from keyhouse.journal.epoch_index import read_index
-from keyhouse.journal.found import (
+from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.epoch_index import read_index
+from keyhouse.journal.directory.found import (
     Fresh,
     Locked,
     Opened,
@@ -22,18 +21,19 @@ from keyhouse.journal.found import (
     missing_journal,
     mixed,
 )
-from keyhouse.journal.held_store import HeldStore
-from keyhouse.journal.inspect import see_tombstone
+from keyhouse.journal.directory.inspect import see_tombstone
+from keyhouse.journal.directory.key_file import KeyFile, key_of
+from keyhouse.journal.directory.lock import DirectoryLock
+from keyhouse.journal.directory.new_store import build_store
+from keyhouse.journal.directory.off_loop import off_loop
+from keyhouse.journal.directory.open_store import HeldStore
+from keyhouse.journal.directory.replacement import JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhere, SealedKey
+from keyhouse.journal.directory.take import enter, survey
+from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.key_file import KeyFile, key_of
-from keyhouse.journal.lock import DirectoryLock
-from keyhouse.journal.new_store import build_store
-from keyhouse.journal.off_loop import off_loop
-from keyhouse.journal.sealing import EpochKey, SealedElsewhere, SealedKey
-from keyhouse.journal.sqlite import SqliteStore
-from keyhouse.journal.store import EpochStart, OutcomeUnknown, Step, no_step
-from keyhouse.journal.succession import JOURNAL, SEALED_KEY
-from keyhouse.journal.tombstone import Tombstone
+from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknown, Step, no_step
+from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["Home"]
 

@@ -1,0 +1,1 @@
+"""State directories that no coordinator has open: archives, backups, copies."""
