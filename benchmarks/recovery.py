@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.events import SecretsUploaded, Uploaded
-from keyhouse.coordinator.records import encode_events
+from keyhouse.coordinator.core.events import SecretsUploaded, Uploaded
+from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.journal import Journal, SqliteStore, see_key
 from keyhouse.wire.definitions import SecretType
 

@@ -15,14 +15,14 @@ from keyhouse.authority import (
     recovery_index,
 )
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.commands import Context, SetManifest
-from keyhouse.coordinator.decide import decide
-from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import Context, SetManifest
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.coordinator.records import encode_events
-from keyhouse.coordinator.state import AcceptingManifest, Running
-from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import index_mac_key
 
 EPOCH = 1

@@ -22,8 +22,8 @@ from cryptography.x509.oid import NameOID
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engine
+from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.state import Running
 from keyhouse.journal import Home
 from keyhouse.wire.user_secret import UserSecret
 

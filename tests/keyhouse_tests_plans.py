@@ -22,9 +22,9 @@ from keyhouse.coordinator import (
     prepare_update,
     prepare_upload,
 )
-from keyhouse.coordinator.commands import Activate, InitiateUpdate, UpdatePackages
-from keyhouse.coordinator.decide import decide
-from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.core.commands import Activate, InitiateUpdate, UpdatePackages
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.wire.plan import PlanChange, PlanData
 from keyhouse.wire.user_secret import UserSecret
 

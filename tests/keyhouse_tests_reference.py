@@ -27,9 +27,9 @@ from keyhouse.client import Coordinator
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
 from keyhouse.client.retries import AGAIN, Happened
-from keyhouse.coordinator.events import Uploaded
-from keyhouse.coordinator.phases import as_markdown
-from keyhouse.coordinator.state import Pending
+from keyhouse.coordinator.core.events import Uploaded
+from keyhouse.coordinator.core.phases import as_markdown
+from keyhouse.coordinator.core.state import Pending
 from keyhouse.journal import record
 from keyhouse.journal.chain import first_link
 from keyhouse.journal.directory import index_file, sealing, tombstone

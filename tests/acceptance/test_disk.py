@@ -18,8 +18,8 @@ from keyhouse_tests_deployment import manifest, user
 from keyhouse_tests_server import Client, Server
 
 from keyhouse.attestation import SealPolicy
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.records import encode_events
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.journal import Home
 from keyhouse_simulation.folder import open_platform
 

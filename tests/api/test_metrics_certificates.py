@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from keyhouse.api.certificate_metrics import CertificateMetrics
 from keyhouse.coordinator import View, prepare_upload
-from keyhouse.coordinator.engine import Engine
+from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.wire.user_secret import UserSecret
 
 END = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -16,7 +16,7 @@ from keyhouse.api.descriptions import DESCRIPTIONS
 from keyhouse.api.served_openapi import encoded_openapi
 from keyhouse.api.type_schema import schema_of
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.phases import TABLE, Outcome
+from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.wire import client_api
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.jsonreader import UInt64, decode

@@ -32,7 +32,7 @@ from keyhouse.authority import (
 from keyhouse.base.errors import BadRequest, Conflicting, Invalid, Unavailable, WrongPhase
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefused, prepare_manifest
-from keyhouse.coordinator.state import Recovering
+from keyhouse.coordinator.core.state import Recovering
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
 

@@ -6,8 +6,8 @@ from keyhouse_tests_authority import coordinator_keys
 from keyhouse.api.exchange import Answer, Head
 from keyhouse.api.view_answers import LARGEST, ViewAnswers
 from keyhouse.coordinator import View
-from keyhouse.coordinator.state import AcceptingManifest
-from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.core.state import AcceptingManifest
+from keyhouse.coordinator.core.update_log import UpdateLog
 
 ROOM = 100_000
 BODY = b"x" * 1000

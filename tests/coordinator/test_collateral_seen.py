@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
 from keyhouse.coordinator import Context, Running, SeeCollateral
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.decide import decide
-from keyhouse.coordinator.decide_collateral import MOST_PLATFORMS
-from keyhouse.coordinator.evolve import evolve_all
-from keyhouse.coordinator.records import decode_events, encode_events
-from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.decide_collateral import MOST_PLATFORMS
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.records import decode_events, encode_events
 
 DAY = 24 * 3600 * 1_000_000
 CONTEXT = Context(now=NOW, **new_process()._asdict())

@@ -27,12 +27,13 @@ from keyhouse.coordinator import (
     counter_of,
     prepare_manifest,
 )
-from keyhouse.coordinator.audit_trail import BYTES, KEPT, SLACK, AuditTrail
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.commands import RecordActivations
-from keyhouse.coordinator.decide import decide
-from keyhouse.coordinator.decide_activation import COUNTERS
-from keyhouse.coordinator.events import (
+from keyhouse.coordinator.activation.audit_buffer import DELAY, MANY, MOST, TOGETHER, Unrecorded
+from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import RecordActivations
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.decide_activation import COUNTERS
+from keyhouse.coordinator.core.events import (
     BaseActivations,
     BaseAudit,
     BaseCounters,
@@ -42,10 +43,9 @@ from keyhouse.coordinator.events import (
     Event,
     MarblesActivated,
 )
-from keyhouse.coordinator.evolve import evolve_all
-from keyhouse.coordinator.rebuild import rebuild
-from keyhouse.coordinator.records import decode_events, encode_events
-from keyhouse.coordinator.unrecorded import DELAY, MANY, MOST, TOGETHER, Unrecorded
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.engine.rebuild import rebuild
+from keyhouse.coordinator.engine.records import decode_events, encode_events
 
 LIMIT: Final = 3
 CONTEXT: Final = Context(now=NOW, **new_process("simulation")._asdict())

@@ -23,9 +23,9 @@ from keyhouse.authority import check_index_mac, read_recovery_index
 from keyhouse.base.errors import Broken, Forbidden, Unauthenticated, Unavailable, WrongPhase
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Phase, Stale, UploadSecrets
-from keyhouse.coordinator.events import Uploaded
+from keyhouse.coordinator.core.events import Uploaded
+from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.state import Running
 from keyhouse.journal import Opened
 from keyhouse.wire.definitions import SecretType
 from keyhouse.wire.user_secret import UserSecret

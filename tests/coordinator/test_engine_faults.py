@@ -22,16 +22,16 @@ from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Broken, Forbidden, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Activate, Activated, Engine
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.commands import Context
-from keyhouse.coordinator.decide import decide
-from keyhouse.coordinator.evolve import evolve_all
-from keyhouse.coordinator.keeper import Keeper
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.records import decode_events, encode_events
+from keyhouse.coordinator.engine.security_clock import SecurityClock
+from keyhouse.coordinator.engine.writer import Keeper
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.coordinator.records import decode_events, encode_events
-from keyhouse.coordinator.security_clock import SecurityClock
-from keyhouse.coordinator.state import AcceptingManifest, Running
-from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
 from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed
 

@@ -17,15 +17,15 @@ from keyhouse_tests_deployment import NOW, manifest, moment, new_process, user
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Refused
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.commands import Context
-from keyhouse.coordinator.decide import decide, start
-from keyhouse.coordinator.events import Event
-from keyhouse.coordinator.evolve import evolve_all
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.decide import decide, start
+from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.records import decode_events, encode_events
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.records import decode_events, encode_events
-from keyhouse.coordinator.state import AcceptingManifest, Running
-from keyhouse.coordinator.update_log import UpdateLog
 from keyhouse.journal import Journal, MemoryStore
 from keyhouse.wire.user_secret import UserSecret
 
@@ -163,10 +163,10 @@ TestDeployment.settings = settings(max_examples=20, stateful_step_count=15, dead
 
 REPLAY = """
 import sys
-from keyhouse.coordinator.base import base_events
-from keyhouse.coordinator.evolve import evolve_all
-from keyhouse.coordinator.records import decode_events, encode_events
-from keyhouse.coordinator.update_log import UpdateLog
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.engine.records import decode_events, encode_events
+from keyhouse.coordinator.core.update_log import UpdateLog
 import hashlib, msgspec
 payloads = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[bytes])
 events = list(decode_events(payloads))

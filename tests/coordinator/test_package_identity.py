@@ -7,8 +7,8 @@ import msgspec
 from keyhouse_tests_deployment import manifest, running_engine, set_manifest
 
 from keyhouse.attestation.appraisal import PackageRules
-from keyhouse.coordinator.package_identity import rules_of_manifest, rules_of_package
-from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.activation.package_identity import rules_of_manifest, rules_of_package
+from keyhouse.coordinator.core.policy import policy_of
 
 LIBRARY = {
     "SignerID": "CD" * 32,

@@ -12,7 +12,7 @@ from keyhouse_tests_deployment import upload, user
 
 from keyhouse.base.errors import Conflicting
 from keyhouse.coordinator import InitiateUpdate, Parameters, prepare_update
-from keyhouse.coordinator.policy import policy_of
+from keyhouse.coordinator.core.policy import policy_of
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 KEYS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from keyhouse.base.errors import Forbidden, KeyhouseError, NotFound, Unauthenticated, WrongPhase
-from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, as_markdown, require
+from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, as_markdown, require
 
 # The table of the interface ("States"), written down a second time, row by row.
 EXPECTED = {

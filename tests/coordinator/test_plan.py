@@ -18,8 +18,8 @@ from keyhouse_tests_plans import (
 )
 
 from keyhouse.base.errors import TooLarge
-from keyhouse.coordinator.plan import CHANGES
-from keyhouse.coordinator.plan_access import user_changes
+from keyhouse.coordinator.update.plan import CHANGES
+from keyhouse.coordinator.update.plan_access import user_changes
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
 from keyhouse.wire.plan import MEANINGS, Effect, plan_digest
 

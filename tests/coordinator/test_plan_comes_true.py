@@ -21,8 +21,8 @@ from keyhouse.coordinator import (
     policy_of,
     prepare_acknowledgement,
 )
-from keyhouse.coordinator.commands import InitiateUpdate
-from keyhouse.coordinator.versions import versions_in_force
+from keyhouse.coordinator.core.commands import InitiateUpdate
+from keyhouse.coordinator.core.versions import versions_in_force
 from keyhouse.manifest import Action, Manifest, decode
 from keyhouse.wire.plan import Plan, PlanData
 

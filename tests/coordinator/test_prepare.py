@@ -15,8 +15,8 @@ from keyhouse_tests_manifests import changed, full
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Invalid
 from keyhouse.coordinator import check_fully
+from keyhouse.coordinator.core.state import AcceptingManifest
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.coordinator.state import AcceptingManifest
 
 KEYS = make_coordinator_keys(
     dns_names=["coordinator.example"],

@@ -36,7 +36,7 @@ from keyhouse.coordinator import (
     prepare_acknowledgement,
     prepare_update,
 )
-from keyhouse.coordinator.state import Running
+from keyhouse.coordinator.core.state import Running
 from keyhouse.journal import Home, Journal, Position, SqliteStore, StoreFull
 
 STORE = {"journal.db", "journal.db-wal", "sealed_key", "recovery_index", "recovery_index.next"}

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from keyhouse.base.errors import Broken, Unavailable
 from keyhouse.coordinator.clock import BUILD_TIME, LOOK_EVERY, HostClock
-from keyhouse.coordinator.security_clock import SecurityClock
+from keyhouse.coordinator.engine.security_clock import SecurityClock
 from keyhouse.journal import Fresh, Opened
 
 SECOND = 1_000_000

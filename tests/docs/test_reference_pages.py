@@ -10,7 +10,7 @@ from keyhouse_tests_reference import REFERENCE, SECTIONS, renewed
 
 from keyhouse.api.limits import Limits, WorkloadLimits
 from keyhouse.attestation.quote.verdict import TcbStatus
-from keyhouse.coordinator.events import Event
+from keyhouse.coordinator.core.events import Event
 from keyhouse.manifest import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.wire.definitions import SecretType
 

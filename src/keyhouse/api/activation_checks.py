@@ -11,9 +11,9 @@ from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import Forbidden, Invalid, Problem, Unauthenticated
 from keyhouse.base.place import quoted
 from keyhouse.coordinator import Running
-from keyhouse.coordinator.package_identity import rules_of_package
-from keyhouse.coordinator.policy import policy_of
-from keyhouse.coordinator.recipe import Recipe
+from keyhouse.coordinator.activation.package_identity import rules_of_package
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.wire.uuid_text import uuid_of
 
 __all__ = [

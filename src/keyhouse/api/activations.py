@@ -52,7 +52,7 @@ from keyhouse.coordinator import (
     until_current,
 )
 from keyhouse.coordinator.clock import moment
-from keyhouse.coordinator.recipe import Recipe
+from keyhouse.coordinator.core.recipe import Recipe
 
 __all__ = ["Activations"]
 

@@ -15,7 +15,7 @@ from keyhouse.api.routes import Caller, Route, Table
 from keyhouse.api.type_schema import Schema, schema_of
 from keyhouse.api.wording import ERRORS
 from keyhouse.base.errors import Forbidden, KeyhouseError, Unauthenticated
-from keyhouse.coordinator.phases import TABLE, Outcome
+from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.wire.client_api import Problems
 
 __all__ = ["openapi"]

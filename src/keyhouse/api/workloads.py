@@ -15,7 +15,7 @@ from keyhouse.api.tls import TlsContext
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.coordinator import Engine
-from keyhouse.coordinator.activation import ActivationRequest, Parameters
+from keyhouse.coordinator.activation.parts import ActivationRequest, Parameters
 
 __all__ = ["ACTIVATE", "Activate", "WorkloadListener"]
 

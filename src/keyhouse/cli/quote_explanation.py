@@ -134,7 +134,7 @@ def _platform(verdict: Verdict) -> dict[str, Any]:
 
 
 def _appraised(verdict: Verdict, manifest: "Manifest") -> dict[str, Appraised]:
-    from keyhouse.coordinator.package_identity import rules_of_manifest
+    from keyhouse.coordinator.activation.package_identity import rules_of_manifest
 
     found = {}
     for name, rules in rules_of_manifest(manifest).items():

@@ -1,11 +1,10 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
-from keyhouse.coordinator.activation import ActivationRequest, Parameters
-from keyhouse.coordinator.audit_trail import AuditView
-from keyhouse.coordinator.batch import Decision
-from keyhouse.coordinator.certificate_ends import user_expiry, warn_of_expiry
+from keyhouse.coordinator.activation.parameters import Joining, parameters
+from keyhouse.coordinator.activation.parts import ActivationRequest, Parameters
 from keyhouse.coordinator.clock import LOOK_EVERY, Clock, HostClock
-from keyhouse.coordinator.commands import (
+from keyhouse.coordinator.core.audit_trail import AuditView
+from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
     CancelUpdate,
@@ -19,29 +18,13 @@ from keyhouse.coordinator.commands import (
     UpdatePackages,
     UploadSecrets,
 )
-from keyhouse.coordinator.counts import EngineCounts, Tally
-from keyhouse.coordinator.decide_activation import require_below_limit
-from keyhouse.coordinator.engine import Engine, Process
-from keyhouse.coordinator.events import Activated
-from keyhouse.coordinator.first_manifest import FirstManifestRule
-from keyhouse.coordinator.full_check import check_fully
-from keyhouse.coordinator.opening import NewDeployment, open_engine, require_clock_of_fresh
-from keyhouse.coordinator.parameters import Joining, parameters
-from keyhouse.coordinator.phases import TABLE, Operation, Outcome, Phase, phase_of, require
-from keyhouse.coordinator.policy import Policy, policy_of
-from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.prepare_plan import PlanChanged, prepare_plan
-from keyhouse.coordinator.prepare_update import (
-    CannotBeApplied,
-    prepare_acknowledgement,
-    prepare_update,
-)
-from keyhouse.coordinator.prepared_again import until_current
-from keyhouse.coordinator.rebuild import rebuild
-from keyhouse.coordinator.recipe import Recipe
-from keyhouse.coordinator.recover import MakeReady, Recovery
-from keyhouse.coordinator.recovered import RecoveryRefused
-from keyhouse.coordinator.state import (
+from keyhouse.coordinator.core.decide_activation import require_below_limit
+from keyhouse.coordinator.core.events import Activated
+from keyhouse.coordinator.core.first_manifest import FirstManifestRule
+from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, phase_of, require
+from keyhouse.coordinator.core.policy import Policy, policy_of
+from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.state import (
     AcceptingManifest,
     Pending,
     Recovering,
@@ -49,8 +32,25 @@ from keyhouse.coordinator.state import (
     State,
     counter_of,
 )
-from keyhouse.coordinator.update_log import LogView, UpdateLog
-from keyhouse.coordinator.view import View
+from keyhouse.coordinator.core.update_log import LogView, UpdateLog
+from keyhouse.coordinator.engine.batch import Decision
+from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_expiry
+from keyhouse.coordinator.engine.counts import EngineCounts, Tally
+from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
+from keyhouse.coordinator.engine.rebuild import rebuild
+from keyhouse.coordinator.engine.recover import MakeReady, Recovery
+from keyhouse.coordinator.engine.recovered import RecoveryRefused
+from keyhouse.coordinator.engine.view import View
+from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
+from keyhouse.coordinator.prepared_again import until_current
+from keyhouse.coordinator.update.prepare import (
+    CannotBeApplied,
+    prepare_acknowledgement,
+    prepare_update,
+)
+from keyhouse.coordinator.update.prepare_plan import PlanChanged, prepare_plan
 
 __all__ = [
     "LOOK_EVERY",

@@ -23,13 +23,13 @@ from keyhouse.base.errors import BadRequest, Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.clock import moment
-from keyhouse.coordinator.commands import SetManifest, UploadSecrets
-from keyhouse.coordinator.events import Uploaded
+from keyhouse.coordinator.core.commands import SetManifest, UploadSecrets
+from keyhouse.coordinator.core.events import Uploaded
+from keyhouse.coordinator.core.policy import policy_of, remember_policy
+from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
+from keyhouse.coordinator.engine.index_beside import index_beside
 from keyhouse.coordinator.full_check import check_fully, initial_secret
-from keyhouse.coordinator.index_beside import index_beside
-from keyhouse.coordinator.policy import policy_of, remember_policy
-from keyhouse.coordinator.state import AcceptingManifest, Recovering, Running
-from keyhouse.coordinator.what_stays import equal_definitions
+from keyhouse.coordinator.update.retained import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.definitions import SecretDefinition

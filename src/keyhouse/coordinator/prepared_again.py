@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from keyhouse.base.errors import Unavailable
-from keyhouse.coordinator.commands import Stale
+from keyhouse.coordinator.core.commands import Stale
 
 __all__ = ["ATTEMPTS", "until_current"]
 

@@ -1,0 +1,1 @@
+"""Activations of workloads: what they are given, and the buffer of their audit trail."""

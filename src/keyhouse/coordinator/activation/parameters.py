@@ -1,0 +1,181 @@
+"""What a workload is started with: its templates, filled in, and what every workload gets.
+
+Only the secrets that the marble type uses are made or derived. Nothing is stored: the same UUID
+has the same keys at each start, and new certificates.
+Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered parameters".
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from keyhouse.authority import (
+    StoredSecret,
+    certificate_pem,
+    derive_marble_key,
+    generate,
+    private_key_pem,
+)
+from keyhouse.base.errors import BadRequest, Conflicting, Invalid
+from keyhouse.base.place import at, quoted
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.activation.parts import Parameters
+from keyhouse.coordinator.activation.transparent_tls import tls_config
+from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.state import Running
+from keyhouse.manifest import MissingValue, Template, Values
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+
+__all__ = ["Joining", "parameters"]
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """The workload that is being activated, and when."""
+
+    marble: UUID
+    leaf: StoredSecret  # its certificate and key, just issued
+    now: datetime
+
+
+def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
+    """Return the parameters of ``joining``, a workload of the recipe's type.
+
+    Raises ``Conflicting`` if a value is missing (a user has to upload it first) or cannot be made
+    (its certificate would have ended).
+    """
+    secrets = _named(state, recipe, joining, _current(state, recipe))
+    values = Values(
+        marblerun=_reserved(state, joining.leaf),
+        secrets=secrets,
+        previous=_named(state, recipe, joining, _previous(state, recipe)),
+    )
+    place = ("Marbles", recipe.marble_type, "Parameters")
+    files = {
+        path: _rendered(template, values, (*place, "Files", path))
+        for path, template in recipe.templates.files.items()
+    }
+    env = {
+        name: _rendered(template, values, (*place, "Env", name))
+        for name, template in recipe.templates.env.items()
+    }
+    env |= _predefined(state, joining.leaf)
+    if recipe.marble.tls:
+        env["MARBLE_TTLS_CONFIG"] = tls_config(
+            recipe, leaf=joining.leaf, secrets=secrets, marble_root=state.keys.marble_root_cert
+        )
+    return Parameters(files=files, env=env, argv=recipe.marble.parameters.argv)
+
+
+class _Source(NamedTuple):
+    """Where the values of ``.Secrets``, or of ``.Previous.Secrets``, come from."""
+
+    used: Mapping[str, SecretDefinition]
+    stored: Callable[[str], StoredSecret | None]
+    root_secret: Secret
+    sizes: Mapping[str, int]  # bits of derived keys, where they differ from the definition
+
+
+def _current(state: Running, recipe: Recipe) -> _Source:
+    return _Source(recipe.secrets, state.secrets.get, state.keys.root_secret, {})
+
+
+def _previous(state: Running, recipe: Recipe) -> _Source:
+    def stored(name: str) -> StoredSecret | None:
+        # Until the first update both are equal, also where the value was uploaded since.
+        return state.previous.get(name) or state.secrets.get(name)
+
+    return _Source(recipe.previous, stored, state.previous_root_secret, state.previous_sizes)
+
+
+def _named(
+    state: Running, recipe: Recipe, joining: Joining, source: _Source
+) -> dict[str, StoredSecret]:
+    """Return the values of all names that the recipe uses; those that are missing are left out."""
+    values: dict[str, StoredSecret] = {}
+    for name, definition in source.used.items():
+        if definition.user_defined or definition.shared:
+            value = source.stored(name)
+        elif definition.type is SecretType.SYMMETRIC_KEY:
+            value = _derived(name, definition, recipe, joining, source)
+        else:
+            value = _generated(name, definition, joining, state)
+        if value is not None:
+            values[name] = value
+    return values
+
+
+def _derived(
+    name: str, definition: SecretDefinition, recipe: Recipe, joining: Joining, source: _Source
+) -> StoredSecret:
+    key = derive_marble_key(
+        source.root_secret,
+        marble=joining.marble,
+        marble_type=recipe.marble_type,
+        secret_name=name,
+        bits=source.sizes.get(name, definition.size),
+        bind_to_type=not recipe.marble.disable_secret_binding,
+    )
+    return StoredSecret(private=key, public=key)
+
+
+def _generated(
+    name: str, definition: SecretDefinition, joining: Joining, state: Running
+) -> StoredSecret:
+    try:
+        return generate(definition, name=name, keys=state.keys, now=joining.now)
+    except Invalid as refused:
+        raise Conflicting(
+            refused.message, hint="update the definition of the secret in the manifest"
+        ) from None
+
+
+def _reserved(state: Running, leaf: StoredSecret) -> dict[str, StoredSecret]:
+    keys = state.keys
+    return {
+        "RootCA": _certificate(keys.marble_root_cert),
+        "MarbleCert": leaf,
+        "CoordinatorRoot": _certificate(keys.root_cert),
+        "CoordinatorIntermediate": _certificate(keys.intermediate_cert),
+    }
+
+
+def _certificate(der: bytes) -> StoredSecret:
+    return StoredSecret(private=_NOTHING, public=_NOTHING, cert=der)
+
+
+_NOTHING: Final = Secret(b"")
+
+
+def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> bytes:
+    try:
+        return template.render(values)
+    except MissingValue as missing:
+        raise Conflicting(
+            f"secret {quoted(missing.call.name)} has no value yet, but {at(*place)} reads it",
+            hint="a user has to upload it with POST /api/v2/secrets",
+        ) from None
+    except BadRequest as refused:
+        raise Conflicting(f"{at(*place)}: {refused.message}", hint=refused.hint) from None
+
+
+def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
+    """Return the variables that every workload has; they win over the manifest's own."""
+    keys = state.keys
+    own = certificate_pem(leaf.cert).encode()
+    return {
+        "MARBLE_PREDEFINED_ROOT_CA": _coordinators_pem(keys.marble_root_cert),
+        "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN": own
+        + _coordinators_pem(keys.intermediate_cert),
+        "MARBLE_PREDEFINED_PRIVATE_KEY": private_key_pem(leaf.private).encode(),
+        "MARBLE_PREDEFINED_COORDINATOR_ROOT_CA": _coordinators_pem(keys.root_cert),
+    }
+
+
+@lru_cache(maxsize=8)
+def _coordinators_pem(der: bytes) -> bytes:
+    """Return one of the coordinator's own certificates in PEM: the same in every answer."""
+    return certificate_pem(der).encode()

@@ -1,0 +1,107 @@
+"""A state as the base of an epoch: a run of events of bounded size that rebuilds it."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from immutables import Map
+
+from keyhouse.authority import StoredSecret
+from keyhouse.coordinator.core.audit_trail import AuditView
+from keyhouse.coordinator.core.events import (
+    BaseActivations,
+    BaseAudit,
+    BaseBegun,
+    BaseCounters,
+    BaseEnded,
+    BaseLog,
+    BaseSecrets,
+    Counter,
+    Event,
+)
+from keyhouse.coordinator.core.state import Counters, Running
+from keyhouse.coordinator.core.update_log import LogView
+
+__all__ = ["base_events"]
+
+T = TypeVar("T")
+
+SECRET_BYTES = 64 * 1024
+"""Secrets are gathered into a piece until it holds this much."""
+
+LOG_LINES = 1000
+"""Lines of the update log in a piece."""
+
+AUDIT_LINES = 200
+"""Lines of the audit trail in a piece: each has up to some 20 KiB, most have 300 bytes."""
+
+COUNTS = 500
+"""Counters, or counted marble types, in a piece."""
+
+
+def base_events(state: Running, log: LogView) -> Iterator[Event]:
+    """Yield the events that rebuild ``state`` and ``log``, lazily: state first, then both logs."""
+    yield BaseBegun(
+        time=state.time,
+        platform=state.platform,
+        keys=state.keys,
+        manifest=state.manifest,
+        signature=state.signature,
+        recovery=state.recovery,
+        instance=state.instance,
+        security_versions=dict(state.security_versions.items()),
+        previous_root_secret=state.previous_root_secret,
+        previous_sizes=dict(state.previous_sizes.items()),
+        pending=state.pending,
+        collateral_marks=dict(state.collateral_marks.items()),
+    )
+    for secrets in _pieces(state.secrets):
+        yield BaseSecrets(secrets=secrets)
+    for secrets in _pieces(state.previous):
+        yield BaseSecrets(secrets=secrets, previous=True)
+    for counts in _chunks(sorted(state.activations.items()), COUNTS):
+        yield BaseActivations(counts=dict(counts))
+    for counters in _chunks(_counters(state.counters), COUNTS):
+        yield BaseCounters(counters=counters)
+    for lines in _chunks(log.lines(), LOG_LINES):
+        yield BaseLog(lines=lines)
+    yield from _audit(log.audit)
+    yield BaseEnded(
+        secrets=len(state.secrets),
+        previous=len(state.previous),
+        log_lines=len(log),
+        activations=len(state.activations),
+        counters=sum(map(len, state.counters.values())),
+        audit_lines=len(log.audit),
+    )
+
+
+def _counters(counters: Counters) -> Iterator[Counter]:
+    for marble_type, uuid in sorted(counters):
+        own = counters[marble_type, uuid]
+        for name in sorted(own):
+            yield Counter(marble_type=marble_type, uuid=uuid, name=name, value=own[name])
+
+
+def _audit(audit: AuditView) -> Iterator[BaseAudit]:
+    for first in range(audit.first, audit.end, AUDIT_LINES):
+        yield BaseAudit(first=first, lines=tuple(audit.lines(first, AUDIT_LINES)))
+
+
+def _pieces(secrets: Map[str, StoredSecret]) -> Iterator[dict[str, StoredSecret]]:
+    piece: dict[str, StoredSecret] = {}
+    size = 0
+    for name in sorted(secrets):  # a map's own order differs from process to process
+        value = piece[name] = secrets[name]
+        size += len(name) + len(value.private) + len(value.public) + len(value.cert)
+        if size >= SECRET_BYTES:
+            yield piece
+            piece, size = {}, 0
+    if piece:
+        yield piece
+
+
+def _chunks(values: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    remaining = iter(values)
+    while chunk := tuple(islice(remaining, size)):
+        yield chunk

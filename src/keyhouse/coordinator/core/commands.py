@@ -1,0 +1,176 @@
+"""What a caller wants to change, ready to be decided.
+
+A command was prepared against a state that it names: the slow and impure work (keys, certificates,
+shares, parsing) is done, off the event loop. ``decide`` refuses one that was prepared against
+another state, and it is prepared again.
+"""
+
+import msgspec
+
+from keyhouse.attestation import Mark
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.base.errors import Problem
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import Activated, Uploaded
+from keyhouse.coordinator.core.first_manifest import FirstManifestRule
+from keyhouse.coordinator.core.plan_basis import PlanBasis
+from keyhouse.coordinator.core.state import MarbleInstance
+
+__all__ = [
+    "AcknowledgeUpdate",
+    "Activate",
+    "Application",
+    "CancelUpdate",
+    "Command",
+    "Context",
+    "InitiateUpdate",
+    "RecordActivations",
+    "SeeCollateral",
+    "SetCounter",
+    "SetManifest",
+    "Stale",
+    "UpdatePackages",
+    "UploadSecrets",
+]
+
+
+class Stale(Exception):
+    """The command was prepared against a state that is no longer the current one."""
+
+
+class SetManifest(msgspec.Struct, frozen=True):
+    """Enforce the first manifest."""
+
+    root_cert: bytes  # of the state it was prepared against: its signatures fit no other
+    manifest: bytes
+    signature: bytes
+    secrets: dict[str, StoredSecret]
+    recovery: RecoveryMaterial
+    dek: Secret  # goes to the engine beside the event, never inside it
+    store_id: bytes  # 16 random bytes: the name of the new journal
+    recovery_index: bytes  # goes to the file beside the journal
+    warnings: tuple[Problem, ...]
+
+
+class UploadSecrets(msgspec.Struct, frozen=True):
+    """Store what a user uploads."""
+
+    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
+    manifest: bytes  # the manifest that the values were checked against
+    pending: bytes | None  # and the one that waits for acknowledgements
+    uploads: tuple[Uploaded, ...]
+
+
+class UpdatePackages(msgspec.Struct, frozen=True):
+    """Raise security versions of packages."""
+
+    identity: bytes  # DER of the caller's leaf: looked up again when it is decided
+    manifest: bytes  # the manifest that it was checked against
+    intermediate: bytes  # certificate that it replaces: what others issued meanwhile would be lost
+    versions: dict[str, int]
+    keys: CoordinatorKeys
+    secrets: dict[str, StoredSecret]
+    warnings: tuple[Problem, ...] = ()  # what the caller should know though it is taken
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+
+
+class Application(msgspec.Struct, frozen=True):
+    """A full update, ready to take effect: what its event will hold, and what goes beside it."""
+
+    based_on: bytes  # the manifest that it replaces
+    intermediate: bytes  # certificate of the CA that it replaces
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    kept: tuple[str, ...]
+    secrets: dict[str, StoredSecret]
+    previous: dict[str, StoredSecret]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    recovery: RecoveryMaterial
+    notes: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+    dek: Secret | None  # new with changed recovery keys; beside the event, never inside it
+
+
+class InitiateUpdate(msgspec.Struct, frozen=True):
+    """Propose a new manifest."""
+
+    identity: bytes
+    based_on: bytes  # the manifest that it was checked against
+    manifest: bytes
+    application: Application | None  # if this acknowledgement is enough
+    notes: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+
+
+class AcknowledgeUpdate(msgspec.Struct, frozen=True):
+    """Agree to the pending manifest."""
+
+    identity: bytes
+    manifest: bytes
+    application: Application | None  # if this acknowledgement completes it
+    basis: PlanBasis | None = None  # of the plan that the caller is bound to
+
+
+class CancelUpdate(msgspec.Struct, frozen=True):
+    """Give the pending manifest up."""
+
+    identity: bytes | None  # None: not a user's wish, it cannot be applied
+    manifest: bytes | None  # only if this one is pending; None: whichever is
+
+
+class SeeCollateral(msgspec.Struct, frozen=True):
+    """Remember how new the collateral was that a quote has verified with."""
+
+    marks: dict[str, Mark]
+
+
+class Activate(msgspec.Struct, frozen=True):
+    """Count an activation of a marble type with a limit, and audit it."""
+
+    manifest: bytes  # that it was judged and rendered with
+    intermediate: bytes  # certificate that was issued under; every package update replaces it
+    activated: Activated
+
+
+class RecordActivations(msgspec.Struct, frozen=True):
+    """Audit activations without a limit, which have happened."""
+
+    activations: tuple[Activated, ...]
+
+
+class SetCounter(msgspec.Struct, frozen=True):
+    """Raise a monotonic counter of a workload, if it is lower."""
+
+    marble_root: bytes  # certificate that the workload's own was verified against
+    marble: MarbleInstance
+    name: str
+    value: int  # unsigned, 64 bits
+
+
+Command = (
+    SetManifest
+    | UploadSecrets
+    | UpdatePackages
+    | InitiateUpdate
+    | AcknowledgeUpdate
+    | CancelUpdate
+    | SeeCollateral
+    | Activate
+    | RecordActivations
+    | SetCounter
+)
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Everything that a decision needs and a state does not hold."""
+
+    now: int  # security time: microseconds since 1970, UTC
+    platform: str
+    instance: bytes
+    version: str
+    measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True  # whether a user may stop the update that removes that user

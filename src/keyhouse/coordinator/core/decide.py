@@ -1,0 +1,141 @@
+"""Whether a change may happen: pure, complete, and without effect."""
+
+from typing import assert_never
+
+from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
+    Activate,
+    CancelUpdate,
+    Command,
+    Context,
+    InitiateUpdate,
+    RecordActivations,
+    SeeCollateral,
+    SetCounter,
+    SetManifest,
+    Stale,
+    UpdatePackages,
+    UploadSecrets,
+)
+from keyhouse.coordinator.core.decide_activation import (
+    activate,
+    record_activations,
+    set_counter,
+)
+from keyhouse.coordinator.core.decide_collateral import see_collateral
+from keyhouse.coordinator.core.decide_update import (
+    acknowledge_update,
+    cancel_update,
+    initiate_update,
+    require_nothing_pending,
+)
+from keyhouse.coordinator.core.events import (
+    Event,
+    ManifestSet,
+    PackagesUpdated,
+    SecretsUploaded,
+    Started,
+)
+from keyhouse.coordinator.core.phases import Operation, phase_of, require
+from keyhouse.coordinator.core.plan_basis import still_holds
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.manifest import Action
+
+__all__ = ["decide", "start"]
+
+
+def decide(  # noqa: C901, PLR0911 a case each
+    state: State, command: Command, context: Context
+) -> tuple[Event, ...]:
+    """Judge ``command``: return what happens, or raise ``Refused``. Changes nothing.
+
+    Raises ``Stale`` for a command that was prepared against another state.
+    """
+    match command:
+        case SetManifest():
+            return _set_manifest(state, command, context)
+        case UploadSecrets():
+            return _upload_secrets(state, command, context)
+        case UpdatePackages():
+            return _update_packages(state, command, context)
+        case InitiateUpdate():
+            return initiate_update(_running(Operation.UPDATE, state), command, context)
+        case AcknowledgeUpdate():
+            return acknowledge_update(_running(Operation.ACKNOWLEDGE, state), command, context)
+        case CancelUpdate():
+            return cancel_update(_running(Operation.CANCEL, state), command, context)
+        case Activate():
+            return activate(_running(Operation.ACTIVATE, state), command)
+        case RecordActivations():
+            _running(Operation.ACTIVATE, state)
+            return record_activations(command)
+        case SetCounter():
+            return set_counter(_running(Operation.COUNT, state), command, context)
+        case SeeCollateral():
+            return see_collateral(state, command, context)
+        case _ as never:
+            assert_never(never)
+
+
+def start(context: Context) -> Started:
+    """Return the record that a process commits before it serves a journal."""
+    return Started(
+        time=context.now,
+        instance=context.instance,
+        version=context.version,
+        measurement=context.measurement,
+    )
+
+
+def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple[Event, ...]:
+    require(Operation.SET_MANIFEST, phase_of(state))
+    context.first_manifest.require(state, command.manifest)
+    if command.root_cert != state.keys.root_cert:
+        raise Stale
+    manifest_set = ManifestSet(
+        time=context.now,
+        platform=context.platform,
+        keys=state.keys,
+        manifest=command.manifest,
+        signature=command.signature,
+        secrets=command.secrets,
+        recovery=command.recovery,
+    )
+    return (manifest_set, start(context))
+
+
+def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> tuple[Event, ...]:
+    state = _running(Operation.WRITE_SECRETS, state)
+    names = tuple(upload.name for upload in command.uploads)
+    user = policy_of(state.manifest).authorize(command.identity, Action.WRITE_SECRET, names)
+    pending = state.pending.manifest if state.pending else None
+    if (command.manifest, command.pending) != (state.manifest, pending):
+        raise Stale
+    return (SecretsUploaded(time=context.now, user=user, uploads=command.uploads),)
+
+
+def _update_packages(state: State, command: UpdatePackages, context: Context) -> tuple[Event, ...]:
+    state = _running(Operation.UPDATE, state)
+    policy = policy_of(state.manifest)
+    user = policy.authorize(command.identity, Action.UPDATE_SECURITY_VERSION, command.versions)
+    require_nothing_pending(state)
+    if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
+        raise Stale
+    if not still_holds(state, command.basis):
+        raise Stale
+    updated = PackagesUpdated(
+        time=context.now,
+        user=user,
+        versions=command.versions,
+        keys=command.keys,
+        secrets=command.secrets,
+    )
+    return (updated,)
+
+
+def _running(operation: Operation, state: State) -> Running:
+    """Return ``state`` if ``operation`` is possible in it, which takes a running one."""
+    require(operation, phase_of(state))
+    assert isinstance(state, Running)  # noqa: S101 the table says so
+    return state

@@ -1,0 +1,167 @@
+"""Whether a full update may be initiated, acknowledged, cancelled: pure, like ``decide``.
+
+Who counts is frozen when an update is initiated: all users of the manifest then in force who hold
+``UpdateManifest``. The acknowledgement that completes it and its application are one change.
+Source: manifest format, "Full update and acknowledgement".
+"""
+
+from keyhouse.base.errors import Conflicting, Forbidden, NotFound
+from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
+    Application,
+    CancelUpdate,
+    Context,
+    InitiateUpdate,
+    Stale,
+)
+from keyhouse.coordinator.core.events import (
+    Event,
+    ManifestUpdated,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
+)
+from keyhouse.coordinator.core.plan_basis import still_holds
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Pending, Running
+from keyhouse.manifest import Action, fingerprint
+
+__all__ = [
+    "acknowledge_update",
+    "cancel_update",
+    "initiate_update",
+    "proposed",
+    "require_acknowledger",
+    "require_nothing_pending",
+    "require_pending",
+]
+
+
+def initiate_update(state: Running, command: InitiateUpdate, context: Context) -> tuple[Event, ...]:
+    """Return that the update waits for others, or that it is applied at once."""
+    user = policy_of(state.manifest).authorize_update(command.identity)
+    require_nothing_pending(state)
+    if command.based_on != state.manifest or not still_holds(state, command.basis):
+        raise Stale
+    pending = proposed(state, user, command.manifest)
+    initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
+    return (initiated, *_applied(state, pending, command.application, context))
+
+
+def acknowledge_update(
+    state: Running, command: AcknowledgeUpdate, context: Context
+) -> tuple[Event, ...]:
+    """Return the acknowledgement and, if it is the last that was needed, the application."""
+    user = policy_of(state.manifest).identify(command.identity)
+    pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
+    if not still_holds(state, command.basis):
+        raise Stale
+    acknowledged = UpdateAcknowledged(time=context.now, user=user, pending=pending)
+    return (acknowledged, *_applied(state, pending, command.application, context))
+
+
+def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tuple[Event, ...]:
+    """Return that the pending update is given up."""
+    user = ""
+    if command.identity is not None:
+        user = policy_of(state.manifest).authorize_update(command.identity)
+    pending = require_pending(state)
+    if command.identity is not None and not context.removed_may_cancel:
+        _require_not_removed(command.identity, user, pending)
+    if command.manifest is not None and command.manifest != pending.manifest:
+        raise NotFound("this update is no longer pending")
+    cancelled = UpdateCancelled(
+        time=context.now, user=user, fingerprint=fingerprint(pending.manifest)
+    )
+    return (cancelled,)
+
+
+def proposed(state: Running, user: str, manifest: bytes) -> Pending:
+    """Return the update as ``user`` would initiate it now: with that one acknowledgement."""
+    policy = policy_of(state.manifest)
+    users = policy.permissions.holders(Action.UPDATE_MANIFEST)
+    needed = policy.manifest.config.update_threshold or len(users)
+    return Pending(manifest=manifest, users=users, needed=needed, acknowledged=(user,))
+
+
+def require_nothing_pending(state: Running) -> None:
+    """Raise ``Conflicting`` while an update is pending."""
+    if state.pending is not None:
+        raise Conflicting(
+            "an update is pending",
+            hint="acknowledge it or cancel it first; GET /api/v2/update-manifest shows it",
+        )
+
+
+def require_pending(state: Running) -> Pending:
+    """Return the pending update. Raises ``NotFound`` if there is none."""
+    if state.pending is None:
+        raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
+    return state.pending
+
+
+def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
+    """Return the pending update, if ``user`` may acknowledge it and uploaded the same bytes.
+
+    Raises:
+        NotFound: nothing is pending. Forbidden: not a user of its list. Conflicting: other bytes.
+    """
+    pending = require_pending(state)
+    if user not in pending.users:
+        raise Forbidden(
+            f"user {quoted(user)} is not among those who acknowledge this update",
+            hint=f"these are: {', '.join(quoted(name) for name in pending.users)}",
+        )
+    if manifest != pending.manifest:
+        raise Conflicting(
+            "the manifest is not the pending one, byte for byte",
+            hint=f"its fingerprint is {fingerprint(pending.manifest)}",
+        )
+    return pending
+
+
+def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
+    if policy_of(pending.manifest).permissions.find_user(identity) is None:
+        raise Forbidden(
+            f"user {quoted(user)} is removed by this update and may not cancel it",
+            hint="another user with UpdateManifest may; see --no-cancel-by-removed",
+        )
+
+
+def _applied(
+    state: Running, pending: Pending, application: Application | None, context: Context
+) -> tuple[Event, ...]:
+    """Return the application of ``pending`` if nobody's agreement is missing any more."""
+    if pending.missing:
+        return ()
+    if application is None or not _fits(state, application):
+        raise Stale
+    event = ManifestUpdated(
+        time=context.now,
+        keys=application.keys,
+        manifest=application.manifest,
+        signature=application.signature,
+        kept=application.kept,
+        secrets=application.secrets,
+        previous=application.previous,
+        previous_root_secret=application.previous_root_secret,
+        previous_sizes=application.previous_sizes,
+        recovery=application.recovery,
+        notes=application.notes,
+    )
+    return (event,)
+
+
+def _fits(state: Running, application: Application) -> bool:
+    """Tell whether ``application`` still fits: same state, and no upload that it could not take."""
+    if application.based_on != state.manifest:
+        return False
+    if application.intermediate != state.keys.intermediate_cert:
+        return False
+    templates = policy_of(application.manifest).templates
+    return not any(
+        templates.check_upload(name, state.secrets[name])
+        for name in application.kept
+        if name in templates.readers and name in state.secrets
+    )

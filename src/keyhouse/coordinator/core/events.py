@@ -1,0 +1,262 @@
+"""What happened: the vocabulary of the journal.
+
+An event holds final bytes: keys, certificates, secrets, time. Nothing is generated or judged again
+when it is applied. Names, tags and field names are for ever: add, never rename (golden journals of
+each release are replayed by the tests).
+
+An epoch's base is a run of the ``Base...`` events: the state piece by piece, each of bounded size.
+"""
+
+import msgspec
+
+from keyhouse.attestation import Mark
+from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.state import Pending
+from keyhouse.wire.definitions import SecretType
+
+__all__ = [
+    "Activated",
+    "BaseActivations",
+    "BaseAudit",
+    "BaseBegun",
+    "BaseCounters",
+    "BaseEnded",
+    "BaseLog",
+    "BasePiece",
+    "BaseSecrets",
+    "CollateralSeen",
+    "Counter",
+    "CounterSet",
+    "Event",
+    "ManifestSet",
+    "ManifestUpdated",
+    "MarblesActivated",
+    "PackagesUpdated",
+    "SecretsUploaded",
+    "Started",
+    "UpdateAcknowledged",
+    "UpdateCancelled",
+    "UpdateInitiated",
+    "Uploaded",
+]
+
+Time = int
+"""Microseconds since 1970-01-01T00:00:00Z."""
+
+
+class ManifestSet(msgspec.Struct, frozen=True, tag="manifest-set"):
+    """The first manifest of a deployment took effect, with everything generated for it."""
+
+    time: Time
+    platform: str
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    secrets: dict[str, StoredSecret]
+    recovery: RecoveryMaterial
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """A process began to serve this journal."""
+
+    time: Time
+    instance: bytes  # 16 random bytes
+    version: str
+    measurement: bytes  # the process's own MRENCLAVE
+
+
+class Uploaded(msgspec.Struct, frozen=True):
+    """One uploaded secret."""
+
+    name: str
+    type: SecretType
+    value: StoredSecret
+
+
+class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
+    """A user uploaded secrets."""
+
+    time: Time
+    user: str
+    uploads: tuple[Uploaded, ...]
+
+
+class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
+    """A quote verified with newer collateral than any before: nothing older is taken from now on.
+
+    ``marks``: the parts that are newer, by name (``attestation.marks_of``).
+    """
+
+    time: Time
+    marks: dict[str, Mark]
+
+
+class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
+    """A user raised security versions; what the old intermediate CA had issued is replaced."""
+
+    time: Time
+    user: str
+    versions: dict[str, int]  # by package
+    keys: CoordinatorKeys  # same root, new intermediate
+    secrets: dict[str, StoredSecret]  # the shared certificates, issued anew
+
+
+class UpdateInitiated(msgspec.Struct, frozen=True, tag="update-initiated"):
+    """A user proposed a new manifest, which is the first acknowledgement of it."""
+
+    time: Time
+    user: str
+    pending: Pending
+
+
+class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged"):
+    """A user acknowledged the pending manifest."""
+
+    time: Time
+    user: str
+    pending: Pending  # with this acknowledgement
+
+
+class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
+    """The pending manifest was given up: by a user, or (empty) because it could not be applied."""
+
+    time: Time
+    user: str
+    fingerprint: str
+
+
+class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
+    """A new manifest took the place of the old one. Begins an epoch, so it is never a record."""
+
+    time: Time
+    keys: CoordinatorKeys  # same root, new intermediate, perhaps a new root secret
+    manifest: bytes
+    signature: bytes
+    kept: tuple[str, ...]  # secrets that stay as they are, with their previous values
+    secrets: dict[str, StoredSecret]  # all others that have a value
+    previous: dict[str, StoredSecret]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    recovery: RecoveryMaterial
+    notes: tuple[str, ...]  # what users of the update should know, in words
+
+
+class Activated(msgspec.Struct, frozen=True):
+    """One workload was given its parameters. Values of the quote are empty where there was none."""
+
+    time: Time
+    marble_type: str
+    uuid: str  # 36 characters, lower case
+    names: tuple[str, ...]  # DNS names and IP addresses in its certificate
+    counted: bool  # whether its type had a limit
+    quoted: bool  # only in simulation it can be without a quote
+    platform: bytes = b""  # PPID, 16 bytes
+    mrenclave: bytes = b""
+    mrsigner: bytes = b""
+    tcb_status: str = ""
+
+
+class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):
+    """Workloads were activated, in this order."""
+
+    activations: tuple[Activated, ...]
+
+
+class CounterSet(msgspec.Struct, frozen=True, tag="counter-set"):
+    """A workload raised one of its monotonic counters."""
+
+    time: Time
+    marble_type: str
+    uuid: str
+    name: str
+    value: int
+
+
+class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
+    """The first piece of a base: everything of the state that does not grow."""
+
+    time: Time
+    platform: str
+    keys: CoordinatorKeys
+    manifest: bytes
+    signature: bytes
+    recovery: RecoveryMaterial
+    instance: bytes
+    security_versions: dict[str, int]
+    previous_root_secret: Secret
+    previous_sizes: dict[str, int]
+    pending: Pending | None
+    collateral_marks: dict[str, Mark] = {}
+
+
+class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
+    """A piece of a base: some of the secrets, or of their previous values."""
+
+    secrets: dict[str, StoredSecret]
+    previous: bool = False
+
+
+class BaseActivations(msgspec.Struct, frozen=True, tag="base-activations"):
+    """A piece of a base: how often types with a limit were activated."""
+
+    counts: dict[str, int]  # by marble type
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """The value of one monotonic counter."""
+
+    marble_type: str
+    uuid: str
+    name: str
+    value: int
+
+
+class BaseCounters(msgspec.Struct, frozen=True, tag="base-counters"):
+    """A piece of a base: some of the monotonic counters."""
+
+    counters: tuple[Counter, ...]
+
+
+class BaseAudit(msgspec.Struct, frozen=True, tag="base-audit"):
+    """A piece of a base: some lines of the audit trail, oldest first."""
+
+    first: int  # the number of the first line, counted from the first activation ever
+    lines: tuple[bytes, ...]
+
+
+class BaseLog(msgspec.Struct, frozen=True, tag="base-log"):
+    """A piece of a base: some lines of the update log, oldest first."""
+
+    lines: tuple[bytes, ...]
+
+
+class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
+    """The last piece of a base: how much of each kind came before it."""
+
+    secrets: int
+    previous: int
+    log_lines: int
+    activations: int = 0  # marble types that were counted
+    counters: int = 0
+    audit_lines: int = 0
+
+
+BasePiece = BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
+"""What follows the beginning of a base, the end last."""
+
+Event = (
+    ManifestSet
+    | Started
+    | SecretsUploaded
+    | CollateralSeen
+    | PackagesUpdated
+    | UpdateInitiated
+    | UpdateAcknowledged
+    | UpdateCancelled
+    | ManifestUpdated
+    | MarblesActivated
+    | CounterSet
+    | BaseBegun
+    | BasePiece
+)

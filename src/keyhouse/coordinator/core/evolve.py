@@ -1,0 +1,228 @@
+"""How an event changes the state. Decodes nothing, checks no rule, generates nothing: total."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from immutables import Map
+from msgspec.structs import replace
+
+from keyhouse.authority import StoredSecret
+from keyhouse.base.errors import Broken
+from keyhouse.coordinator.core.events import (
+    BaseActivations,
+    BaseAudit,
+    BaseBegun,
+    BaseCounters,
+    BaseEnded,
+    BaseLog,
+    BasePiece,
+    BaseSecrets,
+    CollateralSeen,
+    Counter,
+    CounterSet,
+    Event,
+    ManifestSet,
+    ManifestUpdated,
+    MarblesActivated,
+    PackagesUpdated,
+    SecretsUploaded,
+    Started,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
+)
+from keyhouse.coordinator.core.state import Counters, Running, State
+
+__all__ = ["evolve", "evolve_all"]
+
+
+def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
+    """Return the state after ``event``.
+
+    ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
+    is not one that Keyhouse writes (an event before any base): its records verified, so this is
+    an error of ours, never of the disk.
+    """
+    match event:
+        case ManifestSet():
+            return _manifest_set(event)
+        case BaseBegun():
+            return _base_begun(event)
+    running = _running(state, event)
+    match event:
+        case Started():
+            return replace(running, time=_later(running, event.time), instance=event.instance)
+        case SecretsUploaded():
+            secrets = _with_uploads(running.secrets, event)
+            return replace(running, time=_later(running, event.time), secrets=secrets)
+        case CollateralSeen():
+            marks = running.collateral_marks.update(event.marks)
+            return replace(running, time=_later(running, event.time), collateral_marks=marks)
+        case PackagesUpdated():
+            return _packages_updated(running, event)
+        case UpdateInitiated() | UpdateAcknowledged():
+            return replace(running, time=_later(running, event.time), pending=event.pending)
+        case UpdateCancelled():
+            return replace(running, time=_later(running, event.time), pending=None)
+        case ManifestUpdated():
+            return _manifest_updated(running, event)
+        case MarblesActivated():
+            return _marbles_activated(running, event)
+        case CounterSet():
+            counters = _with_counters(running.counters, (event,))
+            return replace(running, time=_later(running, event.time), counters=counters)
+        case _:
+            return _with_piece(running, event)
+
+
+def _with_piece(running: Running, event: BasePiece) -> Running:
+    """Return the state with one more piece of its base."""
+    match event:
+        case BaseSecrets():
+            return _base_secrets(running, event)
+        case BaseActivations():
+            return replace(running, activations=running.activations.update(event.counts))
+        case BaseCounters():
+            return replace(running, counters=_with_counters(running.counters, event.counters))
+        case BaseLog() | BaseAudit():
+            return running
+        case BaseEnded():
+            _require_complete(running, event)
+            return running
+        case _ as never:
+            assert_never(never)
+
+
+def evolve_all(state: State | None, events: Iterable[Event]) -> State:
+    """Return the state after all of ``events``, in order. Raises ``Broken`` if there is none."""
+    for event in events:
+        state = evolve(state, event)
+    if state is None:
+        raise Broken("the journal holds no record", hint="restore a backup")
+    return state
+
+
+def _running(state: State | None, event: Event) -> Running:
+    if not isinstance(state, Running):
+        raise Broken(
+            f"the journal has a {type(event).__name__} record before any manifest",
+            hint="restore a backup",
+        )
+    return state
+
+
+def _later(running: Running, time: int) -> int:
+    return max(running.time, time)  # journalled time never runs backwards
+
+
+def _with_uploads(
+    secrets: Map[str, StoredSecret], event: SecretsUploaded
+) -> Map[str, StoredSecret]:
+    grown = secrets.mutate()
+    for upload in event.uploads:
+        grown[upload.name] = upload.value
+    return grown.finish()
+
+
+def _packages_updated(running: Running, event: PackagesUpdated) -> Running:
+    return replace(
+        running,
+        time=_later(running, event.time),
+        keys=event.keys,
+        security_versions=running.security_versions.update(event.versions),
+        secrets=running.secrets.update(event.secrets),
+    )
+
+
+def _manifest_set(event: ManifestSet) -> Running:
+    return Running(
+        keys=event.keys,
+        platform=event.platform,
+        manifest=event.manifest,
+        signature=event.signature,
+        security_versions=Map(),
+        secrets=Map(event.secrets),
+        previous=Map(event.secrets),
+        recovery=event.recovery,
+        time=event.time,
+        previous_root_secret=event.keys.root_secret,
+        previous_sizes=Map(),
+        pending=None,
+        instance=b"",
+    )
+
+
+def _manifest_updated(running: Running, event: ManifestUpdated) -> Running:
+    return replace(
+        running,
+        time=_later(running, event.time),
+        keys=event.keys,
+        manifest=event.manifest,
+        signature=event.signature,
+        security_versions=Map(),
+        secrets=_kept(running.secrets, event.kept).update(event.secrets),
+        previous=_kept(running.previous, event.kept).update(event.previous),
+        previous_root_secret=event.previous_root_secret,
+        previous_sizes=Map(event.previous_sizes),
+        recovery=event.recovery,
+        pending=None,
+    )
+
+
+def _marbles_activated(running: Running, event: MarblesActivated) -> Running:
+    times = (activated.time for activated in event.activations)
+    time = max(times, default=running.time)
+    counts = running.activations.mutate()
+    for activated in event.activations:
+        if activated.counted:
+            counts[activated.marble_type] = counts.get(activated.marble_type, 0) + 1
+    return replace(running, time=_later(running, time), activations=counts.finish())
+
+
+def _with_counters(counters: Counters, values: Iterable[Counter | CounterSet]) -> Counters:
+    grown = counters.mutate()
+    for value in values:
+        marble = (value.marble_type, value.uuid)
+        own: Map[str, int] = grown.get(marble, Map())
+        grown[marble] = own.set(value.name, value.value)
+    return grown.finish()
+
+
+def _require_complete(running: Running, event: BaseEnded) -> None:
+    found = (
+        len(running.secrets),
+        len(running.previous),
+        len(running.activations),
+        sum(map(len, running.counters.values())),
+    )
+    if found != (event.secrets, event.previous, event.activations, event.counters):
+        raise Broken("the journal's base is incomplete", hint="restore a backup")
+
+
+def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, StoredSecret]:
+    return Map({name: values[name] for name in names if name in values})
+
+
+def _base_begun(event: BaseBegun) -> Running:
+    return Running(
+        keys=event.keys,
+        platform=event.platform,
+        manifest=event.manifest,
+        signature=event.signature,
+        security_versions=Map(event.security_versions),
+        secrets=Map(),
+        previous=Map(),
+        recovery=event.recovery,
+        time=event.time,
+        previous_root_secret=event.previous_root_secret,
+        previous_sizes=Map(event.previous_sizes),
+        pending=event.pending,
+        instance=event.instance,
+        collateral_marks=Map(event.collateral_marks),
+    )
+
+
+def _base_secrets(running: Running, event: BaseSecrets) -> Running:
+    field = "previous" if event.previous else "secrets"
+    grown = getattr(running, field).update(event.secrets)
+    return replace(running, **{field: grown})

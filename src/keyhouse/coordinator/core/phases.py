@@ -1,0 +1,138 @@
+"""Which operation is possible in which phase: the one table.
+
+It decides what a request gets before anything else looks at it, makes the "not now" messages, and
+is printed in the reference. Source: wire reference of the interface, "States".
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+
+from keyhouse.base.errors import Forbidden, NotFound, Unauthenticated, WrongPhase
+from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
+
+__all__ = ["TABLE", "Operation", "Outcome", "Phase", "as_markdown", "phase_of", "require"]
+
+
+class Phase(IntEnum):
+    """The number that ``GET /api/v2/status`` answers."""
+
+    RECOVERY = 1
+    ACCEPTING_MANIFEST = 2
+    RUNNING = 3
+
+    @property
+    def words(self) -> str:
+        """The phase as the end of "the coordinator ..."."""
+        return _WORDS[self]
+
+
+_WORDS: Mapping[Phase, str] = {
+    Phase.RECOVERY: "is in recovery mode",
+    Phase.ACCEPTING_MANIFEST: "is waiting for its first manifest",
+    Phase.RUNNING: "is running",
+}
+
+
+class Operation(StrEnum):
+    """What a caller may want, as the start of "... is possible"."""
+
+    READ_STATUS = "reading the status"
+    READ_QUOTE = "reading the quote"
+    READ_MANIFEST = "reading the manifest"
+    SET_MANIFEST = "setting the manifest"
+    READ_RECOVERY_KEY = "reading the key for recovery uploads"
+    RECOVER = "recovery"
+    READ_RECOVERY_SECRETS = "reading the encrypted recovery shares"
+    READ_LOG = "reading the update log"
+    UPDATE = "updating the manifest"
+    READ_PENDING = "reading the pending update"
+    ACKNOWLEDGE = "acknowledging an update"
+    CANCEL = "cancelling an update"
+    READ_SECRETS = "reading secrets"
+    WRITE_SECRETS = "uploading secrets"
+    SIGN_QUOTE = "signing a quote"
+    COUNT = "counting"
+    ACTIVATE = "activating a marble"
+    READ_ACTIVATIONS = "reading the audit trail of activations"
+
+
+class Outcome(StrEnum):
+    """What an operation meets in a phase."""
+
+    YES = "yes"
+    NOT_NOW = "409"
+    NOTHING_SET = "404"
+    NO_USERS = "401"
+    NO_GATE = "403"
+
+
+_YES, _NOT_NOW = Outcome.YES, Outcome.NOT_NOW
+_NO_USERS, _NO_GATE, _NOTHING = Outcome.NO_USERS, Outcome.NO_GATE, Outcome.NOTHING_SET
+
+TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
+    # operation: (recovery, accepting manifest, running)
+    Operation.READ_STATUS: (_YES, _YES, _YES),
+    Operation.READ_QUOTE: (_YES, _YES, _YES),
+    Operation.READ_MANIFEST: (_NOTHING, _NOTHING, _YES),
+    Operation.SET_MANIFEST: (_YES, _YES, _NOT_NOW),
+    Operation.READ_RECOVERY_KEY: (_YES, _NOT_NOW, _NOT_NOW),
+    Operation.RECOVER: (_YES, _NOT_NOW, _NOT_NOW),
+    Operation.READ_RECOVERY_SECRETS: (_NO_USERS, _NO_USERS, _YES),
+    Operation.READ_LOG: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.UPDATE: (_NO_USERS, _NO_USERS, _YES),
+    Operation.READ_PENDING: (_NOTHING, _NOTHING, _YES),
+    Operation.ACKNOWLEDGE: (_NO_USERS, _NO_USERS, _YES),
+    Operation.CANCEL: (_NO_USERS, _NO_USERS, _YES),
+    Operation.READ_SECRETS: (_NO_USERS, _NO_USERS, _YES),
+    Operation.WRITE_SECRETS: (_NO_USERS, _NO_USERS, _YES),
+    Operation.SIGN_QUOTE: (_NO_GATE, _NO_GATE, _YES),
+    Operation.COUNT: (_NO_GATE, _NO_GATE, _YES),
+    Operation.ACTIVATE: (_NOT_NOW, _NOT_NOW, _YES),
+    Operation.READ_ACTIVATIONS: (_NO_USERS, _NO_USERS, _YES),
+}
+
+
+_HOW_TO_BEGIN: Mapping[Phase, str] = {
+    Phase.RECOVERY: "recover it with POST /api/v2/recover or set one with POST /api/v2/manifest",
+    Phase.ACCEPTING_MANIFEST: "set one with POST /api/v2/manifest",
+}
+
+
+def phase_of(state: State) -> Phase:
+    """Return the phase that ``state`` is in."""
+    if isinstance(state, AcceptingManifest):
+        return Phase.ACCEPTING_MANIFEST
+    if isinstance(state, Recovering):
+        return Phase.RECOVERY
+    return Phase.RUNNING
+
+
+def require(operation: Operation, phase: Phase) -> None:
+    """Return if ``operation`` is possible in ``phase``, else raise the refusal that says when.
+
+    Raises:
+        WrongPhase, NotFound, Unauthenticated, Forbidden: as the table says.
+    """
+    outcome = TABLE[operation][phase - 1]
+    if outcome is Outcome.YES:
+        return
+    now = f"the coordinator {phase.words}"
+    if outcome is Outcome.NOTHING_SET:
+        raise NotFound(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
+    if outcome is Outcome.NO_USERS:
+        raise Unauthenticated(
+            f"there are no users: {now}", hint="users come with the manifest; set or recover it"
+        )
+    if outcome is Outcome.NO_GATE:
+        raise Forbidden(f"{operation} is not enabled: {now}", hint="a manifest enables it")
+    possible = " or ".join(
+        f"while it {other.words}" for other in Phase if TABLE[operation][other - 1] is Outcome.YES
+    )
+    raise WrongPhase(f"{now}; {operation} is possible only {possible}")
+
+
+def as_markdown() -> str:
+    """Return the table for the reference, in Markdown."""
+    head = "| Operation | 1 recovery mode | 2 accepting manifest | 3 running |\n|---|---|---|---|\n"
+    rows = (f"| {op} | {' | '.join(cell for cell in TABLE[op])} |\n" for op in Operation)
+    return head + "".join(rows)

@@ -1,0 +1,45 @@
+"""What of a state a plan rests on: as long as this is equal, the plan is the same.
+
+Small and cheap to compare, because it is looked at again when the update is decided.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from immutables import Map
+
+from keyhouse.coordinator.core.state import Running
+
+__all__ = ["PlanBasis", "basis_of", "still_holds"]
+
+
+class PlanBasis(msgspec.Struct, frozen=True):
+    """Facts of a state. Uploads and activations that change nothing of the plan are not in it."""
+
+    manifest: bytes  # in force
+    versions: Map[str, int]  # raised by package updates
+    uploads: tuple[tuple[str, bool], ...]  # names whose value would be lost, and if there is one
+    limits: tuple[tuple[str, int, bool], ...]  # types with a new limit, and if it is reached
+
+
+def basis_of(
+    state: Running, uploads: Iterable[str] = (), limits: Iterable[tuple[str, int]] = ()
+) -> PlanBasis:
+    """Return what ``state`` says of these secrets, and of these types with their limits."""
+    return PlanBasis(
+        manifest=state.manifest,
+        versions=state.security_versions,
+        uploads=tuple((name, name in state.secrets) for name in uploads),
+        limits=tuple(
+            (name, limit, state.activations.get(name, 0) >= limit) for name, limit in limits
+        ),
+    )
+
+
+def still_holds(state: Running, basis: PlanBasis | None) -> bool:
+    """Tell whether a plan that rests on ``basis`` is that of ``state``, too. None: no plan."""
+    if basis is None:
+        return True
+    uploads = (name for name, _ in basis.uploads)
+    limits = ((name, limit) for name, limit, _ in basis.limits)
+    return basis == basis_of(state, uploads, limits)

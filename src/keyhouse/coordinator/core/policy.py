@@ -1,0 +1,152 @@
+"""What a manifest means for decisions: derived from its bytes, kept for the few in use."""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
+from keyhouse.authority import expiry
+from keyhouse.base.errors import Forbidden, Unauthenticated
+from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.caveats import caveats
+from keyhouse.coordinator.core.recipe import Recipe, recipe_of
+from keyhouse.manifest import (
+    Action,
+    FeatureGate,
+    Manifest,
+    Permissions,
+    SealMode,
+    decode,
+    index_templates,
+)
+
+__all__ = ["Policy", "policy_of", "remember_policy"]
+
+
+class Policy:
+    """Users, permissions, secret definitions and template readers of one manifest."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest: Final = manifest
+        self.caveats: Final = tuple(caveats(manifest))
+        self.permissions: Final = Permissions(self.manifest)
+        self.templates: Final = index_templates(self.manifest)
+        self._recipes: dict[str, Recipe] = {}
+        ends = (expiry(user.certificate) for user in manifest.users.values())
+        self._user_ends = sorted(end for end in ends if end is not None)
+
+    def expired_users(self, now: int) -> int:
+        """Return how many users have a certificate that ended before ``now``, in microseconds."""
+        return bisect_left(self._user_ends, now // 1_000_000)
+
+    def recipe(self, marble_type: str) -> Recipe | None:
+        """Return what activating ``marble_type`` takes; None if there is no such type."""
+        if marble_type not in self.manifest.marbles:
+            return None
+        known = self._recipes.get(marble_type)
+        if known is None:
+            known = recipe_of(self.manifest, self.templates, marble_type)
+            self._recipes[marble_type] = known
+        return known
+
+    @property
+    def seal_mode(self) -> SealMode:
+        """Who can read the stored state back."""
+        return self.manifest.config.seal_mode
+
+    def has_gate(self, gate: FeatureGate) -> bool:
+        """Return whether the manifest enables the feature ``gate``."""
+        return gate in self.manifest.config.feature_gates
+
+    def identify(self, identity: bytes | None) -> str:
+        """Return the name of the user whose certificate is exactly ``identity`` (DER of the leaf).
+
+        Raises:
+            Unauthenticated: there is none. A client without certificate gets the same answer.
+        """
+        user = self.permissions.find_user(identity) if identity is not None else None
+        if user is None:
+            raise Unauthenticated(
+                "no user of the manifest has this client certificate",
+                hint="connect with the certificate and key of a user",
+            )
+        return user
+
+    def authorize(self, identity: bytes | None, action: Action, names: Iterable[str]) -> str:
+        """Return the name of the user if it may do ``action`` on every one of ``names``.
+
+        Raises:
+            Unauthenticated: nobody has this certificate.
+            Forbidden: the permission is missing on some; unknown names look the same.
+        """
+        user = self.identify(identity)
+        self.require(user, action, names)
+        return user
+
+    def authorize_update(self, identity: bytes | None) -> str:
+        """Return the name of the user if it may update the manifest as a whole.
+
+        Raises:
+            Unauthenticated, Forbidden: as for ``authorize``.
+        """
+        user = self.identify(identity)
+        if not self.permissions.allows(user, Action.UPDATE_MANIFEST):
+            raise Forbidden(
+                f"user {quoted(user)} has no permission UpdateManifest",
+                hint="a role of ResourceType Manifest with this action is needed",
+            )
+        return user
+
+    def require(self, user: str, action: Action, names: Iterable[str]) -> None:
+        """Raise ``Forbidden`` unless ``user`` may do ``action`` on every one of ``names``."""
+        missing = self.permissions.refused(user, action, names)
+        if missing:
+            shown = ", ".join(quoted(name) for name in missing[:20])
+            raise Forbidden(
+                f"user {quoted(user)} has no permission {action} on: {shown}",
+                hint="a role with this action and these resource names is needed",
+            )
+
+
+class _Remembered:
+    """The policies of a few manifests. What is asked for again outlives what is only prepared.
+
+    Two generations: a full young one becomes the old one, and what was old and not asked for
+    meanwhile is forgotten. Each request asks for the manifest in force, which so always stays.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._young: dict[bytes, Policy] = {}
+        self._old: dict[bytes, Policy] = {}
+
+    def get(self, raw: bytes) -> Policy | None:
+        known = self._young.get(raw)
+        if known is None and (known := self._old.get(raw)) is not None:
+            self.put(known)
+        return known
+
+    def put(self, policy: Policy) -> None:
+        with self._turn:
+            if len(self._young) >= _GENERATION:
+                self._old, self._young = self._young, {}
+            self._young[policy.manifest.raw] = policy
+
+
+def policy_of(raw: bytes) -> Policy:
+    """Return the policy of the manifest ``raw``: of those in use, made once."""
+    return _POLICIES.get(raw) or remember_policy(decode(raw))
+
+
+def remember_policy(manifest: Manifest) -> Policy:
+    """Return the policy of a manifest that was read already, and keep it for ``policy_of``.
+
+    Threads may call this at once; each makes the same.
+    """
+    policy = Policy(manifest)
+    _POLICIES.put(policy)
+    return policy
+
+
+_GENERATION: Final = 3  # the one in force, a pending one, and what is being prepared
+_POLICIES: Final = _Remembered()

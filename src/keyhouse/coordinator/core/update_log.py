@@ -1,0 +1,120 @@
+"""The update log: what the events say to people. Derived from them, never written on its own.
+
+Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from keyhouse.coordinator.clock import timestamp
+from keyhouse.coordinator.core.audit_trail import AuditTrail, AuditView, Moved
+from keyhouse.coordinator.core.events import (
+    BaseLog,
+    Event,
+    ManifestSet,
+    ManifestUpdated,
+    PackagesUpdated,
+    SecretsUploaded,
+    UpdateAcknowledged,
+    UpdateCancelled,
+    UpdateInitiated,
+)
+from keyhouse.manifest import fingerprint
+
+__all__ = ["LogView", "UpdateLog", "entries"]
+
+
+def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
+    """Yield the log lines of ``event`` (JSON, no newline)."""
+    match event:
+        case BaseLog():
+            yield from event.lines
+        case ManifestSet():
+            yield _line(event.time, "Initial manifest set")
+        case UpdateInitiated() | UpdateAcknowledged():
+            yield _line(event.time, *_agreement(event))
+        case UpdateCancelled():
+            by = {"user": event.user} if event.user else {}
+            text = "Manifest update cancelled"
+            if not event.user:
+                text += " because it could not be applied"
+            yield _line(event.time, text, {**by, "manifestFingerprint": event.fingerprint})
+        case ManifestUpdated():
+            text = "; ".join(("Manifest updated", *event.notes))
+            yield _line(event.time, text, {"manifestFingerprint": fingerprint(event.manifest)})
+        case PackagesUpdated():
+            for package, version in sorted(event.versions.items()):
+                raised = {"user": event.user, "package": package, "new version": version}
+                yield _line(event.time, "SecurityVersion increased", raised)
+        case SecretsUploaded():
+            for upload in event.uploads:
+                uploaded = {"user": event.user, "secret": upload.name, "type": str(upload.type)}
+                yield _line(event.time, "Secret set", uploaded)
+        case _:
+            return
+
+
+def _agreement(
+    event: UpdateInitiated | UpdateAcknowledged,
+) -> tuple[str, dict[str, object]]:
+    """Return text and further keys of a step towards an update."""
+    pending = event.pending
+    missing: dict[str, object] = {}
+    if isinstance(event, UpdateAcknowledged) or pending.missing:
+        missing = {
+            "missingAcknowledgments": pending.missing,
+            "missingUsers": list(pending.missing_users),
+        }
+    done = "initiated" if isinstance(event, UpdateInitiated) else "acknowledged"
+    prints = {"manifestFingerprint": fingerprint(pending.manifest)}
+    return f"Manifest update {done}", {"user": event.user, **missing, **prints}
+
+
+class LogView:
+    """The log as it stood at one revision. Later entries do not show."""
+
+    __slots__ = ("_length", "_lines", "audit")
+
+    def __init__(self, lines: list[bytes], length: int, audit: AuditView) -> None:
+        self._lines = lines
+        self._length = length
+        self.audit: Final = audit  # the trail of activations, at the same revision
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def identity(self) -> object:
+        """Two views of the same growing log have the same identity."""
+        return self._lines
+
+    def lines(self, start: int = 0) -> list[bytes]:
+        """Return the lines from number ``start`` on, oldest first."""
+        return self._lines[start : self._length]
+
+
+class UpdateLog:
+    """All lines, oldest first, and the audit trail. Owned by the engine, which alone appends."""
+
+    def __init__(self, events: Iterable[Event] = (), before: LogView | None = None) -> None:
+        self._lines: list[bytes] = before.lines() if before is not None else []
+        self._audit = AuditTrail(before.audit if before is not None else None)
+        self.extend(events)
+
+    def extend(self, events: Iterable[Event]) -> tuple[Moved, ...]:
+        """Append the lines of ``events``; return the workloads that moved to other platforms."""
+        moved: list[Moved] = []
+        for event in events:
+            self._lines.extend(entries(event))
+            moved += self._audit.extend(event)
+        return tuple(moved)
+
+    def view(self) -> LogView:
+        """Return the log as it stands now. Costs nothing: lines are only ever appended."""
+        return LogView(self._lines, len(self._lines), self._audit.view())
+
+
+def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:
+    return msgspec.json.encode({"time": timestamp(time), "update": update, **(further or {})})

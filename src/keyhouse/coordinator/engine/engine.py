@@ -1,0 +1,391 @@
+"""The one writer: takes what waits, decides it, makes it durable, publishes it, answers.
+
+One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
+command fails alone. The events of the batch become durable in one append. Then, and only then, the
+new state is published and the callers are answered. An append that surely failed leaves the old
+state; one whose outcome the journal cannot settle stops the engine: a restart reads what is there.
+Nothing here costs more than the change itself, but for a new epoch now and then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Final, NamedTuple
+
+import structlog
+
+from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.coordinator.activation.audit_buffer import Unrecorded
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import Command, Context, RecordActivations, SetManifest
+from keyhouse.coordinator.core.decide import start
+from keyhouse.coordinator.core.events import Activated, Event
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.first_manifest import FirstManifestRule
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.batch import (
+    Decided,
+    Decision,
+    Waiting,
+    decide_batch,
+    goes_alone,
+    new_dek,
+)
+from keyhouse.coordinator.engine.certificate_ends import warn_of_expiry
+from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.records import decode_events, encode_events
+from keyhouse.coordinator.engine.recover import Recovery, recover
+from keyhouse.coordinator.engine.security_clock import SecurityClock
+from keyhouse.coordinator.engine.view import View
+from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.journal import Conflict, Replay, Weight
+
+__all__ = ["Engine", "Process"]
+
+log = structlog.get_logger(__name__)
+
+WAITING = 1024
+"""Commands that may wait; one more is told to try again."""
+
+BATCH = 256
+"""Commands that share one append."""
+
+
+class Process(NamedTuple):
+    """Who this process is, as its ``Started`` record says, and what it was told to admit."""
+
+    platform: str
+    instance: bytes  # 16 random bytes
+    version: str
+    measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True
+
+
+class _WaitingRecovery(NamedTuple):
+    recovery: Recovery
+    answer: "asyncio.Future[View]"
+
+
+def _fail_recoveries(waiting: Iterable[_WaitingRecovery], error: Exception) -> None:
+    for each in waiting:
+        if not each.answer.done():
+            each.answer.set_exception(error)
+
+
+class Engine:
+    """Owns the state, the journal's keeper and the update log. Readers take ``view``."""
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeper,
+        clock: SecurityClock,
+        process: Process,
+        state: State,
+        update_log: UpdateLog | None = None,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._process = process
+        self._log = update_log or UpdateLog()
+        self._waiting: deque[Waiting] = deque()
+        self._recoveries: deque[_WaitingRecovery] = deque()
+        self._unrecorded = Unrecorded()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._broken: Broken | None = None
+        self._warned_of = b""
+        self.counts: Final = EngineCounts()
+        self.view = View(state, keeper.position, self._log.view())
+
+    def now(self) -> int:
+        """Return the security time: microseconds since 1970, never before what is journalled."""
+        state, now = self.view.state, self._clock.now()
+        return max(now, state.time) if isinstance(state, Running) else now
+
+    def require_clock(self) -> None:
+        """Refuse what can wait until the host's clock is right: to begin a deployment.
+
+        Raises:
+            Unavailable: the clock is more than a year ahead of what is known.
+        """
+        if self._clock.is_ahead():
+            raise Unavailable(
+                "the clock of this machine is more than a year ahead of what is known",
+                hint="set the clock; if it is right, start with --confirm-clock",
+            )
+
+    @property
+    def clock(self) -> SecurityClock:
+        """What bounds the host's clock."""
+        return self._clock
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is not known what is durable: nothing is written until a restart."""
+        return self._broken is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait for the next batch."""
+        return len(self._waiting)
+
+    @property
+    def weight(self) -> Weight | None:
+        """What the journal weighs; None while there is none."""
+        return self._keeper.weight
+
+    @property
+    def first_manifest(self) -> FirstManifestRule:
+        """Which manifest may begin a deployment here."""
+        return self._process.first_manifest
+
+    @property
+    def unrecorded(self) -> int:
+        """How many activations wait for their record."""
+        return len(self._unrecorded)
+
+    def record(self, activated: Activated) -> None:
+        """Let an activation without a limit be audited by one of the next commits.
+
+        Raises ``Unavailable`` if it could not: then it must not happen.
+        """
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        if self._unrecorded.add(activated, asyncio.get_running_loop().time()):
+            self._wake.set()
+
+    async def submit(self, command: Command) -> View:
+        """Return the view that holds the change, once it is durable.
+
+        Raises as ``decision``.
+        """
+        return (await self.decision(command)).view
+
+    async def decision(self, command: Command) -> Decision:
+        """Return what became of ``command``, once it is durable.
+
+        A caller that is cancelled stops waiting; the change goes on.
+
+        Raises:
+            Refused, Stale: as ``decide`` says; nothing changed.
+            Unavailable: too many wait, the disk is full, or the coordinator stops; nothing changed.
+            Broken: whether the change is durable is not known until a restart.
+        """
+        if self._broken:
+            raise self._broken
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        if len(self._waiting) >= WAITING:
+            self.counts.changes["unavailable"] += 1
+            raise Unavailable("too many changes are waiting", hint="try again later")
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(command, answer))
+        self._wake.set()
+        return await answer
+
+    async def recover(self, recovery: Recovery) -> View:
+        """Return the view of the recovered state, once it is durable and sealed.
+
+        Raises:
+            Refused, Unavailable: recovery mode goes on, with nothing changed.
+            Broken: what is durable is not known until a restart.
+        """
+        if self._broken:
+            raise self._broken
+        if self._stopping:
+            raise Unavailable("the coordinator is stopping", hint="try again later")
+        answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        self._recoveries.append(_WaitingRecovery(recovery, answer))
+        self._wake.set()
+        return await answer
+
+    async def announce(self) -> None:
+        """Commit the ``Started`` record of this process: before anything is served."""
+        started = [start(self._context())]
+        while self._keeper.position is not None:
+            try:
+                await self._keeper.append(encode_events(started))
+            except Conflict:
+                await self._catch_up()
+            else:
+                self._publish(evolve_all(self.view.state, started), started)
+                return
+
+    async def run(self) -> None:
+        """Write until ``stop`` was called and everything submitted before it is answered.
+
+        Raises:
+            Broken: it is not known what is durable; a restart will read it.
+        """
+        try:
+            await self._warn_of_expiry()
+            while await self._has_work():
+                if self._recoveries:
+                    await self._recover(self._recoveries.popleft())
+                else:
+                    await self._serve(self._take())
+                await self._warn_of_expiry()
+                await self._keeper.tend(self.view.state, self.view.log)
+        except Broken as error:
+            self._broken = error
+            raise
+        finally:  # whatever happened: nobody waits for an engine that does not run
+            self._stopping = True
+            stopped = Unavailable("the coordinator is stopping", hint="try again later")
+            self._fail(self._waiting, self._broken or stopped)
+            self._waiting.clear()
+            _fail_recoveries(self._recoveries, self._broken or stopped)
+            self._recoveries.clear()
+
+    def stop(self) -> None:
+        """Take no more commands; let ``run`` end when the waiting ones are answered."""
+        self._stopping = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Leave the journal as a clean stop leaves it. Call after ``run`` has ended."""
+        await self._keeper.close(clean=self._broken is None)
+
+    async def _has_work(self) -> bool:
+        """Wait for a command; return False when there is none and none will come."""
+        now = asyncio.get_running_loop().time
+        while not (self._waiting or self._recoveries or self._unrecorded.due(now())):
+            if self._stopping:
+                return len(self._unrecorded) > 0
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._unrecorded.due_at()):
+                    await self._wake.wait()
+        return True
+
+    async def _warn_of_expiry(self) -> None:
+        """Tell the log which certificates end soon, as soon as a manifest is there."""
+        state = self.view.state
+        if isinstance(state, Running) and state.manifest != self._warned_of:
+            self._warned_of = state.manifest
+            await asyncio.to_thread(warn_of_expiry, state, self.now())
+
+    async def _recover(self, waiting: _WaitingRecovery) -> None:
+        """Answer ``waiting``, one way or another: alone, for it takes a journal over."""
+        try:
+            found = await recover(
+                self._keeper,
+                self.view.state,
+                waiting.recovery,
+                self._context(),
+                self._clock,
+            )
+        except (Refused, Unavailable) as error:
+            _fail_recoveries([waiting], error)
+        except BaseException as error:
+            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            _fail_recoveries([waiting], broken)
+            raise
+        else:
+            self._log, self._clock = found.log, found.clock
+            found.serve()
+            self._publish(found.state, ())
+            if not waiting.answer.done():
+                waiting.answer.set_result(self.view)
+
+    # --- one batch ---
+
+    def _take(self) -> list[Waiting]:
+        """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
+        batch: list[Waiting] = []
+        while self._waiting and len(batch) < BATCH:
+            if goes_alone(self._waiting[0].command):
+                return batch or [self._waiting.popleft()]
+            batch.append(self._waiting.popleft())
+        if self._unrecorded:
+            batch.append(Waiting(self._unrecorded.oldest(), None))
+        return batch
+
+    async def _serve(self, batch: list[Waiting]) -> None:
+        """Answer every command of ``batch``, one way or another."""
+        try:
+            await self._write(batch)
+        except Unavailable as error:  # surely nothing was written
+            log.warning("a change could not be stored", reason=str(error))
+            self._fail(batch, error)
+        except BaseException as error:
+            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            self._fail(batch, broken)
+            raise
+
+    async def _write(self, batch: list[Waiting]) -> None:
+        decided = self._decide(batch)
+        while decided.events:
+            began = perf_counter()
+            try:
+                await self._make_durable(decided)
+            except Conflict:
+                await self._catch_up()
+                decided = self._decide([accepted.waiting for accepted in decided.accepted])
+            else:
+                self.counts.committed(len(decided.accepted), perf_counter() - began)
+                self._publish(decided.state, decided.events)
+                break
+        for (command, answer), before in decided.accepted:
+            if answer is not None and not answer.done():
+                answer.set_result(Decision(self.view, before))
+            elif answer is None and isinstance(command, RecordActivations):
+                self._unrecorded.recorded(command, asyncio.get_running_loop().time())
+
+    def _decide(self, batch: Sequence[Waiting]) -> Decided:
+        """Judge ``batch`` on the present state, and answer what is refused."""
+        decided = decide_batch(batch, self.view.state, self._context())
+        for refused in decided.refused:
+            self._fail([refused.waiting], refused.error)
+        return decided
+
+    async def _make_durable(self, decided: Decided) -> None:
+        command, state = decided.accepted[0].waiting.command, decided.state
+        if not goes_alone(command):
+            await self._keeper.append(decided.payloads)
+            return
+        assert isinstance(state, Running)  # noqa: S101 a manifest was just set
+        after = UpdateLog(decided.events, before=self._log.view())
+        if isinstance(command, SetManifest):
+            base = encode_events(base_events(state, after.view()))
+            await self._keeper.establish(command, base)
+        else:
+            await self._keeper.begin_epoch(state, after.view(), dek=new_dek(command))
+
+    def _publish(self, state: State, events: Iterable[Event]) -> None:
+        for moved in self._log.extend(events):
+            log.warning("a workload runs on another platform than before", **moved._asdict())
+        self.view = View(state, self._keeper.position, self._log.view())
+
+    async def _catch_up(self) -> None:
+        """Take over what another writer of the same store made durable first."""
+        found = await self._keeper.catch_up()
+        state: State | None = self.view.state
+        payloads = found.events
+        if isinstance(found, Replay):  # the other began an epoch: everything counts from its base
+            state, self._log = None, UpdateLog()
+            payloads = found.base + found.events
+        events = list(decode_events(payloads))
+        self._publish(evolve_all(state, events), events)
+
+    def _context(self) -> Context:
+        return Context(now=self.now(), **self._process._asdict())
+
+    def _fail(self, batch: Iterable[Waiting], error: Exception) -> None:
+        for waiting in batch:
+            self.counts.failed(error)
+            if waiting.answer is None:
+                self._put_off()
+            elif not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+    def _put_off(self) -> None:
+        """Let what is to be audited wait; at the end of the process there is no later."""
+        self._unrecorded.put_off(asyncio.get_running_loop().time())
+        if self._stopping and (lost := self._unrecorded.give_up()):
+            log.error("activations were not recorded", lost=lost)

@@ -1,0 +1,116 @@
+"""From what lies in the home directory to an engine that is ready to serve."""
+
+import asyncio
+from typing import NamedTuple
+
+import structlog
+
+from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
+from keyhouse.base.errors import Broken
+from keyhouse.coordinator.clock import BUILD_TIME, Clock, moment
+from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
+from keyhouse.coordinator.engine.engine import Engine, Process
+from keyhouse.coordinator.engine.rebuild import rebuild
+from keyhouse.coordinator.engine.security_clock import SecurityClock
+from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.journal import Fresh, Home, Locked, Opened
+
+__all__ = ["NewDeployment", "open_engine", "require_clock_of_fresh"]
+
+log = structlog.get_logger(__name__)
+
+
+class NewDeployment(NamedTuple):
+    """What the keys of a new deployment are made from. Has no effect on existing state."""
+
+    curve: Curve
+    dns_names: tuple[str, ...]
+    ip_addresses: tuple[str, ...]
+
+
+async def open_engine(
+    home: Home,
+    *,
+    clock: Clock,
+    process: Process,
+    new: NewDeployment,
+    confirm_clock: bool = False,
+) -> Engine:
+    """Return the engine over whatever ``home`` holds; its ``Started`` record is durable.
+
+    Raises:
+        Broken: the state is damaged, rolled back, of another platform, or the clock cannot be.
+    """
+    bounded = _bounded(clock, confirmed=confirm_clock)
+    loaded = await home.load()
+    if isinstance(loaded, Opened):
+        return await _running(home, loaded, bounded, process)
+    if isinstance(loaded, Fresh):
+        _require_near_build(bounded)
+    keys = await _new_keys(bounded, process, new)
+    state: AcceptingManifest | Recovering = AcceptingManifest(keys)
+    if isinstance(loaded, Fresh) and loaded.ended is not None:
+        log.warning("nothing is kept of what was here before", reason=str(loaded.ended))
+        state = AcceptingManifest(keys, note=str(loaded.ended))
+    if isinstance(loaded, Locked):
+        log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
+        state = Recovering(keys, loaded.reason, loaded.recovery_index)
+    return Engine(
+        keeper=Keeper(home),
+        clock=bounded,
+        process=process,
+        state=state,
+    )
+
+
+def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
+    """Refuse a clock that no deployment may begin with, before anything is made by it.
+
+    Raises:
+        Broken: it is more than a year ahead of the build of this code.
+    """
+    _require_near_build(_bounded(clock, confirmed=confirmed))
+
+
+def _bounded(clock: Clock, *, confirmed: bool) -> SecurityClock:
+    return SecurityClock(clock, clock.now() if confirmed else BUILD_TIME)
+
+
+def _require_near_build(clock: SecurityClock) -> None:
+    if clock.is_ahead():
+        raise Broken(
+            "the clock of this machine is more than a year ahead of this version of Keyhouse,"
+            f" which was made on {moment(BUILD_TIME):%Y-%m-%d}",
+            hint="set the clock; if it is right, start with --confirm-clock, or start a newer"
+            " version",
+        )
+
+
+async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Process) -> Engine:
+    state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
+    if state.platform != process.platform:
+        raise Broken(
+            f"the state was made on the platform {state.platform}, this is {process.platform}",
+            hint="start with the platform it was made on; no state moves between kinds",
+        )
+    engine = Engine(
+        keeper=Keeper(home, loaded.journal),
+        clock=clock.after(state.time),
+        process=process,
+        state=state,
+        update_log=update_log,
+    )
+    await engine.announce()
+    return engine
+
+
+async def _new_keys(clock: SecurityClock, process: Process, new: NewDeployment) -> CoordinatorKeys:
+    now = moment(clock.now())
+    return await asyncio.to_thread(
+        make_coordinator_keys,
+        dns_names=new.dns_names,
+        ip_addresses=new.ip_addresses,
+        curve=new.curve,
+        now=now,
+        simulated=process.platform == "simulation",
+    )

@@ -1,0 +1,123 @@
+"""From enough shares to the running state again: opened, checked, sealed, announced.
+
+The order matters. Nothing is written before everything recovered has been checked and all that
+serving needs is ready. Then the ``Started`` record, then the seal: a crash between them leaves
+recovery mode, with a record more. Whatever fails before leaves the store locked as it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.decide import start
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.phases import Operation, phase_of, require
+from keyhouse.coordinator.core.state import Recovering, Running, State
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.rebuild import rebuild
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.recovered import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.engine.security_clock import SecurityClock
+from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.journal import Opened
+
+__all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
+
+log = structlog.get_logger(__name__)
+
+MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
+"""Makes everything that serving under recovered keys needs; what it returns begins to serve it."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """Enough admitted shares, and the data key that they gave. None of it is proven yet."""
+
+    dek: Secret
+    deposits: tuple[Deposit, ...]
+    make_ready: MakeReady
+
+
+class Recovered(NamedTuple):
+    """What holds from now on. ``serve`` is called when it is published."""
+
+    state: State
+    log: UpdateLog
+    clock: SecurityClock
+    serve: Callable[[], None]
+
+
+async def recover(
+    keeper: Keeper, state: State, recovery: Recovery, context: Context, clock: SecurityClock
+) -> Recovered:
+    """Bring the journalled state back; it is durable and sealed for this platform on return.
+
+    Raises:
+        Refused: what the shares open may not be recovered here. The store is locked as before.
+        Unavailable: it could not be read or written now. The store is locked as before.
+        Broken: it is not known what is durable.
+    """
+    require(Operation.RECOVER, phase_of(state))
+    assert isinstance(state, Recovering)  # noqa: S101 the table says so
+    try:
+        with _faults_of_the_journal():
+            opened = await keeper.unlock(recovery.dek)
+            running, update_log = await asyncio.to_thread(
+                _checked, opened, state, recovery, context
+            )
+            clock = clock.after(running.time)
+            serve = await recovery.make_ready(running.keys)
+        started = start(msgspec.structs.replace(context, now=clock.now()))
+        await keeper.take_over(opened, encode_events((started,)), running)
+    except BaseException:
+        await keeper.relock()
+        raise
+    log.warning("the state was recovered", shares_of=[each.name for each in recovery.deposits])
+    update_log.extend((started,))
+    return Recovered(evolve_all(running, (started,)), update_log, clock, serve)
+
+
+@contextmanager
+def _faults_of_the_journal() -> Iterator[None]:
+    """Tell what goes wrong as a refusal: a journal that a host made up breaks nothing of ours."""
+    try:
+        yield
+    except (Refused, Unavailable):
+        raise
+    except KeyhouseError as error:  # a wrong key, a damaged record, a clock too far ahead
+        raise RecoveryRefused(
+            f"the state cannot be recovered: {error.message}", hint=error.hint
+        ) from error
+    except Exception as error:  # noqa: BLE001 what a host made up may fail anywhere
+        log.warning("a state could not be recovered", error=type(error).__qualname__)
+        raise RecoveryRefused(
+            "the state cannot be recovered: it is not one that Keyhouse wrote",
+            hint="restore the state directory from a backup",
+        ) from None
+
+
+def _checked(
+    opened: Opened, state: Recovering, recovery: Recovery, context: Context
+) -> tuple[Running, UpdateLog]:
+    """Return what the journal holds, if it may be recovered with these shares. Writes nothing."""
+    journal = opened.journal
+    running, update_log = rebuild(opened.replay.base + opened.replay.events)
+    proofs = OpenedWith(
+        index=state.recovery_index,
+        index_on_disk=opened.recovery_index,
+        store_id=journal.store_id,
+        epoch=journal.position.epoch,
+        mac_key=journal.index_mac_key(journal.position.epoch),
+        deposits=recovery.deposits,
+        platform=context.platform,
+        claim=context.first_manifest.claim,
+    )
+    check_recovered(running, proofs)
+    return running, update_log

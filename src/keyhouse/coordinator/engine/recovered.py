@@ -1,0 +1,146 @@
+"""The complete check of a recovered state, before any key in it is used or sealed.
+
+Until here everything rested on the recovery index, which the host could replace. Now the journal is
+open, and it has to agree in all parts:
+
+1. It is of the platform that runs here.
+2. The index that judged the shares is of this journal: MAC under its data key, store id, epoch.
+3. The index says what the state says: root, manifest, holders, threshold. The root key is the
+   root certificate's, and signed the manifest.
+4. The manifest in force names recovery keys, and they are those of the shares. A state without
+   recovery keys cannot be recovered by anybody's (GHSA-w7wm-2425-7p2h).
+5. As many shares as the manifest asks for, each signed by another key of the manifest.
+6. Where the measured settings claim a manifest, it is that one: a state that somebody made up must
+   be no way around the claim, and only the lost seal could have shown that an update led there.
+
+Source: security rules, "Recovery".
+"""
+
+import hashlib
+
+import msgspec
+
+from keyhouse.authority import (
+    Deposit,
+    IndexDamaged,
+    RecoveryIndex,
+    check_index_mac,
+    effective_threshold,
+    index_of,
+    is_signed_by_root,
+    read_recovery_index,
+    require_signed,
+    sign_manifest,
+)
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running
+from keyhouse.manifest import Manifest, SealMode, fingerprint
+
+__all__ = ["OpenedWith", "RecoveryRefused", "check_recovered"]
+
+
+class RecoveryRefused(Refused):
+    """What the shares opened is not a state that may be recovered here with them."""
+
+    code = "recovery-refused"
+
+
+class OpenedWith(msgspec.Struct, frozen=True):
+    """The proofs that were brought, and what they opened."""
+
+    index: bytes  # that judged the shares
+    index_on_disk: bytes  # beside the journal when it was opened
+    store_id: bytes  # of the journal
+    epoch: int
+    mac_key: Secret  # of its data key and epoch
+    deposits: tuple[Deposit, ...]
+    platform: str  # that runs here
+    claim: str = ""  # fingerprint of the only manifest that may be in force; empty: any
+
+
+def check_recovered(state: Running, opened: OpenedWith) -> None:
+    """Return if ``state`` may be recovered with what opened it.
+
+    Raises:
+        RecoveryRefused, ShareRefused: it may not. Nothing may be kept of it then.
+    """
+    if state.platform != opened.platform:
+        raise RecoveryRefused(
+            f"the state was made on the platform {state.platform}, this is {opened.platform}",
+            hint="recover it on the platform it was made on; no state moves between kinds",
+        )
+    index = _proven_index(opened)
+    _check_agreement(state, index)
+    _check_root(state)
+    _check_settings(state, opened.claim)
+    _check_keys(state, policy_of(state.manifest).manifest, opened.deposits)
+
+
+def _proven_index(opened: OpenedWith) -> RecoveryIndex:
+    if opened.index != opened.index_on_disk:
+        raise _foreign("was changed during the recovery")
+    try:
+        index = check_index_mac(read_recovery_index(opened.index), opened.mac_key)
+    except IndexDamaged:
+        raise _foreign("does not belong to this data key") from None
+    if (index.store_id, index.epoch) != (opened.store_id, opened.epoch):
+        raise _foreign("is of another journal, or of another epoch of it")
+    return index
+
+
+def _check_agreement(state: Running, index: RecoveryIndex) -> None:
+    expected = index_of(
+        state.recovery,
+        state.keys,
+        store_id=index.store_id,
+        epoch=index.epoch,
+        manifest_fingerprint=hashlib.sha256(state.manifest).digest(),
+    )
+    if index != expected:
+        raise _foreign("says other things than the recovered state")
+
+
+def _check_root(state: Running) -> None:
+    """Refuse a root certificate without its key: signing with it must give what it verifies."""
+    root, manifest = state.keys.root_cert, state.manifest
+    signatures = (state.signature, sign_manifest(state.keys, manifest))
+    if not all(is_signed_by_root(root, signature, manifest) for signature in signatures):
+        raise RecoveryRefused(
+            "the recovered root did not sign the recovered manifest",
+            hint="restore the state directory from a backup",
+        )
+
+
+def _check_settings(state: Running, claim: str) -> None:
+    if claim and fingerprint(state.manifest) != claim:
+        raise RecoveryRefused(
+            f"the recovered manifest has the fingerprint {fingerprint(state.manifest)},"
+            f" this coordinator is claimed for {claim}",
+            hint="start with --claim-fingerprint of the manifest that is to be recovered",
+        )
+    if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
+        raise RecoveryRefused("the recovered manifest is one whose state is never stored")
+
+
+def _check_keys(state: Running, manifest: Manifest, deposits: tuple[Deposit, ...]) -> None:
+    keys = {name: key.public_key for name, key in manifest.recovery_keys.items()}
+    if not keys:
+        raise RecoveryRefused(
+            "the recovered manifest has no recovery keys, so nobody can recover it",
+            hint="set a new manifest",
+        )
+    if keys != {holder.name: holder.public_key for holder in state.recovery.holders}:
+        raise RecoveryRefused("the recovered manifest has other recovery keys than the shares")
+    if len(deposits) != effective_threshold(len(keys), manifest.config.recovery_threshold):
+        raise RecoveryRefused("the recovered manifest asks for another number of shares")
+    shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
+    require_signed(deposits, keys, shares)
+
+
+def _foreign(problem: str) -> RecoveryRefused:
+    return RecoveryRefused(
+        f"recovery_index {problem}",
+        hint="restore journal.db and recovery_index from one backup, and begin again",
+    )

@@ -1,0 +1,38 @@
+"""What readers see: one revision of everything, taken by reference, never locked."""
+
+from typing import Final
+
+from keyhouse.base.errors import Broken
+from keyhouse.coordinator.core.phases import Phase, phase_of
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.journal import Position
+
+__all__ = ["View"]
+
+
+class View:
+    """A state with the journal position that made it, and the log up to there. Immutable."""
+
+    __slots__ = ("log", "phase", "position", "revision", "state")
+
+    def __init__(self, state: State, position: Position | None, log: LogView) -> None:
+        self.state: Final = state
+        self.phase: Final[Phase] = phase_of(state)
+        self.position: Final = position  # None: nothing is journalled yet
+        self.log: Final = log
+        self.revision: Final = _revision(position)
+
+    @property
+    def running(self) -> Running:
+        """The state, where the phase table says that a manifest is enforced."""
+        if not isinstance(self.state, Running):
+            raise Broken("no manifest is enforced")
+        return self.state
+
+
+def _revision(position: Position | None) -> str:
+    """Return the value of the ``Keyhouse-State`` header: ``<epoch>.<sequence>.<chain, 16 hex>``."""
+    if position is None:
+        return ""
+    return f"{position.epoch}.{position.sequence}.{position.chain[:8].hex()}"

@@ -1,0 +1,249 @@
+"""Where the journal is kept: in the home directory, or in memory with seal mode ``Disabled``."""
+
+from collections.abc import Iterable
+
+import structlog
+
+from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.coordinator.engine.index_beside import index_beside
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.journal import (
+    Continuation,
+    Home,
+    Journal,
+    MemoryStore,
+    Opened,
+    OutcomeUnknown,
+    Position,
+    Replay,
+    Weight,
+    index_mac_key,
+)
+from keyhouse.manifest import SealMode
+
+__all__ = ["Keeper"]
+
+_log = structlog.get_logger(__name__)
+
+HEAD_EVERY = 1024
+"""Records between two writes of the sealed head: how much of a rollback it may fail to show."""
+
+PATIENCE = 256
+"""Appends between two attempts to begin an epoch, when one failed."""
+
+
+class Keeper:
+    """Holds the journal and tends it. Used by the engine's one task only."""
+
+    def __init__(
+        self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
+    ) -> None:
+        self._home = home
+        self._journal = journal
+        self._on_disk = journal is not None and not in_memory
+        self._head_at = journal.position.sequence if journal else 0
+        self._patience = 0
+
+    @property
+    def position(self) -> Position | None:
+        """Where the journal stands; None while there is none."""
+        return self._journal.position if self._journal is not None else None
+
+    @property
+    def weight(self) -> Weight | None:
+        """What the journal weighs; None while there is none."""
+        return self._journal.weight if self._journal is not None else None
+
+    async def append(self, payloads: Iterable[bytes]) -> None:
+        """Return once all of ``payloads`` are durable.
+
+        Raises:
+            Conflict: another writer was first, nothing was appended.
+            Unavailable: surely nothing was appended.
+            Broken: it is not known whether they were.
+        """
+        try:
+            await self._present().append(list(payloads))
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+
+    async def catch_up(self) -> Replay | Continuation:
+        """Return what others appended since ``position``, and move there."""
+        return await self._present().catch_up()
+
+    async def establish(self, command: SetManifest, base: Iterable[bytes]) -> None:
+        """Begin the journal of a new deployment; what was there is moved aside, never deleted."""
+        mode = policy_of(command.manifest).seal_mode
+        try:
+            if mode is SealMode.DISABLED:
+                await self._home.archive()
+                self._journal = await Journal.create(
+                    MemoryStore(), store_id=command.store_id, dek=command.dek, base=base
+                )
+            else:
+                self._journal = await self._home.establish(
+                    store_id=command.store_id,
+                    dek=command.dek,
+                    base=base,
+                    policy=mode,
+                    recovery_index=command.recovery_index,
+                )
+                self._on_disk = True
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        self._head_at = self._journal.position.sequence
+
+    async def unlock(self, dek: Secret) -> Opened:
+        """Open the locked journal with a recovered data key. Nothing is written or sealed."""
+        return await self._home.recover(dek)
+
+    async def take_over(self, opened: Opened, started: Iterable[bytes], state: Running) -> None:
+        """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
+
+        Errors as for ``append``; the journal is not kept then: ``relock``.
+        """
+        policy = policy_of(state.manifest).seal_mode
+        try:
+            await opened.journal.append(list(started))
+            await self._home.reseal(policy)
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        self._journal, self._on_disk = opened.journal, True
+        self._head_at = opened.journal.position.sequence
+
+    async def relock(self) -> None:
+        """Close what ``unlock`` opened, if anything."""
+        await self._home.relock()
+
+    async def begin_epoch(
+        self, state: Running, log: LogView, *, dek: Secret | None = None
+    ) -> Position:
+        """Replace everything by ``state`` and ``log``, under ``dek`` if one is given.
+
+        Seal policy and recovery index are those of ``state``, which may also move the journal: to
+        memory, so that nothing is left on the disk, or from there. Errors as for ``append``.
+        """
+        journal = self._present()
+        mode = policy_of(state.manifest).seal_mode
+        base = encode_events(base_events(state, log))
+        try:
+            if mode is SealMode.DISABLED:
+                await self._begin_in_memory(journal, state, base, dek)
+            elif self._on_disk:
+                index = _next_index(journal, state, dek)
+                await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
+            else:
+                await self._move_to_disk(journal, state, base, dek)
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        position = self._present().position
+        self._head_at = position.sequence
+        return position
+
+    async def tend(self, state: State, log: LogView) -> None:
+        """Write the head now and then; begin an epoch when the records outweigh the base.
+
+        A failure that leaves the journal as it was is logged and tried again later.
+        """
+        if self._journal is None:
+            return
+        try:
+            if self._journal.outweighs_base():
+                await self._compact(state, log)
+            elif self._on_disk and self._journal.position.sequence - self._head_at >= HEAD_EVERY:
+                self._head_at = self._journal.position.sequence
+                await self._home.write_head()
+        except OutcomeUnknown as error:
+            raise _unknown() from error
+        except Unavailable as error:
+            self._patience = PATIENCE
+            _log.warning("the journal could not be tended", reason=str(error))
+
+    async def close(self, *, clean: bool) -> None:
+        """Give the store back; after a clean run with the head written.
+
+        Without room for the head the last one stays, which shows a rollback less exactly.
+        """
+        try:
+            if clean and self._on_disk:
+                await self._home.write_head()
+        except Unavailable as error:
+            _log.warning("the head could not be written", reason=str(error))
+        finally:
+            await self._home.close()
+
+    async def _begin_in_memory(
+        self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
+    ) -> None:
+        """Begin an epoch in memory; one that was on the disk is erased there before this returns.
+
+        What can fail by itself comes first: once the store on the disk has ended, nothing else is
+        left to go on from.
+        """
+        if not self._on_disk:
+            await journal.begin_epoch(base, dek=dek)
+            return
+        memory = await Journal.create(
+            MemoryStore(),
+            store_id=journal.store_id,
+            dek=journal.dek if dek is None else dek,
+            base=base,
+            after=journal.position,
+        )
+        await self._home.destroy(state.time)
+        self._journal, self._on_disk = memory, False
+
+    async def _move_to_disk(
+        self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
+    ) -> None:
+        """Begin an epoch on the disk that goes on from the journal in memory."""
+        self._journal = await self._home.establish(
+            store_id=journal.store_id,
+            dek=journal.dek if dek is None else dek,
+            base=base,
+            policy=policy_of(state.manifest).seal_mode,
+            recovery_index=_next_index(journal, state, dek),
+            after=journal.position,
+        )
+        self._on_disk = True
+
+    async def _compact(self, state: State, log: LogView) -> None:
+        if self._patience:
+            self._patience -= 1
+            return
+        if not isinstance(state, Running):
+            raise Broken("a journal without a manifest cannot be compacted")
+        position = await self.begin_epoch(state, log)
+        _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
+
+    def _present(self) -> Journal:
+        if self._journal is None:
+            raise Broken("there is no journal to write to")
+        return self._journal
+
+
+def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
+    """Return the recovery index of the epoch that follows."""
+    epoch, store_id = journal.position.epoch + 1, journal.store_id
+    mac_key = journal.index_mac_key(epoch) if dek is None else index_mac_key(dek, store_id, epoch)
+    return index_beside(
+        state.keys,
+        state.manifest,
+        state.recovery,
+        store_id=store_id,
+        epoch=epoch,
+        mac_key=mac_key,
+    )
+
+
+def _unknown() -> Broken:
+    return Broken(
+        "it is not known whether the last change is durable",
+        hint="restart the coordinator: it will read what is there",
+    )

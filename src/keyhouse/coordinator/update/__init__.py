@@ -1,0 +1,1 @@
+"""Updates of the manifest: planning, preparing and applying them, and what they retain."""

@@ -1,0 +1,149 @@
+"""What a full update keeps, renews and drops. Called off the event loop, like ``prepare``.
+
+Source: manifest format, "What is kept, what is renewed".
+"""
+
+import os
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from keyhouse.authority import (
+    CoordinatorKeys,
+    RecoveryMaterial,
+    StoredSecret,
+    generate,
+    is_generated_with_manifest,
+    make_recovery,
+    renew_intermediate,
+    sign_manifest,
+)
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.core.commands import Application
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.full_check import check_fully, initial_secret
+from keyhouse.coordinator.update.retained import (
+    equal_definitions,
+    notes_of_update,
+    recovery_terms,
+    stays,
+)
+from keyhouse.journal import DEK_SIZE
+from keyhouse.manifest import Manifest
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+
+__all__ = ["prepare_application", "require_kept_values_fit"]
+
+ROOT_SECRET: Final = 32  # bytes
+
+
+def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
+    """Check ``raw`` completely, also against the values it would keep, and make what it needs.
+
+    Raises:
+        Invalid: every problem.
+    """
+    checked = check_fully(raw, keys=state.keys, now=moment(now))
+    old, new = policy_of(state.manifest).manifest, checked.manifest
+    require_kept_values_fit(state, raw)
+    keys = renew_intermediate(state.keys, moment(now))
+    if new.config.rotate_root_secret:
+        keys = replace(keys, root_secret=Secret(os.urandom(ROOT_SECRET)))
+    dek, recovery = _recovery(state, old, new)
+    values = _Values(state, old, new, keys, moment(now))
+    rotates = new.config.rotate_root_secret
+    return Application(
+        based_on=state.manifest,
+        intermediate=state.keys.intermediate_cert,
+        keys=keys,
+        manifest=raw,
+        signature=sign_manifest(keys, raw),
+        kept=values.kept,
+        secrets=values.secrets,
+        previous=values.previous,
+        previous_root_secret=state.keys.root_secret if rotates else state.previous_root_secret,
+        previous_sizes=_previous_sizes(state, old, new),
+        recovery=recovery,
+        notes=tuple(notes_of_update(state, old, new)),
+        warnings=checked.warnings,
+        dek=dek,
+    )
+
+
+class _Values:
+    """Sorts the secrets of the new manifest into kept, new and previous values."""
+
+    def __init__(
+        self, state: Running, old: Manifest, new: Manifest, keys: CoordinatorKeys, now: datetime
+    ) -> None:
+        kept: list[str] = []
+        self.secrets: dict[str, StoredSecret] = {}
+        self.previous: dict[str, StoredSecret] = {}
+        for name, definition in sorted(new.secrets.items()):
+            former_definition = old.secrets.get(name)
+            if stays(former_definition, definition, rotates=new.config.rotate_root_secret):
+                kept.append(name)
+                continue
+            value = _made(name, definition, keys, now)
+            if value is not None:
+                self.secrets[name] = value
+                equal = equal_definitions(former_definition, definition)
+                former = state.secrets.get(name) if equal else None
+                self.previous[name] = value if former is None else former
+        self.kept = tuple(kept)
+
+
+def _made(
+    name: str, definition: SecretDefinition, keys: CoordinatorKeys, now: datetime
+) -> StoredSecret | None:
+    if definition.user_defined:
+        return initial_secret(name, definition)
+    if is_generated_with_manifest(definition):
+        return generate(definition, name=name, keys=keys, now=now)
+    return None
+
+
+def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, int]:
+    """Return the sizes under which the previous values of per-marble keys are derived."""
+    sizes = {}
+    for name, definition in new.secrets.items():
+        if definition.type is not SecretType.SYMMETRIC_KEY or definition.shared:
+            continue
+        former = state.previous_sizes.get(name, definition.size)
+        equal = equal_definitions(old.secrets.get(name), definition)
+        keeps = equal and not new.config.rotate_root_secret
+        sizes[name] = former if keeps else definition.size
+    return sizes
+
+
+def _recovery(
+    state: Running, old: Manifest, new: Manifest
+) -> tuple[Secret | None, RecoveryMaterial]:
+    """Return the shares in force: the present ones unless keys or threshold changed."""
+    if recovery_terms(old) == recovery_terms(new):
+        return None, state.recovery
+    dek = Secret(os.urandom(DEK_SIZE))
+    public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}
+    return dek, make_recovery(dek, public_keys, new.config.recovery_threshold)
+
+
+def require_kept_values_fit(state: Running, raw: bytes) -> None:
+    """Run the dry run of the new templates with what users uploaded so far.
+
+    Raises ``Invalid`` with every problem.
+    """
+    policy = policy_of(raw)
+    old = policy_of(state.manifest).manifest.secrets
+    problems: list[Problem] = []
+    for name in policy.templates.readers:
+        definition = policy.manifest.secrets.get(name)
+        if definition is None or not definition.user_defined or name not in state.secrets:
+            continue
+        if equal_definitions(old.get(name), definition):
+            problems += policy.templates.check_upload(name, state.secrets[name])
+    if problems:
+        raise Invalid("the manifest does not fit what was uploaded", problems)

@@ -1,0 +1,168 @@
+"""What an update would change, worked out from a state and a checked manifest. Pure.
+
+Whether an update may be made is not judged here, and nothing is made for it: ``prepare_plan``
+does the first, and the rules of what stays (``what_stays``) are those by which it is applied.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from keyhouse.authority import is_generated_with_manifest, trial
+from keyhouse.base.errors import TooLarge
+from keyhouse.coordinator.core.plan_basis import PlanBasis, basis_of
+from keyhouse.coordinator.core.policy import Policy, policy_of
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.versions import versions_in_force
+from keyhouse.coordinator.update.compare import differing
+from keyhouse.coordinator.update.plan_access import role_changes, user_changes
+from keyhouse.coordinator.update.plan_config import config_changes, recovery_changes, renewals_of_ca
+from keyhouse.coordinator.update.plan_marbles import (
+    changed_limits,
+    marble_changes,
+    restarts,
+    tls_changes,
+)
+from keyhouse.coordinator.update.plan_packages import (
+    infrastructure_changes,
+    package_changes,
+    packages_in_force,
+    raised_versions,
+)
+from keyhouse.coordinator.update.plan_secrets import (
+    certificate_renewals,
+    certificates_of_packages,
+    kept_secrets,
+    secret_changes,
+    upload_may_be_lost,
+)
+from keyhouse.manifest import Action, Manifest, fingerprint
+from keyhouse.wire.plan import Plan, PlanChange
+
+__all__ = ["CHANGES", "Planned", "plan_manifest", "plan_packages"]
+
+CHANGES: Final = 20_000
+"""Changes of a plan, and as many renewals: more nobody reviews, and answers need a bound."""
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A plan, and what of the state it rests on."""
+
+    plan: Plan
+    basis: PlanBasis
+
+
+def plan_manifest(state: Running, new: Policy) -> Planned:
+    """Return what the full update to ``new``, which passed the check, would do to ``state``.
+
+    Raises:
+        TooLarge: there is more than a person could review.
+    """
+    old = policy_of(state.manifest)
+    before, after = old.manifest, new.manifest
+    kept = kept_secrets(before, after)
+    users = old.permissions.holders(Action.UPDATE_MANIFEST)
+    plan = Plan(
+        kind="manifest",
+        base=fingerprint(state.manifest),
+        manifest=fingerprint(after.raw),
+        versions=_versions(state),
+        users=users,
+        needed=before.config.update_threshold or len(users),
+        changes=_bounded(_changes(state, old, new)),
+        renewals=_bounded(_renewals(state, old, new, kept)),
+        kept=kept,
+    )
+    uploads, limits = upload_may_be_lost(before, after), changed_limits(before, after)
+    return Planned(plan, basis_of(state, uploads, limits))
+
+
+def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: datetime) -> Planned:
+    """Return what the package update ``raw``, which raises to ``versions``, would do to ``state``.
+
+    ``now``, in UTC, tells which certificates can still be issued.
+
+    Raises:
+        TooLarge: there is more than a person could review.
+    """
+    policy = policy_of(state.manifest)
+    renewed, ended = _certificates(state, policy.manifest, now)
+    kept = tuple(
+        name
+        for name, definition in sorted(policy.manifest.secrets.items())
+        if name in ended or definition.user_defined or not definition.type.is_certificate
+    )
+    changes = _bounded(raised_versions(state, versions))
+    raised = {each.name for each in changes}
+    renewals = (
+        *renewals_of_ca(epoch=False),
+        *certificates_of_packages(renewed, ended),
+        *restarts(policy, policy, kept, raised),
+    )
+    plan = Plan(
+        kind="packages",
+        base=fingerprint(state.manifest),
+        manifest=fingerprint(raw),
+        versions=_versions(state),
+        users=(),
+        needed=0,
+        changes=changes,
+        renewals=_bounded(renewals),
+        kept=kept,
+    )
+    return Planned(plan, basis_of(state))
+
+
+def _changes(state: Running, old: Policy, new: Policy) -> Iterator[PlanChange]:
+    before, after = old.manifest, new.manifest
+    yield from package_changes(state, before, after)
+    yield from infrastructure_changes(before, after)
+    yield from marble_changes(state, before, new)
+    yield from tls_changes(before, after)
+    yield from secret_changes(state, before, after)
+    yield from user_changes(before, after)
+    yield from role_changes(before, after)
+    yield from recovery_changes(before, after)
+    yield from config_changes(before, after)
+
+
+def _renewals(
+    state: Running, old: Policy, new: Policy, kept: tuple[str, ...]
+) -> Iterator[PlanChange]:
+    yield from renewals_of_ca(epoch=True)
+    yield from certificate_renewals(old.manifest, new.manifest)
+    in_force = packages_in_force(state, old.manifest)
+    moved = {name for name, _, _ in differing(in_force, new.manifest.packages)}
+    yield from restarts(old, new, kept, moved)
+
+
+def _versions(state: Running) -> dict[str, int]:
+    found = versions_in_force(state)
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def _certificates(
+    state: Running, manifest: Manifest, now: datetime
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the shared certificates that can be issued anew, and those that cannot."""
+    shared = [
+        (name, definition)
+        for name, definition in sorted(manifest.secrets.items())
+        if is_generated_with_manifest(definition) and definition.type.is_certificate
+    ]
+    ended = {name for name, each in shared if trial(each, name=name, keys=state.keys, now=now)}
+    names = [name for name, _ in shared]
+    return tuple(name for name in names if name not in ended), tuple(sorted(ended))
+
+
+def _bounded(changes: Iterable[PlanChange]) -> tuple[PlanChange, ...]:
+    found = tuple(islice(changes, CHANGES + 1))
+    if len(found) > CHANGES:
+        raise TooLarge(
+            f"the plan has more than {CHANGES} changes",
+            hint="update in smaller steps, or without a plan",
+        )
+    return found

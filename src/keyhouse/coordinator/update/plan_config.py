@@ -1,0 +1,94 @@
+"""What becomes of options, recovery keys and the coordinator's own keys."""
+
+from collections.abc import Iterator
+
+from keyhouse.base.place import quoted
+from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
+from keyhouse.coordinator.update.retained import KEPT_AGAIN, KEPT_NOWHERE, recovery_terms
+from keyhouse.manifest import FeatureGate, Manifest, SealMode
+from keyhouse.wire.plan import Effect, PlanChange
+
+__all__ = ["config_changes", "recovery_changes", "renewals_of_ca"]
+
+_CONFIG, _RECOVERY = "Config", "RecoveryKeys"
+
+
+def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield which holders come and go, and whether there are new shares."""
+    before = {name: key.pem for name, key in old.recovery_keys.items()}
+    after = {name: key.pem for name, key in new.recovery_keys.items()}
+    for name, was, becomes in differing(before, after):
+        what, verb = Effect.RECOVERY_KEY_CHANGED, "is another one"
+        if was is None:
+            what, verb = Effect.RECOVERY_KEY_ADDED, "is added"
+        elif becomes is None:
+            what, verb = Effect.RECOVERY_KEY_REMOVED, "is removed"
+        yield change(_RECOVERY, what, name, f"recovery key {quoted(name)} {verb}")
+    (_, needed), (_, needed_then) = recovery_terms(old), recovery_terms(new)
+    if recovery_terms(old) != recovery_terms(new):
+        yield change(
+            _RECOVERY, Effect.SHARES_RENEWED, "", _shares(new), before=needed, after=needed_then
+        )
+
+
+def _shares(new: Manifest) -> str:
+    _, needed = recovery_terms(new)
+    begin = "there is a new data key, and what is on the disk opens with no old share"
+    if not needed:
+        return f"{begin}: a lost state cannot be recovered"
+    return (
+        f"{begin}; the request that applies the update is answered new shares for the"
+        f" {len(new.recovery_keys)} keys, of which {needed} will be needed"
+    )
+
+
+def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield which options differ, and that the root secret is rotated if the new manifest asks."""
+    for field, was, becomes in fields_that_differ(old.config, new.config):
+        if field == "FeatureGates":
+            yield from _gates(was, becomes)
+            continue
+        text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
+        yield change(
+            _CONFIG, Effect.CONFIG_CHANGED, "", text, field=field, before=was, after=becomes
+        )
+    if new.config.rotate_root_secret:
+        text = (
+            "the root secret is replaced: the keys of each workload change, and the old ones"
+            " become their previous ones"
+        )
+        yield change(_CONFIG, Effect.ROOT_SECRET_ROTATED, "", text)
+
+
+def _gates(before: tuple[FeatureGate, ...], after: tuple[FeatureGate, ...]) -> Iterator[PlanChange]:
+    for gate in sorted({*before, *after}):
+        if gate not in before:
+            yield change(_CONFIG, Effect.GATE_OPENED, gate, f"feature gate {gate} is opened")
+        elif gate not in after:
+            yield change(_CONFIG, Effect.GATE_CLOSED, gate, f"feature gate {gate} is closed")
+
+
+def _meaning(field: str, becomes: object, old: Manifest) -> str:
+    if field == "UpdateThreshold":
+        return " (0: all): it counts for the updates after this one"
+    if field == "RecoveryThreshold":
+        return " (0: all)"
+    if field == "SealMode" and becomes is SealMode.DISABLED:
+        return f": {KEPT_NOWHERE}"
+    if field == "SealMode" and old.config.seal_mode is SealMode.DISABLED:
+        return f": {KEPT_AGAIN}"
+    return ""
+
+
+def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
+    """Yield what every update makes anew; with ``epoch``, a full one, the journal begins anew."""
+    text = "the intermediate CA gets a new key and certificate; the root certificate stays"
+    yield change("Coordinator", Effect.INTERMEDIATE_RENEWED, "", text)
+    text = (
+        "the marble root certificate is made anew: workloads that activate from now on and those"
+        " from before do not accept each other's certificates"
+    )
+    yield change("Coordinator", Effect.MARBLE_ROOT_RENEWED, "", text)
+    if epoch:
+        text = "the journal begins a new epoch: what is removed is deleted from the disk"
+        yield change("Coordinator", Effect.EPOCH_BEGUN, "", text)

@@ -1,0 +1,169 @@
+"""What becomes of workloads: their types, what they are given, and which have to start again."""
+
+from collections.abc import Container, Iterator, Mapping
+
+from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.policy import Policy
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.update.compare import (
+    change,
+    differing,
+    fields_that_differ,
+    in_words,
+    listed,
+)
+from keyhouse.manifest import Manifest, Marble, Parameters, Source
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.plan import Effect, PlanChange
+
+__all__ = ["changed_limits", "marble_changes", "restarts", "tls_changes"]
+
+_MARBLES = "Marbles"
+
+
+def marble_changes(state: Running, old: Manifest, new: Policy) -> Iterator[PlanChange]:
+    """Yield what becomes of each type of workload."""
+    for name, before, after in differing(old.marbles, new.manifest.marbles):
+        if after is None:
+            text = f"marble {quoted(name)} is removed: no workload can activate as it any more"
+            yield change(_MARBLES, Effect.MARBLE_REMOVED, name, text)
+            continue
+        if before is None:
+            text = f"marble {quoted(name)} is added, of package {quoted(after.package)}"
+            yield change(_MARBLES, Effect.MARBLE_ADDED, name, text)
+        else:
+            yield from _fields(name, before, after, new)
+        yield from _reached(state, name, before, after)
+
+
+def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[PlanChange]:
+    for field, was, becomes in fields_that_differ(before, after):
+        if field == "Parameters":
+            yield from _parameters(name, was, becomes)
+            continue
+        text = f"marble {quoted(name)}: {field} from {in_words(was)} to {in_words(becomes)}"
+        if field == "MaxActivations":
+            text += " (0: without limit)"
+        yield change(
+            _MARBLES, Effect.MARBLE_CHANGED, name, text, field=field, before=was, after=becomes
+        )
+        if field == "DisableSecretBinding":
+            yield from _derived_anew(name, new)
+
+
+def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
+    """Yield which files, variables and arguments differ; never what is in them."""
+    for field, was, becomes in fields_that_differ(before, after):
+        names: tuple[str, ...] = ()
+        text = f"marble {quoted(name)}: its arguments differ"
+        if isinstance(was, dict):
+            names = tuple(each for each, _, _ in differing(was, becomes))
+            kind = "files" if field == "Files" else "variables"
+            text = f"marble {quoted(name)}: these {kind} differ: {listed(names)}"
+        yield change(
+            _MARBLES, Effect.MARBLE_CHANGED, name, text, field=f"Parameters.{field}", names=names
+        )
+
+
+def _derived_anew(name: str, new: Policy) -> Iterator[PlanChange]:
+    keys = tuple(
+        secret
+        for secret in sorted(_read_by(name, new))
+        if _is_derived(new.manifest.secrets[secret])
+    )
+    if keys:
+        text = f"marble {quoted(name)}: the keys of each workload change: {listed(keys)}"
+        yield change(_MARBLES, Effect.DERIVED_KEYS_CHANGED, name, text, names=keys)
+
+
+def _is_derived(definition: SecretDefinition) -> bool:
+    is_key = definition.type is SecretType.SYMMETRIC_KEY
+    return is_key and not (definition.shared or definition.user_defined)
+
+
+def _read_by(name: str, policy: Policy) -> frozenset[str]:
+    """Return the secrets that the templates of a type read, now or as previous ones."""
+    own = policy.templates.marbles[name]
+    return own.names(Source.SECRETS) | own.names(Source.PREVIOUS)
+
+
+def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
+    """Yield the types whose limit of activations differs, with the new limit."""
+    for name, before, after in differing(old.marbles, new.marbles):
+        if after is None or not after.max_activations:
+            continue
+        if before is None or before.max_activations != after.max_activations:
+            yield name, after.max_activations
+
+
+def _reached(
+    state: Running, name: str, before: Marble | None, after: Marble
+) -> Iterator[PlanChange]:
+    if before is not None and before.max_activations == after.max_activations:
+        return
+    count = state.activations.get(name, 0)
+    if after.max_activations and count >= after.max_activations:
+        text = f"marble {quoted(name)}: {count} have activated, so none can any more"
+        yield change(_MARBLES, Effect.LIMIT_REACHED, name, text, after=after.max_activations)
+
+
+def tls_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield which tags of transparent TLS differ."""
+    for name, before, after in differing(old.tls, new.tls):
+        if before is None:
+            yield change("TLS", Effect.TLS_ADDED, name, f"TLS tag {quoted(name)} is added")
+        elif after is None:
+            yield change("TLS", Effect.TLS_REMOVED, name, f"TLS tag {quoted(name)} is removed")
+        else:
+            for field, _, _ in fields_that_differ(before, after):
+                text = f"TLS tag {quoted(name)}: its {field.lower()} connections differ"
+                yield change("TLS", Effect.TLS_CHANGED, name, text, field=field)
+
+
+def restarts(
+    old: Policy, new: Policy, kept: tuple[str, ...], moved: Container[str]
+) -> Iterator[PlanChange]:
+    """Yield, for each type that stays, what its running workloads get only when they start again.
+
+    Certificates always: those from before verify only against the marble root from before.
+    ``moved``: the packages that ask for something else than before.
+    """
+    before, after = old.manifest, new.manifest
+    fresh = _fresh(after, kept)
+    tags = {name for name, _, _ in differing(before.tls, after.tls)}
+    serving = {
+        name
+        for name, tag in after.tls.items()
+        if any(entry.cert in fresh for entry in tag.incoming)
+    }
+    for name in sorted(before.marbles.keys() & after.marbles.keys()):
+        was, becomes = before.marbles[name], after.marbles[name]
+        binding = was.disable_secret_binding != becomes.disable_secret_binding
+        given = not (fresh.isdisjoint(_read_by(name, new)) and serving.isdisjoint(becomes.tls))
+        news = {
+            "package": was.package != becomes.package or becomes.package in moved,
+            "parameters": was.parameters != becomes.parameters,
+            "secrets": given or binding,
+            "TLS": was.tls != becomes.tls or not tags.isdisjoint(becomes.tls),
+        }
+        yield _restart(name, news)
+
+
+def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
+    """Return the secrets with another value than before; not those made at each activation."""
+    stay = set(kept)
+    return {
+        name
+        for name, definition in after.secrets.items()
+        if name not in stay
+        and (definition.shared or definition.user_defined or not definition.type.is_certificate)
+    }
+
+
+def _restart(name: str, news: Mapping[str, bool]) -> PlanChange:
+    names = ("certificates", *(what for what, differs in news.items() if differs))
+    text = (
+        f"marble {quoted(name)}: workloads that run keep what they were given;"
+        f" they have to start again to get new {' and '.join(names)}"
+    )
+    return change(_MARBLES, Effect.RESTART, name, text, names=names)

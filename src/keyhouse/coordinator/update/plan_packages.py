@@ -1,0 +1,107 @@
+"""What becomes of packages and platforms: the part of a plan about what may run."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.versions import versions_in_force
+from keyhouse.coordinator.update.compare import (
+    change,
+    differing,
+    fields_that_differ,
+    in_words,
+    shown,
+)
+from keyhouse.manifest import Manifest, Package
+from keyhouse.wire.plan import Effect, PlanChange
+
+__all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]
+
+_PACKAGES = "Packages"
+
+
+def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
+    """Return the packages with the versions that package updates have raised."""
+    versions = versions_in_force(state)
+    return {
+        name: replace(package, security_version=versions[name])
+        for name, package in old.packages.items()
+    }
+
+
+def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield what becomes of each package. A raised version is compared, not the written one."""
+    for name, before, after in differing(packages_in_force(state, old), new.packages):
+        if after is None:
+            text = f"package {quoted(name)} is removed: no workload of it can activate any more"
+            yield change(_PACKAGES, Effect.PACKAGE_REMOVED, name, text)
+        elif before is None:
+            text = f"package {quoted(name)} is added, with {_contents(after)}"
+            yield change(_PACKAGES, Effect.PACKAGE_ADDED, name, text)
+        else:
+            raised = name in state.security_versions
+            yield from _fields(name, before, after, raised=raised)
+
+
+def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iterator[PlanChange]:
+    for field, was, becomes in fields_that_differ(before, after):
+        text = f"package {quoted(name)}: {_step(field, was, becomes)}"
+        if field == "SecurityVersion" and was is not None and becomes is not None:
+            if becomes < was:
+                text += ", which is lower"
+            if raised:
+                text += "; the version in force came from a package update"
+        yield change(
+            _PACKAGES,
+            Effect.PACKAGE_CHANGED,
+            name,
+            text,
+            field=field,
+            before=was,
+            after=becomes,
+        )
+
+
+def _contents(package: Package) -> str:
+    fields = fields_that_differ(Package(), package)
+    return ", ".join(f"{field} {in_words(given)}" for field, _, given in fields)
+
+
+def _step(field: str, was: object, becomes: object) -> str:
+    if shown(was) == "":
+        return f"{field} {in_words(becomes)} is named from now on"
+    if shown(becomes) == "":
+        return f"{field} {in_words(was)} is no longer named"
+    return f"{field} from {in_words(was)} to {in_words(becomes)}"
+
+
+def raised_versions(state: Running, versions: dict[str, int]) -> Iterator[PlanChange]:
+    """Yield what a package update raises; an equal version raises nothing."""
+    in_force = versions_in_force(state)
+    for name, version in sorted(versions.items()):
+        if in_force[name] != version:
+            was = in_force[name]
+            yield change(
+                _PACKAGES,
+                Effect.PACKAGE_CHANGED,
+                name,
+                f"package {quoted(name)}: {_step('SecurityVersion', was, version)};"
+                " workloads with a lower one cannot activate any more",
+                field="SecurityVersion",
+                before=was,
+                after=version,
+            )
+
+
+def infrastructure_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
+    """Yield which descriptions of platforms differ. Nothing enforces them yet."""
+    for name, before, after in differing(old.infrastructures, new.infrastructures):
+        what, verb = Effect.INFRASTRUCTURE_CHANGED, "is changed"
+        if before is None:
+            what, verb = Effect.INFRASTRUCTURE_ADDED, "is added"
+        elif after is None:
+            what, verb = Effect.INFRASTRUCTURE_REMOVED, "is removed"
+        text = f"infrastructure {quoted(name)} {verb}, which nothing enforces yet"
+        yield change("Infrastructures", what, name, text)

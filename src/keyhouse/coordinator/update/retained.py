@@ -1,0 +1,88 @@
+"""What stays through a full update: the rules that planning it and applying it share.
+
+Source: manifest format, "What is kept, what is renewed".
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from keyhouse.authority import effective_threshold
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.versions import versions_in_force
+from keyhouse.coordinator.update.compare import listed
+from keyhouse.manifest import Action, Manifest, SealMode
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+
+__all__ = [
+    "KEPT_AGAIN",
+    "KEPT_NOWHERE",
+    "equal_definitions",
+    "notes_of_update",
+    "recovery_terms",
+    "stays",
+]
+
+KEPT_NOWHERE: Final = (
+    "it erases the state on the disk and keeps it in memory: a restart loses everything"
+)
+KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kept before"
+
+
+def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
+    """Tell whether a secret is still the same; the template of its certificate does not count."""
+    return old is not None and (
+        (old.type, old.size, old.shared, old.user_defined, old.valid_for)
+        == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
+    )
+
+
+def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool) -> bool:
+    """Tell whether a full update keeps the value of a secret, or the way it is derived."""
+    if not equal_definitions(old, new):
+        return False
+    return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)
+
+
+def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
+    """Return keys and effective threshold: other terms take a new data key and new shares."""
+    keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
+    return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
+
+
+def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield what an update does that its users should be told in words."""
+    for name, version in sorted(versions_in_force(state).items()):
+        package = new.packages.get(name)
+        if package is None or version is None or package.security_version is None:
+            continue
+        if package.security_version < version:
+            lowered = f"{version} to {package.security_version}"
+            yield f"it lowers SecurityVersion of {name} from {lowered}"
+    if kept := tuple(_values_not_taken(old, new)):
+        yield (
+            f"it does not take the values that the manifest gives for {listed(kept)}: a secret that"
+            " stays keeps what it has, upload the new value"
+        )
+    if old.recovery_keys and not new.recovery_keys:
+        yield "it removes all recovery keys: a lost state cannot be recovered"
+    if not policy_of(new.raw).permissions.holders(Action.UPDATE_MANIFEST):
+        yield "it leaves no user who may update the manifest: it is final"
+    modes = (old.config.seal_mode, new.config.seal_mode)
+    if modes[0] != modes[1] and SealMode.DISABLED in modes:
+        yield KEPT_NOWHERE if new.config.seal_mode is SealMode.DISABLED else KEPT_AGAIN
+
+
+def _values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the secrets that stay, though ``new`` gives them another value than ``old`` did.
+
+    What a manifest gives is a first value. Users have uploaded others since, or left it empty on
+    purpose, and it is not for an update to overwrite that unseen.
+    """
+    for name, definition in sorted(new.secrets.items()):
+        former = old.secrets.get(name)
+        if definition.private is None or former is None:
+            continue
+        values = (definition.private, definition.cert_der)
+        if equal_definitions(former, definition) and values != (former.private, former.cert_der):
+            yield name
