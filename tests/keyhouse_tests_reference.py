@@ -26,7 +26,7 @@ from keyhouse.cli.settings import SETTINGS, Setting
 from keyhouse.client import Coordinator
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
-from keyhouse.client.retries import AGAIN, Happened
+from keyhouse.client.http.retries import AGAIN, Happened
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import as_markdown
 from keyhouse.coordinator.core.state import Pending

@@ -13,7 +13,7 @@ from keyhouse_tests_updates import Api, holder_key, together
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import TrustFailed
-from keyhouse.client.memory import Memories, read_place, remembered
+from keyhouse.client.memory.memory import Memories, read_place, remembered
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from keyhouse_tests_peer import certify
 
 from keyhouse.client import Address, ClientSetup, Timeouts, parse_address
-from keyhouse.client.connection import Connection
+from keyhouse.client.http.connection import Connection
 from keyhouse.client.pinned_tls import pinned_context
 
 

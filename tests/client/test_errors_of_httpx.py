@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from keyhouse.client import Address, ClientSetup, TrustFailed, Unreachable
-from keyhouse.client.http_rules import FROM_HTTPX, meaning
+from keyhouse.client.http.rules import FROM_HTTPX, meaning
 from keyhouse.client.pool_transport import PoolTransport
 from keyhouse.client.steps import Request
 

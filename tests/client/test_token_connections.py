@@ -47,9 +47,9 @@ from keyhouse.client import (
     TrustFailed,
     Unreachable,
 )
-from keyhouse.client.openssl_program import TokenTls, start
 from keyhouse.client.pinned_tls import pinned_context
-from keyhouse.client.token_transport import TokenTransport
+from keyhouse.client.tokens.openssl_program import TokenTls, start
+from keyhouse.client.tokens.transport import TokenTransport
 
 KINDS = ("EC", "P-384", "RSA")
 

@@ -35,7 +35,7 @@ from keyhouse.client import (
     TrustFailed,
     read_token,
 )
-from keyhouse.client.openssl_program import failure
+from keyhouse.client.tokens.openssl_program import failure
 
 PUBLIC = ("cmdline", "environ")
 

@@ -10,6 +10,7 @@ from keyhouse.client.errors import (
     TrustFailed,
     Unreachable,
 )
+from keyhouse.client.http.retries import NO_RETRIES, Retries, Timeouts
 from keyhouse.client.identity import (
     ClientIdentity,
     PemIdentity,
@@ -17,8 +18,8 @@ from keyhouse.client.identity import (
     read_pem,
     read_pkcs12,
 )
-from keyhouse.client.memory import Memories, Place, StateMemory, forgotten
-from keyhouse.client.memory_file import FileMemory, MemoryUnusable
+from keyhouse.client.memory.file import FileMemory, MemoryUnusable
+from keyhouse.client.memory.memory import Memories, Place, StateMemory, forgotten
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import (
     HolderKey,
@@ -29,10 +30,9 @@ from keyhouse.client.recovery import (
     require_root,
     require_signed,
 )
-from keyhouse.client.retries import NO_RETRIES, Retries, Timeouts
 from keyhouse.client.session import AsyncCoordinator, Coordinator, User
-from keyhouse.client.token_identity import TokenIdentity, read_token
-from keyhouse.client.token_key import TokenKey, open_token_key
+from keyhouse.client.tokens.identity import TokenIdentity, read_token
+from keyhouse.client.tokens.key import TokenKey, open_token_key
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
 from keyhouse.client.verification import verify_async, verify_coordinator
 from keyhouse.wire.client_api import (

@@ -13,16 +13,16 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args
 from keyhouse.client import operations
 from keyhouse.client.address import Address
 from keyhouse.client.carrying import Session
-from keyhouse.client.connection import Connection
-from keyhouse.client.connection_async import AsyncConnection
-from keyhouse.client.exchange import Rules
+from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
+from keyhouse.client.http.exchange import Rules
+from keyhouse.client.http.retries import Retries, Timeouts
 from keyhouse.client.identity import UserIdentity
-from keyhouse.client.memory import StateMemory
-from keyhouse.client.openssl_program import TokenTls
+from keyhouse.client.memory.memory import StateMemory
 from keyhouse.client.pinned_tls import PeerContext, pinned_context
-from keyhouse.client.retries import Retries, Timeouts
 from keyhouse.client.steps import Steps
-from keyhouse.client.token_identity import TokenIdentity
+from keyhouse.client.tokens.identity import TokenIdentity
+from keyhouse.client.tokens.openssl_program import TokenTls
 from keyhouse.client.trust import Trust, TrustedCoordinator
 from keyhouse.client.verification import verify, verify_async
 

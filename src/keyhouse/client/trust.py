@@ -32,8 +32,8 @@ from keyhouse.base.errors import Refused
 from keyhouse.client.address import Address
 from keyhouse.client.calls import quoting
 from keyhouse.client.errors import TrustFailed
-from keyhouse.client.exchange import Rules, exchange
-from keyhouse.client.memory import Memories, StateMemory, Watch, require_root_of
+from keyhouse.client.http.exchange import Rules, exchange
+from keyhouse.client.memory.memory import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.wire.client_api import EvidenceData
 

@@ -4,12 +4,12 @@ from datetime import datetime
 
 from keyhouse.attestation import Collateral, ExpectedIdentity
 from keyhouse.client.address import Address, parse_address
-from keyhouse.client.connection import Connection
-from keyhouse.client.connection_async import AsyncConnection
-from keyhouse.client.exchange import Rules
-from keyhouse.client.memory import StateMemory
+from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
+from keyhouse.client.http.exchange import Rules
+from keyhouse.client.http.retries import Retries, Timeouts
+from keyhouse.client.memory.memory import StateMemory
 from keyhouse.client.pinned_tls import watching_context
-from keyhouse.client.retries import Retries, Timeouts
 from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator, verifying
 
 __all__ = ["verify", "verify_async", "verify_coordinator"]

@@ -30,7 +30,7 @@ from cryptography import x509
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup, TrustFailed
-from keyhouse.client.token_identity import TokenIdentity
+from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.unnamed_file import path_of, unnamed_file
 
 __all__ = [

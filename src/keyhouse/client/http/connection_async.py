@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from keyhouse.client.address import Address
-from keyhouse.client.http_rules import FROM_HTTPX, Body, client_options, meaning, prepared
-from keyhouse.client.openssl_program import TokenTls
+from keyhouse.client.http.retries import Timeouts
+from keyhouse.client.http.rules import FROM_HTTPX, Body, client_options, meaning, prepared
 from keyhouse.client.pinned_tls import PeerContext
-from keyhouse.client.retries import Timeouts
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
-from keyhouse.client.token_transport import AsyncTokenTransport
+from keyhouse.client.tokens.openssl_program import TokenTls
+from keyhouse.client.tokens.transport import AsyncTokenTransport
 
 __all__ = ["AsyncConnection"]
 

@@ -11,7 +11,7 @@ import httpx
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import AnswerUnreadable, ClientSetup, TrustFailed, Unreachable
-from keyhouse.client.retries import Timeouts
+from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 
 __all__ = ["FROM_HTTPX", "Body", "client_options", "meaning", "prepared"]

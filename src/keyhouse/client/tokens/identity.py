@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.token_session import LOOK, open_token
+from keyhouse.client.tokens.session import LOOK, open_token
 
 __all__ = ["TokenIdentity", "read_token"]
 

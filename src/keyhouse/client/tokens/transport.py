@@ -20,7 +20,9 @@ import httpcore
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.openssl_program import (
+from keyhouse.client.pinned_tls import PeerContext
+from keyhouse.client.pool_transport import AsyncPoolTransport, PoolTransport
+from keyhouse.client.tokens.openssl_program import (
     ESTABLISHED,
     LONGEST_TALK,
     PIN_REFUSED,
@@ -29,8 +31,6 @@ from keyhouse.client.openssl_program import (
     failure,
     start,
 )
-from keyhouse.client.pinned_tls import PeerContext
-from keyhouse.client.pool_transport import AsyncPoolTransport, PoolTransport
 
 __all__ = ["AsyncTokenTransport", "TokenTransport"]
 

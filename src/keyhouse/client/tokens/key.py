@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.token_session import LOOK, open_token
+from keyhouse.client.tokens.session import LOOK, open_token
 
 __all__ = ["TokenKey", "open_token_key"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from keyhouse.client.errors import Unreachable
-from keyhouse.client.retries import Retries, Timeouts, pause_before
+from keyhouse.client.http.retries import Retries, Timeouts, pause_before
 from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
 __all__ = ["Rules", "exchange"]

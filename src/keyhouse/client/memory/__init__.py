@@ -1,0 +1,1 @@
+"""What clients remember of coordinators, to notice rollbacks and forks."""

@@ -1,0 +1,1 @@
+"""Keys on PKCS #11 tokens. Needs the extra ``keyhouse[pkcs11]``."""
