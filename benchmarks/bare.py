@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from keyhouse.api.exchange import Admission, Answer, Head, Refusal
-from keyhouse.api.server import Listener
-from keyhouse.api.tls import TlsContext
 from keyhouse.base.secret import Secret
+from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.listeners import Listener
+from keyhouse.server.net.tls import TlsContext
 
 _GRACE_SECONDS: Final = 1.0
 

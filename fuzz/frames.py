@@ -19,10 +19,10 @@ from h2.connection import H2Connection
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import Frame
 
-from keyhouse.api.grpc_connection import GrpcConnection
-from keyhouse.api.grpc_service import GrpcService
-from keyhouse.api.limits import WorkloadLimits
 from keyhouse.base.errors import BadRequest
+from keyhouse.server.grpc.connection import GrpcConnection
+from keyhouse.server.grpc.service import GrpcService
+from keyhouse.server.net.limits import WorkloadLimits
 
 __all__ = ["FrameTarget"]
 

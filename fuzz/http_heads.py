@@ -18,9 +18,8 @@ import h11
 from fuzz.mutations import mutated
 from fuzz.target import Finding, Target
 
-from keyhouse.api.chunks import ChunkedBody
-from keyhouse.api.limits import Limits
-from keyhouse.api.request import (
+from keyhouse.server.http.chunks import ChunkedBody
+from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
     Malformed,
@@ -31,6 +30,7 @@ from keyhouse.api.request import (
     read_head,
     readable_path,
 )
+from keyhouse.server.net.limits import Limits
 
 __all__ = ["HttpTarget"]
 

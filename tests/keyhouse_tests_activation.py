@@ -18,12 +18,12 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_signing_request import signing_request
 
-from keyhouse.api import QuoteChecks
-from keyhouse.api.activation_counts import ActivationCounts
-from keyhouse.api.activations import Activations
-from keyhouse.api.events import Events
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.coordinator import ActivationRequest, Engine, Parameters
+from keyhouse.server.client_api import QuoteChecks
+from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.events import Events
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
 __all__ = ["TLS_CERT", "Deployment", "deployment", "marble_manifest", "platform", "quoted_request"]

@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from keyhouse.api.exchange import Admission, Answer, Head, Refusal
-from keyhouse.api.limits import Limits
-from keyhouse.api.server import Listener
-from keyhouse.api.tls import TlsContext
 from keyhouse.base.secret import Secret
+from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.listeners import Listener
+from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.tls import TlsContext
 
 T = TypeVar("T")
 

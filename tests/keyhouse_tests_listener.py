@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 import uvloop
 from keyhouse_tests_deployment import FixedClock, running_engine
 
-from keyhouse.api.limits import WorkloadLimits
-from keyhouse.api.workloads import WorkloadListener
 from keyhouse.coordinator import ActivationRequest, Parameters
+from keyhouse.server.net.limits import WorkloadLimits
+from keyhouse.server.workload_api.listener import WorkloadListener
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from keyhouse.api import routes
-from keyhouse.api.openapi import openapi
+from keyhouse.server.client_api import routes
+from keyhouse.server.client_api.description.openapi import openapi
 
 __all__ = ["DOCUMENT", "OPERATIONS", "Target", "closed", "recorded", "require_described"]
 

@@ -15,14 +15,10 @@ from typing import Final
 
 from keyhouse_tests_man import write as write_man_pages
 
-from keyhouse.api import ERRORS, Route, routes, v1_reads
-from keyhouse.api.metric_names import METRICS
-from keyhouse.api.openapi import openapi
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.base import errors
 from keyhouse.base.secret import Secret
 from keyhouse.cli.run_settings import RUN_SETTINGS
-from keyhouse.cli.settings import SETTINGS, Setting
 from keyhouse.client import Coordinator
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
@@ -37,6 +33,11 @@ from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
+from keyhouse.server.client_api import ERRORS, Route, routes
+from keyhouse.server.client_api.description.openapi import openapi
+from keyhouse.server.client_api.v1 import reads as v1_reads
+from keyhouse.server.metrics.names import METRICS
+from keyhouse.server.process.settings import SETTINGS, Setting
 from keyhouse.wire.plan import MEANINGS
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 from keyhouse_tests_deployment import user
 
-from keyhouse.api import Service, routes
-from keyhouse.api.exchange import Head
-from keyhouse.api.quote_checks import QuoteChecks, no_collateral
-from keyhouse.api.quotes import Quotes
 from keyhouse.coordinator import Engine
+from keyhouse.server.client_api import Service, routes
+from keyhouse.server.http.exchange import Head
+from keyhouse.server.services.quote_checks import QuoteChecks, no_collateral
+from keyhouse.server.services.quotes import Quotes
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
 

@@ -30,7 +30,7 @@ from keyhouse_tests_server import Server
 from keyhouse_tests_workloads import grpcio, request
 from OpenSSL import SSL
 
-from keyhouse.api.limits import WorkloadLimits
+from keyhouse.server.net.limits import WorkloadLimits
 
 pytestmark = pytest.mark.acceptance
 

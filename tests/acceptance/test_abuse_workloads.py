@@ -40,7 +40,7 @@ from keyhouse_tests_workloads import (
     request,
 )
 
-from keyhouse.api.grpc_status import Status
+from keyhouse.server.net.grpc_status import Status
 
 pytestmark = pytest.mark.acceptance
 

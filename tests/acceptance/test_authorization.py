@@ -11,8 +11,8 @@ import pytest
 from keyhouse_tests_deployment import User, manifest, user
 from keyhouse_tests_server import Reply, Server
 
-from keyhouse.api import Caller, routes
 from keyhouse.coordinator import Phase
+from keyhouse.server.client_api import Caller, routes
 
 pytestmark = pytest.mark.acceptance
 

@@ -10,8 +10,8 @@ from keyhouse_tests_answers import as_writer, b64, checked, observe
 from keyhouse_tests_deployment import user
 from keyhouse_tests_server import Reply, Server
 
-from keyhouse.api import routes
 from keyhouse.coordinator import Phase
+from keyhouse.server.client_api import routes
 
 pytestmark = pytest.mark.acceptance
 

@@ -15,7 +15,7 @@ from keyhouse_tests_canaries import Canaries
 from keyhouse_tests_deployment import User, user
 from keyhouse_tests_server import Client, Reply, Server
 
-from keyhouse.api import routes
+from keyhouse.server.client_api import routes
 
 pytestmark = pytest.mark.acceptance
 

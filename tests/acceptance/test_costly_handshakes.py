@@ -14,9 +14,9 @@ from keyhouse_tests_https import Pair, make_pair
 from keyhouse_tests_server import PATIENCE, Server
 from keyhouse_tests_workloads import Http2Wire, client_context, framed, request
 
-from keyhouse.api.grpc_status import Status
-from keyhouse.api.handshakes import COSTLY_KEY, TOO_LARGE
-from keyhouse.api.limits import ConnectionLimits
+from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
+from keyhouse.server.net.limits import ConnectionLimits
 
 pytestmark = pytest.mark.acceptance
 

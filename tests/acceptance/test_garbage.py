@@ -11,7 +11,7 @@ from keyhouse_tests_answers import as_nobody, as_writer, checked, observe, with_
 from keyhouse_tests_garbage import bodies, harmless, queries
 from keyhouse_tests_server import Client, Server
 
-from keyhouse.api import routes
+from keyhouse.server.client_api import routes
 
 pytestmark = pytest.mark.acceptance
 

@@ -16,8 +16,8 @@ from keyhouse_tests_expiry import manifest_with
 from keyhouse_tests_server import Client, Server, free_port
 from prometheus_client.parser import text_string_to_metric_families
 
-from keyhouse.api import routes
-from keyhouse.api.metric_names import METRICS
+from keyhouse.server.client_api import routes
+from keyhouse.server.metrics.names import METRICS
 
 pytestmark = pytest.mark.acceptance
 

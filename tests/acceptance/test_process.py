@@ -17,7 +17,7 @@ from keyhouse_tests_server import Server
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.attestation.platforms.tdx import TSM_REPORTS
-from keyhouse.cli.settings import SETTINGS
+from keyhouse.server.process.settings import SETTINGS
 
 pytestmark = pytest.mark.acceptance
 

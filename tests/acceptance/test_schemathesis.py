@@ -25,8 +25,8 @@ from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi import checks
 
-from keyhouse.api import routes
 from keyhouse.coordinator import Phase
+from keyhouse.server.client_api import routes
 
 pytestmark = pytest.mark.acceptance
 

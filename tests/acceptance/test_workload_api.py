@@ -33,8 +33,8 @@ from keyhouse_tests_workloads import (
     request,
 )
 
-from keyhouse.api.grpc_status import Status
 from keyhouse.coordinator import Phase
+from keyhouse.server.net.grpc_status import Status
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
 pytestmark = pytest.mark.acceptance

@@ -21,8 +21,8 @@ from keyhouse_tests_server import Server
 from keyhouse_tests_updates import together
 from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, marble_root, request
 
-from keyhouse.api.grpc_status import Status
 from keyhouse.attestation import Measurements, quote_binding, report_data
+from keyhouse.server.net.grpc_status import Status
 from keyhouse_simulation import SimulatedPlatform
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.machine import Machine

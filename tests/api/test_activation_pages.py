@@ -8,8 +8,8 @@ from keyhouse_tests_deployment import user
 from keyhouse_tests_services import service_of
 from keyhouse_tests_signing_request import signing_request
 
-from keyhouse.api.exchange import Head
-from keyhouse.api.v2_activations import PAGE_BYTES, read_activations
+from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations
+from keyhouse.server.http.exchange import Head
 from keyhouse.wire.client_api import Activation, Activations
 from keyhouse.wire.jsonreader import decode
 

@@ -26,9 +26,6 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_signing_request import signing_request
 
-from keyhouse.api.activation_checks import read_uuid
-from keyhouse.api.activation_counts import UNKNOWN
-from keyhouse.api.pace import A_SECOND
 from keyhouse.attestation import QuoteRefused
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import (
@@ -40,6 +37,9 @@ from keyhouse.base.errors import (
     WrongPhase,
 )
 from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
+from keyhouse.server.net.pace import A_SECOND
+from keyhouse.server.services.activation_checks import read_uuid
+from keyhouse.server.services.activation_counts import UNKNOWN
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})

@@ -10,9 +10,9 @@ from keyhouse_tests_expiry import manifest_with
 from keyhouse_tests_services import service_of
 from structlog.testing import capture_logs
 
-from keyhouse.api import Service
-from keyhouse.api.exchange import Answer, Head
-from keyhouse.cli.serve_reminders import reminded
+from keyhouse.server.client_api import Service
+from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.process.reminders import reminded
 
 HOUR = 3600 * 1_000_000  # microseconds
 STATUS = Head("GET", "/api/v2/status", b"", None)

@@ -17,8 +17,6 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_recovery import holders, recoverable
 
-from keyhouse.api.collateral_memory import JournalledMarks
-from keyhouse.api.quote_checks import QuoteChecks
 from keyhouse.attestation import (
     Collateral,
     CollateralUnavailable,
@@ -30,6 +28,8 @@ from keyhouse.attestation import (
 from keyhouse.authority import CoordinatorKeys, Deposit
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
+from keyhouse.server.services.collateral_memory import JournalledMarks
+from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import (
     Lists,
     Parameters,

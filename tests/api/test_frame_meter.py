@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.frame_meter import FrameMeter
+from keyhouse.server.grpc.frame_meter import FrameMeter
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

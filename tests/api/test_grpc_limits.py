@@ -16,9 +16,9 @@ from hyperframe.frame import RstStreamFrame
 from keyhouse_tests_listener import workloads
 from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 
-from keyhouse.api.grpc_status import Status
-from keyhouse.api.http2 import Http2
-from keyhouse.api.limits import WorkloadLimits
+from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.limits import WorkloadLimits
 
 SWEEP = 0.02
 

@@ -6,10 +6,10 @@ import pytest
 from keyhouse_tests_listener import workloads
 from keyhouse_tests_workloads import Http2Wire, framed, request
 
-from keyhouse.api.grpc_call import CallRefused
-from keyhouse.api.grpc_status import Status
-from keyhouse.api.grpc_timeout import read_timeout
-from keyhouse.api.limits import WorkloadLimits
+from keyhouse.server.grpc.call import CallRefused
+from keyhouse.server.grpc.timeout import read_timeout
+from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.limits import WorkloadLimits
 
 
 def asking(kind: str) -> bytes:

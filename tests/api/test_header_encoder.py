@@ -5,7 +5,7 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.header_encoder import HeaderEncoder
+from keyhouse.server.grpc.header_encoder import HeaderEncoder
 
 HEADERS = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.binary(max_size=300)))
 

@@ -28,10 +28,10 @@ from keyhouse_tests_https import (
     running,
 )
 
-from keyhouse.api.limits import Limits
-from keyhouse.api.server import Listener
-from keyhouse.api.tls import TlsContext
 from keyhouse.base.errors import Unavailable
+from keyhouse.server.listeners import Listener
+from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.tls import TlsContext
 
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"POST /wait HTTP/1.1\r\nHost: a\r\n"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from keyhouse.api.limits import Limits, WorkloadLimits
 from keyhouse.base.errors import Broken
+from keyhouse.server.net.limits import Limits, WorkloadLimits
 
 KINDS = (Limits, WorkloadLimits)
 EACH = [(kind, name) for kind in KINDS for name in kind.__struct_fields__]

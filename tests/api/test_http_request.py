@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.api.chunks import ChunkedBody
-from keyhouse.api.limits import Limits
-from keyhouse.api.request import (
+from keyhouse.server.http.chunks import ChunkedBody
+from keyhouse.server.http.head import (
     CHUNKED,
     Malformed,
     RequestHead,
@@ -17,6 +16,7 @@ from keyhouse.api.request import (
     read_head,
     readable_path,
 )
+from keyhouse.server.net.limits import Limits
 
 LIMITS = Limits()
 

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse_tests_activation import deployment, marble_manifest
 from keyhouse_tests_deployment import user
 
-from keyhouse.api.marbles import identify_marble
 from keyhouse.authority import LIFETIME
 from keyhouse.base.errors import Unauthenticated
+from keyhouse.server.services.marbles import identify_marble
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 DAY = timedelta(days=1) // timedelta(microseconds=1)

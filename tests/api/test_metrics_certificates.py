@@ -12,9 +12,9 @@ from keyhouse_tests_deployment import NOW, moment, running_engine, set_manifest,
 from keyhouse_tests_expiry import certificate_until, manifest_with
 from prometheus_client.parser import text_string_to_metric_families
 
-from keyhouse.api.certificate_metrics import CertificateMetrics
 from keyhouse.coordinator import View, prepare_upload
 from keyhouse.coordinator.engine.engine import Engine
+from keyhouse.server.metrics.certificates import CertificateMetrics
 from keyhouse.wire.user_secret import UserSecret
 
 END = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)

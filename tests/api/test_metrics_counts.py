@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.api import routes
-from keyhouse.api.request_counts import METHODS, SECONDS, SIZES, UNKNOWN, RequestCounts
+from keyhouse.server.client_api import routes
+from keyhouse.server.http.counts import METHODS, SECONDS, SIZES, UNKNOWN, RequestCounts
 
 PATHS = sorted({route.path for route in routes().routes})
 

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.events import (
+from keyhouse.server.services.events import (
     LONGEST_REASON,
     MOST,
     MOST_BYTES,

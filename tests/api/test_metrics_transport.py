@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 from keyhouse_tests_https import ECHO_LIMIT, Probe
 
-from keyhouse.api.limits import Limits
-from keyhouse.api.plain_transport import MOST_KEPT, PLAINTEXT
-from keyhouse.api.request_counts import UNKNOWN, RequestCounts
-from keyhouse.api.server import Listener
+from keyhouse.server.http.counts import UNKNOWN, RequestCounts
+from keyhouse.server.listeners import Listener
+from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.plain_transport import MOST_KEPT, PLAINTEXT
 
 PATHS = ("/status", "/echo", "/wait", "/big", "/denied", "/broken", "/fail-later")
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]

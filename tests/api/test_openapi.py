@@ -11,12 +11,12 @@ import pytest
 from keyhouse_tests_openapi import DOCUMENT, OPERATIONS, recorded, require_described
 from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
-from keyhouse.api import ERRORS, Caller, routes
-from keyhouse.api.descriptions import DESCRIPTIONS
-from keyhouse.api.served_openapi import encoded_openapi
-from keyhouse.api.type_schema import schema_of
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.phases import TABLE, Outcome
+from keyhouse.server.client_api import ERRORS, Caller, routes
+from keyhouse.server.client_api.description.served import encoded_openapi
+from keyhouse.server.client_api.description.texts import DESCRIPTIONS
+from keyhouse.server.client_api.description.type_schema import schema_of
 from keyhouse.wire import client_api
 from keyhouse.wire.base64text import decode_base64
 from keyhouse.wire.jsonreader import UInt64, decode

@@ -1,4 +1,4 @@
-"""What libraries do not promise, and ``keyhouse.api`` uses: a version that changes it is seen."""
+"""What libraries do not promise, and ``keyhouse.server.client_api`` uses: a version that changes it is seen."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
 
 import keyhouse
-from keyhouse.api import openssl
+from keyhouse.server.net import openssl
 
 SOURCES: Final = Path(keyhouse.__file__).parent
 SIGNATURES: Final = {

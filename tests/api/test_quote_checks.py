@@ -10,14 +10,6 @@ from threading import Event
 import pytest
 from keyhouse_tests_collateral import Site
 
-from keyhouse.api.quote_checks import (
-    REMEMBERED,
-    REMEMBERED_FOR,
-    WAITING,
-    CollateralNow,
-    QuoteChecks,
-    no_collateral,
-)
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Collateral,
@@ -30,6 +22,14 @@ from keyhouse.attestation import (
     read_collateral,
 )
 from keyhouse.base.errors import Unavailable
+from keyhouse.server.services.quote_checks import (
+    REMEMBERED,
+    REMEMBERED_FOR,
+    WAITING,
+    CollateralNow,
+    QuoteChecks,
+    no_collateral,
+)
 
 VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
 AT = datetime.fromtimestamp(1751328000, UTC)

@@ -21,7 +21,6 @@ from keyhouse_tests_deployment import (
 )
 from keyhouse_tests_recovery import Holder, encrypted, holder, holders, recoverable
 
-from keyhouse.api.recovery import Progress, RecoveryDesk
 from keyhouse.authority import (
     CoordinatorKeys,
     EphemeralKey,
@@ -35,6 +34,7 @@ from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefus
 from keyhouse.coordinator.core.state import Recovering
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
+from keyhouse.server.services.recovery import Progress, RecoveryDesk
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(3)

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from keyhouse.api.secret_json import encode_secrets
 from keyhouse.base.secret import Secret
+from keyhouse.server.client_api.secret_json import encode_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
 from keyhouse.wire.jsonreader import decode
 from keyhouse.wire.sent import LEFT_OUT, NULL

@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from keyhouse_tests_deployment import NOW, manifest, running_engine, set_manifest
 
-from keyhouse.api import Service, routes
-from keyhouse.api.exchange import Head
-from keyhouse.api.quote_checks import QuoteChecks
-from keyhouse.api.quotes import Quotes
-from keyhouse.api.v2_sign_quote import sign_quote
 from keyhouse.attestation import TcbStatus, add_header
 from keyhouse.base.errors import BadRequest, Forbidden
 from keyhouse.coordinator import Engine
+from keyhouse.server.client_api import Service, routes
+from keyhouse.server.client_api.v2.sign_quote import sign_quote
+from keyhouse.server.http.exchange import Head
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quotes import Quotes
 from keyhouse_simulation import (
     Enclave,
     Parameters,

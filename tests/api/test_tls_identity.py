@@ -25,11 +25,11 @@ from keyhouse_tests_https import (
     running,
 )
 
-from keyhouse.api.http import HttpConnection
-from keyhouse.api.tls import TlsContext
-from keyhouse.api.tls_transport import TlsTransport
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
+from keyhouse.server.http.connection import HttpConnection
+from keyhouse.server.net.tls import TlsContext
+from keyhouse.server.net.tls_transport import TlsTransport
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -11,12 +11,12 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from keyhouse_tests_https import ALICE, SERVER, client_context
 from OpenSSL import SSL
 
-from keyhouse.api.handshakes import Handshakes
-from keyhouse.api.limits import Limits
-from keyhouse.api.tls import TlsContext
-from keyhouse.api.tls_transport import TlsTransport
-from keyhouse.api.transport import Transport
 from keyhouse.base.errors import Broken
+from keyhouse.server.net.handshakes import Handshakes
+from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.tls import TlsContext
+from keyhouse.server.net.tls_transport import TlsTransport
+from keyhouse.server.net.transport import Transport
 
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGER_THAN_A_HANDSHAKE = GET * 600

@@ -9,9 +9,9 @@ from keyhouse_tests_deployment import running_engine, set_manifest
 from keyhouse_tests_services import head_of, service_of
 from keyhouse_tests_updates import together
 
-from keyhouse.api import changes
-from keyhouse.api.service import PLANS
-from keyhouse.api.turns import Places, TooMany, Turns
+from keyhouse.server.client_api import changes
+from keyhouse.server.client_api.service import PLANS
+from keyhouse.server.net.concurrency import Places, TooMany, Turns
 
 
 async def test_a_place_is_free_again_after_success_failure_and_a_caller_who_left() -> None:

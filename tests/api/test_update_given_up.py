@@ -9,8 +9,8 @@ from keyhouse_tests_deployment import NOW, FixedClock, running_engine, set_manif
 from keyhouse_tests_services import head_of, service_of
 from keyhouse_tests_updates import together
 
-from keyhouse.api import changes
 from keyhouse.coordinator import CannotBeApplied
+from keyhouse.server.client_api import changes
 
 DAY = 24 * 3600 * 1_000_000
 

@@ -3,11 +3,11 @@
 import pytest
 from keyhouse_tests_authority import coordinator_keys
 
-from keyhouse.api.exchange import Answer, Head
-from keyhouse.api.view_answers import LARGEST, ViewAnswers
 from keyhouse.coordinator import View
 from keyhouse.coordinator.core.state import AcceptingManifest
 from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.server.client_api.view_answers import LARGEST, ViewAnswers
+from keyhouse.server.http.exchange import Answer, Head
 
 ROOM = 100_000
 BODY = b"x" * 1000

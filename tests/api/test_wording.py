@@ -5,9 +5,9 @@ from urllib.parse import unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.api.grpc_status import Status, as_message
-from keyhouse.api.wording import ERRORS, wording
 from keyhouse.base import errors
+from keyhouse.server.net.error_mapping import ERRORS, wording
+from keyhouse.server.net.grpc_status import Status, as_message
 
 
 @given(st.text(max_size=3000))

@@ -13,13 +13,13 @@ from keyhouse_tests_deployment import FixedClock, manifest, new_process, set_man
 from keyhouse_tests_hardware import Gramine
 from keyhouse_tests_recovery import holders, recoverable
 
-from keyhouse.api import Quotes
 from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
-from keyhouse.cli.sealing_note import sealing_note
 from keyhouse.coordinator import Engine, NewDeployment, Phase, open_engine
 from keyhouse.journal import Home
+from keyhouse.server.client_api import Quotes
+from keyhouse.server.process.sealing_note import sealing_note
 
 
 @pytest.fixture

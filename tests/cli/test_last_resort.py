@@ -7,10 +7,10 @@ import pytest
 from keyhouse.base.errors import Invalid, Problem, Refused
 from keyhouse.cli.error_text import error_text
 from keyhouse.cli.last_resort import Unexpected, place_of
-from keyhouse.cli.logs import _escape
 from keyhouse.cli.printable import printable
-from keyhouse.cli.settings import _is_address
 from keyhouse.cli.talk import show_rows
+from keyhouse.server.process.logs import _escape
+from keyhouse.server.process.settings import _is_address
 
 
 def test_kind_and_place_are_told_and_never_the_text() -> None:
@@ -27,7 +27,7 @@ def test_the_place_is_the_last_one_of_ours() -> None:
         _is_address(None)  # type: ignore[arg-type]
 
     module, _, line = place_of(raised.value).partition(":")
-    assert module == "keyhouse.cli.settings"
+    assert module == "keyhouse.server.process.settings"
     assert int(line) > 0
 
 

@@ -13,7 +13,7 @@ from keyhouse.cli.run_settings import (
     read_run_settings,
     reports_in_json,
 )
-from keyhouse.cli.settings import SettingRefused
+from keyhouse.server.process.settings import SettingRefused
 
 
 def _read(*words: str, env: Mapping[str, str] | None = None) -> RunSettings:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.cli.settings import (
+from keyhouse.server.process.settings import (
     _CHOICES,
     MOST_DAYS,
     SETTINGS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyhouse.cli.settings import SettingRefused, read_settings
+from keyhouse.server.process.settings import SettingRefused, read_settings
 
 
 def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.startup_manifest import StartupRefused, read_startup_manifest
+from keyhouse.server.process.startup_manifest import StartupRefused, read_startup_manifest
 
 
 @pytest.mark.parametrize("name", ["manifest.yaml", "manifest.YML"])

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from keyhouse.cli.settings import SETTINGS, read_settings
+from keyhouse.server.process.settings import SETTINGS, read_settings
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _FOLDER: Final = _ROOT / "deploy" / "container"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from keyhouse.cli.settings import SETTINGS, read_settings
+from keyhouse.server.process.settings import SETTINGS, read_settings
 
 FOLDER: Final = Path(__file__).parent.parent.parent / "deploy" / "gramine"
 VALUES: Final = {

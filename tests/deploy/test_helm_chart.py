@@ -14,7 +14,7 @@ from keyhouse_tests_command import run
 from keyhouse_tests_deployment import manifest
 from keyhouse_tests_server import free_port
 
-from keyhouse.cli.settings import SETTINGS, read_settings
+from keyhouse.server.process.settings import SETTINGS, read_settings
 
 _CHART: Final = Path(__file__).parent.parent.parent / "deploy" / "helm" / "keyhouse"
 _GIVEN: Final = (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from keyhouse.api.metric_names import METRICS
+from keyhouse.server.metrics.names import METRICS
 
 _DEPLOY: Final = Path(__file__).parent.parent.parent / "deploy"
 _ALERTS: Final = _DEPLOY / "prometheus" / "alerts.yaml"

@@ -14,7 +14,7 @@ from keyhouse_tests_deployment import manifest, user
 from keyhouse_tests_process import KEYHOUSE
 from keyhouse_tests_server import Server
 
-from keyhouse.cli.settings import SETTINGS, read_settings
+from keyhouse.server.process.settings import SETTINGS, read_settings
 
 _UNITS: Final = Path(__file__).parent.parent.parent / "deploy" / "systemd"
 _PYTHON: Final = "/opt/keyhouse/bin/python"

@@ -10,7 +10,7 @@ from keyhouse_tests_command_tree import root
 from typer.core import TyperGroup
 
 from keyhouse.cli.run_settings import RUN_SETTINGS
-from keyhouse.cli.settings import SETTINGS
+from keyhouse.server.process.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent.parent
 _PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "changelog.d/README.md")

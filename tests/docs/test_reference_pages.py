@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from keyhouse_tests_reference import REFERENCE, SECTIONS, renewed
 
-from keyhouse.api.limits import Limits, WorkloadLimits
 from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.coordinator.core.events import Event
 from keyhouse.manifest import Action, FeatureGate, ResourceType, SealMode
+from keyhouse.server.net.limits import Limits, WorkloadLimits
 from keyhouse.wire.definitions import SecretType
 
 _PAGES = sorted(REFERENCE.glob("*.md"))

@@ -15,7 +15,7 @@ def main() -> None:
         from keyhouse.cli.process import isolate
 
         isolate("keyhouse.cli", sys.argv[1:])
-        from keyhouse.cli.serve import main as serve
+        from keyhouse.server.process.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))
     if sys.argv[1:2] == ["run"]:

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from keyhouse.cli.settings import Setting, SettingRefused
+from keyhouse.server.process.settings import Setting, SettingRefused
 
 __all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
 

@@ -14,9 +14,9 @@ from keyhouse.attestation.platforms.find import simulation
 from keyhouse.testing.clock import MovableClock
 
 if TYPE_CHECKING:
-    from keyhouse.api import QuoteChecks, Service
     from keyhouse.coordinator import Engine
     from keyhouse.journal import Home
+    from keyhouse.server.client_api import QuoteChecks, Service
 
 __all__ = ["Coordinator", "Ports"]
 
@@ -69,7 +69,7 @@ class Coordinator:
             self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        from keyhouse.cli.serve_parts import opened, service_of, writing
+        from keyhouse.server.process.parts import opened, service_of, writing
 
         self._loop = asyncio.get_running_loop()
         # By name, as on the command line: without the distribution there is no simulation.
@@ -108,9 +108,9 @@ class Coordinator:
             self._clock.advance(timedelta(microseconds=behind))
 
     async def _listen(self, service: "Service") -> None:
-        from keyhouse.api.activation_counts import ActivationCounts
-        from keyhouse.cli.serve_parts import listener_of
-        from keyhouse.cli.serve_workloads import workloads_served
+        from keyhouse.server.process.parts import listener_of
+        from keyhouse.server.process.workloads import workloads_served
+        from keyhouse.server.services.activation_counts import ActivationCounts
 
         listener = listener_of(service)
         async with workloads_served(
@@ -127,9 +127,9 @@ class Coordinator:
             await asyncio.gather(listener.stop(_GRACE), workloads.stop(_GRACE))
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
-        from keyhouse.api import QuoteChecks
-        from keyhouse.api.collateral_memory import JournalledMarks
-        from keyhouse.cli.collateral_file import CollateralFile
+        from keyhouse.server.client_api import QuoteChecks
+        from keyhouse.server.process.collateral_file import CollateralFile
+        from keyhouse.server.services.collateral_memory import JournalledMarks
 
         return QuoteChecks(
             platform.root_ca,

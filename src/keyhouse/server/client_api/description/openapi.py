@@ -1,0 +1,257 @@
+"""The OpenAPI 3.1 description of the Client API, made from its routes and its wire types.
+
+The statuses of a call follow from the table of phases, its caller, its gate, its own row of
+``DESCRIPTIONS``, and what the protocol refuses of any request. The server imports this only when
+somebody asks for the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from keyhouse import __version__
+from keyhouse.base.errors import Forbidden, KeyhouseError, Unauthenticated
+from keyhouse.coordinator.core.phases import TABLE, Outcome
+from keyhouse.server.client_api.description.texts import (
+    DESCRIPTIONS,
+    Described,
+    RawManifest,
+    RawObject,
+)
+from keyhouse.server.client_api.description.type_schema import Schema, schema_of
+from keyhouse.server.client_api.routes import Caller, Route, Table
+from keyhouse.server.net.error_mapping import ERRORS
+from keyhouse.wire.client_api import Problems
+
+__all__ = ["openapi"]
+
+_PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
+"""What any request may get: malformed, slow, too large, or at a bad time."""
+
+_NO_FAULT: Final = frozenset({500, 501, 503})  # never a ``fail``
+
+_MEANINGS: Final = {
+    400: "The request, or what it carries, is wrong.",
+    401: "No certificate of a user, or there are no users.",
+    403: "The permission is missing, or the manifest has not enabled this.",
+    404: "There is nothing of the kind.",
+    408: "The request took too long.",
+    409: "Not in this phase, or in conflict with what is stored or pending.",
+    410: "Was here in an older version.",
+    413: "The body is too large.",
+    414: "The request line is too long.",
+    415: "Coded bodies are not taken.",
+    431: "The headers are too large.",
+    500: "Something that must hold does not; tell an operator.",
+    501: "Not served.",
+    503: "Not now: try again later.",
+}
+_REASONS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+_TEXT: Final = {"type": "string", "minLength": 1}
+_HEADERS: Final = {
+    "Keyhouse-State": {
+        "description": "While a manifest is enforced: epoch, sequence, start of the chain value.",
+        "schema": {"type": "string", "pattern": "^[0-9]+\\.[0-9]+\\.[0-9a-f]{16}$"},
+    },
+    "Keyhouse-Platform": {
+        "description": "On the simulated platform, which protects nothing.",
+        "schema": {"const": "simulation"},
+    },
+}
+_RETRY: Final = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}
+
+
+def openapi(table: Table) -> Schema:
+    """Return the description of every route of ``table`` as JSON values."""
+    components: dict[str, Schema] = {}
+    paths: Schema = {}
+    for route in table.routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
+    refusals = _refusals(components)
+    return {
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "Keyhouse Client API",
+            "version": __version__,
+            "summary": "The trusted coordinator of a confidential-computing cluster.",
+            "description": "Verify the coordinator's quote before you believe an answer. Any other "
+            "path or method is 405. Names of fields in requests match in any case; unknown ones "
+            "are ignored.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [
+            {"name": "v2", "description": "Version 2."},
+            {"name": "v1", "description": "Version 1, for older clients."},
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted({**components, **refusals}.items())),
+            "responses": {
+                f"{version}-{status}": _refusal(version, status)
+                for version in ("v1", "v2")
+                for status in sorted(_MEANINGS)
+            },
+            "headers": {**_HEADERS, **_RETRY},
+            "securitySchemes": {
+                "clientCertificate": {
+                    "type": "mutualTLS",
+                    "description": "A certificate that the manifest names for a user, or that an "
+                    "activated workload was given; compared by its exact bytes.",
+                }
+            },
+        },
+    }
+
+
+def _schema(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
+    """Return the schema of a body, or of data that are ``sent``."""
+    if kind is None:
+        return {"type": "null"}
+    if kind is RawManifest:
+        return {
+            "type": "object",
+            "description": "A manifest, or a package update: its JSON text as it is.",
+        }
+    return {"type": "object"} if kind is RawObject else schema_of(kind, components, sent=sent)
+
+
+# --- one call ---
+
+
+def _operation(route: Route, components: dict[str, Schema]) -> Schema:
+    row = DESCRIPTIONS[route.method, route.path]
+    version = _version(route)
+    operation: Schema = {
+        "operationId": _name(route),
+        "tags": [version],
+        "summary": row.summary,
+        "security": [] if route.caller is Caller.ANYBODY else [{"clientCertificate": []}],
+    }
+    if route.gate:
+        operation["description"] = f"Only if `Config.FeatureGates` has `{route.gate}`."
+    if row.query:
+        operation["parameters"] = [
+            {"name": name, "in": "query", **parameter} for name, parameter in row.query.items()
+        ]
+    if row.body is not None:
+        operation["requestBody"] = _body(route, _schema(row.body, components, sent=False))
+    operation["responses"] = _responses(route, row, components)
+    return operation
+
+
+def _version(route: Route) -> str:
+    return "v2" if route.path.startswith("/api/v2/") else "v1"
+
+
+def _name(route: Route) -> str:
+    words = re.findall(r"[a-z0-9]+", route.path.removeprefix("/api/v2"))
+    return "_".join((_version(route), route.method.lower(), *words))
+
+
+def _body(route: Route, schema: Schema) -> Schema:
+    return {
+        "required": True,
+        "description": f"At most {route.body_limit:,} bytes. The content type is not looked at.",
+        "x-body-limit-bytes": route.body_limit,
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _responses(route: Route, row: Described, components: dict[str, Schema]) -> Schema:
+    version = _version(route)
+    refused = {
+        str(status): {"$ref": f"#/components/responses/{version}-{status}"}
+        for status in sorted({*_PROTOCOL, *_refused(route, row)})
+    }
+    if row.refused and not (row.data or row.body):
+        return refused  # a call that is only ever refused
+    return {
+        "200": _success(
+            _schema(row.data, components, sent=True), wrapped=row.data is not RawObject
+        ),
+        **refused,
+    }
+
+
+_OUTCOMES: Final = {
+    Outcome.NOT_NOW: 409,
+    Outcome.NOTHING_SET: 404,
+    Outcome.NO_USERS: 401,
+    Outcome.NO_GATE: 403,
+}
+
+
+def _refused(route: Route, row: Described) -> Iterable[int]:
+    """Yield the statuses of refusals that are this route's own."""
+    yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not Outcome.YES)
+    errors: list[type[KeyhouseError]] = [*row.refused]
+    if route.caller is not Caller.ANYBODY:
+        errors.append(Unauthenticated)
+    if route.gate:
+        errors.append(Forbidden)
+    yield from (ERRORS[kind].http for kind in errors)
+
+
+# --- envelopes ---
+
+
+def _success(data: Schema, *, wrapped: bool) -> Schema:
+    envelope = {
+        "type": "object",
+        "properties": {
+            "status": {"const": "success"},
+            "data": data,
+            "message": {**_TEXT, "description": "What the caller should know nevertheless."},
+        },
+        "required": ["status", "data"],
+        "additionalProperties": False,
+    }
+    return _answer("Done.", envelope if wrapped else data)
+
+
+def _answer(description: str, schema: Schema, more: Mapping[str, Any] | None = None) -> Schema:
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
+    return {
+        "description": description,
+        "headers": {**headers, **(more or {})},
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _refusal(version: str, status: int) -> Schema:
+    retry = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
+    words = {"error"} if version == "v1" else _words(status)
+    names = [f"{word.capitalize()}-{version}" for word in sorted(words)]
+    references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return _answer(_MEANINGS[status], schema, retry if status == 503 else None)  # noqa: PLR2004 "later"
+
+
+def _words(status: int) -> set[str]:
+    """Return the words of JSend that version 2 has for ``status``."""
+    own = {row.word for row in ERRORS.values() if row.http == status}
+    if status not in _PROTOCOL:
+        return own
+    return own | ({"error"} if status in _NO_FAULT else {"fail", "error"})
+
+
+def _refusals(components: dict[str, Schema]) -> Schema:
+    problems = schema_of(Problems, components, sent=True)
+    nothing = {"type": "null"}
+    return {
+        "Fail-v2": _refused_as("fail", {"anyOf": [_REASONS, nothing]}),
+        "Error-v2": _refused_as("error", {"anyOf": [problems, nothing]}),
+        "Error-v1": _refused_as("error", {"anyOf": [problems, _REASONS, nothing]}),
+    }
+
+
+def _refused_as(word: str, data: Schema) -> Schema:
+    meaning = "The request itself is at fault: `data` maps parts of it to reasons."
+    return {
+        "description": meaning if word == "fail" else "Refused: `message` says why.",
+        "type": "object",
+        "properties": {"status": {"const": word}, "data": data, "message": _TEXT},
+        "required": ["status", "data", "message"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,33 @@
+"""The description of the interface as it is served: made once, when somebody asks for it first."""
+
+from functools import cache
+
+import msgspec
+
+from keyhouse.coordinator import View
+from keyhouse.server.client_api.service import Service
+from keyhouse.server.http.exchange import Admission, Answer, Head
+
+__all__ = ["encoded_openapi", "read_openapi"]
+
+
+@cache
+def encoded_openapi() -> bytes:
+    """Return the description of all routes as JSON, in UTF-8."""
+    from keyhouse.server.client_api import routes
+    from keyhouse.server.client_api.description.openapi import openapi
+
+    return msgspec.json.encode(openapi(routes())) + b"\n"
+
+
+def read_openapi(service: Service, view: View, head: Head) -> Answer | Admission:
+    """Answer the OpenAPI document itself: generic tools know nothing of envelopes."""
+    del head
+    if encoded_openapi.cache_info().currsize:
+        return Answer(200, encoded_openapi(), service.headers(view))
+
+    async def made(body: bytes) -> Answer:
+        del body
+        return Answer(200, await service.off_loop(encoded_openapi), service.headers(view))
+
+    return Admission(0, made)

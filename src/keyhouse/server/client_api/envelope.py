@@ -1,0 +1,64 @@
+"""JSend: the one shape of every answer over HTTP.
+
+``{"status": ..., "data": ..., "message": ...}`` and a newline, in this order; ``data`` is always
+there, ``message`` is left out when empty. Source: wire reference of the interface, "Envelope".
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from keyhouse.base.errors import BadRequest, Invalid, KeyhouseError
+from keyhouse.server.http.exchange import Answer
+from keyhouse.server.net.error_mapping import wording
+from keyhouse.wire.client_api import Problems
+
+__all__ = ["enveloped", "error", "fail", "refusal"]
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+Details = Mapping[str, str] | Problems | None
+"""Reasons by the field at fault, or the findings of a check."""
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    status: str
+    data: Details
+    message: str
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
+    """Return 200 with ``data`` that is JSON already."""
+    tail = b',"message":%b}\n' % _encode(message) if message else b"}\n"
+    return Answer(200, b'{"status":"success","data":%b%b' % (data, tail), headers)
+
+
+def fail(status: int, message: str, data: Details, headers: Headers) -> Answer:
+    """Return a ``fail``: the request itself is at fault. ``data`` maps fields to reasons."""
+    return _worded(status, "fail", data, message, headers)
+
+
+def error(status: int, message: str, headers: Headers = ()) -> Answer:
+    """Return an ``error``: everything else that went wrong."""
+    return _worded(status, "error", None, message, headers)
+
+
+def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
+    """Return what ``problem`` becomes. Without ``fails`` (version 1) every one is an ``error``."""
+    status, word, _ = wording(problem)
+    word = word if fails else "error"
+    data: Details = None
+    if isinstance(problem, BadRequest):
+        data = problem.fields
+    elif isinstance(problem, Invalid):
+        data = Problems(problem.problems)
+    if status == 503:  # noqa: PLR2004 the one status that asks to come again
+        headers = (*headers, (b"retry-after", b"1"))
+    return _worded(status, word, data, str(problem), headers)
+
+
+def _worded(status: int, word: str, data: Details, message: str, headers: Headers) -> Answer:
+    return Answer(status, _encode(_Refused(word, data, message)) + b"\n", headers)

@@ -1,0 +1,78 @@
+"""A secret as ``GET /api/v2/secrets`` shows it: the one place where values leave for a user.
+
+What a type does not have is left out; ``private`` and ``public`` are always there, null while a
+user-defined secret was not uploaded. Source: wire reference, GET secrets.
+"""
+
+import msgspec
+
+from keyhouse.authority import StoredSecret
+from keyhouse.base.errors import BadRequest
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import View, policy_of
+from keyhouse.manifest import Action
+from keyhouse.server.http.exchange import Head
+from keyhouse.server.http.query import values
+from keyhouse.wire.client_api import SecretObject, SecretsData
+from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.sent import LEFT_OUT, NULL
+
+__all__ = ["encode_secrets", "read_named_secrets", "secret_object"]
+
+DEFAULT_DAYS = 365
+"""What ``validFor`` says of a generated certificate whose validity was not given."""
+
+
+def secret_object(definition: SecretDefinition, value: StoredSecret | None) -> SecretObject:
+    """Return a secret that the caller may read."""
+    has_certificate = definition.type.is_certificate
+    return SecretObject(
+        type=definition.type.value,
+        size=LEFT_OUT if definition.type is SecretType.CERT_ED25519 else definition.size,
+        shared=definition.shared,
+        user_defined=definition.user_defined,
+        cert=((value and value.cert) or NULL) if has_certificate else LEFT_OUT,
+        valid_for=_days(definition) if has_certificate else LEFT_OUT,
+        private=value.private if value and len(value.private) else None,
+        public=value.public if value and len(value.public) else None,
+    )
+
+
+def _days(definition: SecretDefinition) -> int:
+    if definition.valid_for or definition.user_defined:
+        return definition.valid_for
+    not_after = definition.cert.not_after if definition.cert else ""
+    return 0 if not_after else DEFAULT_DAYS
+
+
+def encode_secrets(data: SecretsData | dict[str, SecretObject]) -> bytes:
+    """Return an answer with secrets as JSON. Their values are readable in it."""
+    return _ENCODER.encode(data)
+
+
+def _revealed(value: object) -> bytes:
+    assert isinstance(value, Secret)  # noqa: S101 msgspec knows how to encode all else
+    return value.reveal()
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_revealed)
+
+
+def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
+    """Return the secrets that the query names, if the caller may read every one of them.
+
+    Raises:
+        BadRequest: none is named. Unauthenticated, Forbidden: as the manifest says.
+    """
+    state = view.running
+    names = dict.fromkeys(values(head.query, "s"))
+    if not names or "" in names:
+        raise BadRequest(
+            "no secret is named",
+            fields={"s": "is missing or empty"},
+            hint=f"name each secret: {head.path}?s=one&s=two",
+        )
+    policy = policy_of(state.manifest)
+    policy.authorize(head.identity, Action.READ_SECRET, names)
+    definitions = policy.manifest.secrets
+    return {name: secret_object(definitions[name], state.secrets.get(name)) for name in names}

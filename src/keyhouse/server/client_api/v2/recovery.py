@@ -1,0 +1,84 @@
+"""What version 2 of the Client API answers about recovery: the key, the shares, the ciphertexts."""
+
+from functools import lru_cache
+
+import msgspec
+
+from keyhouse.base.errors import BadRequest, KeyhouseError
+from keyhouse.coordinator import View, policy_of
+from keyhouse.server.client_api.service import Service
+from keyhouse.server.http.body import read_body
+from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.server.services.recovery import PublicKey
+from keyhouse.wire.client_api import (
+    Offer,
+    Progress,
+    RecoverBody,
+    RecoveryIndexData,
+    RecoverySecretsData,
+)
+
+__all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
+
+
+def read_public_key(service: Service, view: View, head: Head) -> Admission:
+    """Answer the key to encrypt shares to, signed by the temporary root; and who can recover."""
+    del view
+
+    async def answer(body: bytes) -> Answer:
+        del body
+        try:
+            found = await service.recovery.public_key()
+        except KeyhouseError as problem:
+            return service.refused(problem, head)
+        return service.shared(_public_key_data(found), service.engine.view)
+
+    return Admission(0, answer)
+
+
+async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
+    """Take in a share; answer how many are missing. The last one recovers the state."""
+    del head
+    upload = read_body(body, RecoverBody)
+    missing = {
+        name: "is missing or empty"
+        for name, value in (
+            ("recoverySecret", len(upload.recovery_secret)),
+            ("recoverySecretSignature", len(upload.recovery_secret_signature)),
+        )
+        if not value
+    }
+    if missing:
+        raise BadRequest("the upload is incomplete", fields=missing, hint="send both in base64")
+    progress = await service.recovery.upload(
+        upload.recovery_secret, upload.recovery_secret_signature
+    )
+    data = Progress(progress.remaining, progress.message)
+    return service.success(data, progress.view)
+
+
+def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
+    """Answer the encrypted shares again, to a user who may update the manifest."""
+    policy_of(view.running.manifest).authorize_update(head.identity)
+    data = RecoverySecretsData(view.running.recovery.ciphertexts)
+    return service.success(data, view)
+
+
+@lru_cache(maxsize=1)
+def _public_key_data(found: PublicKey) -> bytes:
+    index = found.index
+    return msgspec.json.encode(
+        Offer(
+            ephemeral_public_key=found.public_key,
+            signature=found.signature,
+            index=RecoveryIndexData(
+                root=index.root_cert,
+                manifest_fingerprint=index.manifest_fingerprint.hex(),
+                store_id=index.store_id.hex(),
+                epoch=index.epoch,
+                threshold=index.threshold,
+                keys={holder.name: holder.public_key for holder in index.holders},
+            ),
+            received=found.received,
+        )
+    )

@@ -1,0 +1,1 @@
+"""gRPC over HTTP/2: calls in, answers out. Knows no coordinator."""

@@ -1,0 +1,88 @@
+"""One call: a stream of HTTP/2 that brings one message and is answered with one.
+
+A message is preceded by 5 bytes: whether it is compressed (1), its length (4).
+Source: gRPC, "gRPC over HTTP2", "Requests".
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from keyhouse.server.grpc.counts import Labels
+from keyhouse.server.net.grpc_status import Status
+
+__all__ = ["Call", "CallRefused", "Method", "framed"]
+
+PREFIX: Final = 5
+
+Method = Callable[[bytes, bytes | None], Awaitable[bytes]]
+"""Takes a message and the DER of its sender's certificate; returns the answer's message."""
+
+
+class CallRefused(Exception):
+    """A call that the protocol itself refuses."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Call:
+    """One call, from its headers to the last byte of its answer."""
+
+    __slots__ = (
+        "answer",
+        "complete",
+        "deadline",
+        "has_slot",
+        "labels",
+        "method",
+        "outcome",
+        "received",
+        "stream",
+        "until",
+    )
+
+    def __init__(self, stream: int, method: Method | None, labels: Labels, deadline: float) -> None:
+        self.stream = stream
+        self.method = method
+        self.labels = labels
+        self.deadline = deadline  # for the request, then for running, then for taking the answer
+        self.until = math.inf  # the loop's time at which its client waits no more
+        self.received = bytearray()
+        self.complete = False  # the client will send no more
+        self.outcome: asyncio.Future[bytes] | None = None  # while it runs
+        self.has_slot = False  # it counts as a call in flight
+        self.answer: memoryview | None = None  # what of the answer has not been sent
+
+    def take(self, data: bytes, limit: int) -> None:
+        """Take bytes in. Refuses what is compressed, too long, or more than one message."""
+        received = self.received
+        received += data
+        if len(received) < PREFIX:
+            return
+        if received[0] != 0:
+            raise CallRefused(Status.UNIMPLEMENTED, "the message is compressed (send it as it is)")
+        length = int.from_bytes(received[1:PREFIX], "big")
+        if length > limit:
+            raise CallRefused(
+                Status.RESOURCE_EXHAUSTED, f"the message is longer than {limit} bytes (send less)"
+            )
+        if len(received) > PREFIX + length:
+            raise CallRefused(Status.UNIMPLEMENTED, "more than one message came (send one)")
+
+    def message(self) -> bytes:
+        """Return the one message. Refuses a call that ended without a whole one."""
+        received = self.received
+        if len(received) < PREFIX:
+            raise CallRefused(Status.UNIMPLEMENTED, "no message came (send one)")
+        if len(received) - PREFIX != int.from_bytes(received[1:PREFIX], "big"):
+            raise CallRefused(Status.INVALID_ARGUMENT, "the message ended too early")
+        return bytes(received[PREFIX:])
+
+
+def framed(message: bytes) -> bytes:
+    """Return ``message`` as it is sent."""
+    return b"\0" + len(message).to_bytes(4, "big") + message

@@ -1,0 +1,346 @@
+"""The calls of one connection: each a stream that brings one message and is answered with one.
+
+A call is *received* until its message is complete, *runs* as a future of its method, and is
+*answered*: headers, the message as far as the client's windows and its socket take it, trailers.
+It ends with its answer, with a reset from either side, or with the connection.
+"""
+
+import asyncio
+import contextlib
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.server.grpc.call import Call, CallRefused, framed
+from keyhouse.server.grpc.frame_meter import FrameMeter
+from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.grpc.service import GrpcService
+from keyhouse.server.grpc.timeout import read_timeout
+from keyhouse.server.net.error_mapping import wording
+from keyhouse.server.net.fair_share import Share
+from keyhouse.server.net.grpc_status import Status, as_message
+
+__all__ = ["GrpcCalls"]
+
+_log = structlog.get_logger("keyhouse.server.grpc")
+
+_FRAME: Final = 16 * 1024  # bytes of data: what every client takes
+_ALLOWED_BY_ANSWER: Final = 16  # frames without a use
+_ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
+_TOO_SLOW: Final = "the request took too long (send it faster)"
+_TOO_MANY: Final = "too many requests are being sent (try again later)"
+_TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
+
+_Header = tuple[str, str]
+
+
+class GrpcCalls:
+    """The open calls of one client, whose certificate is ``identity``.
+
+    ``flush`` writes what h2 has for the client. ``settled`` is called when a call has ended that
+    was not ended by what the client sent. ``idle_since`` is the loop's time at the end of the last
+    call.
+    """
+
+    def __init__(
+        self,
+        service: GrpcService,
+        http2: Http2,
+        meter: FrameMeter,
+        identity: bytes | None,
+        *,
+        flush: Callable[[], None],
+        settled: Callable[[], None],
+    ) -> None:
+        self.idle_since = service.now
+        self.admits = True  # new calls are taken
+        self.clogged = False  # the socket takes no more for now
+        self._service = service
+        self._http2 = http2
+        self._meter = meter
+        self._identity = identity
+        self._flush = flush
+        self._settled = settled
+        self._calls: dict[int, Call] = {}
+        self._streams = Share(service.streams)
+        self._slots = Share(service.calls)
+        self._memory = Share(service.memory)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def waits_since(self) -> float:
+        """Return the time at which the last call ended; it is infinite while one runs."""
+        runs = any(call.outcome is not None for call in self._calls.values())
+        return math.inf if runs else self.idle_since
+
+    def take(self, event: Event) -> None:
+        """Act on what the client did."""
+        match event:
+            case RequestReceived() | DataReceived() | StreamEnded():
+                self._take_request(event)
+            case StreamReset():
+                self._reset_by_client(event.stream_id)
+            case WindowUpdated() | RemoteSettingsChanged():
+                self.send_more()
+            case _:
+                pass
+
+    def send_more(self) -> None:
+        """Go on with the answers that wait for their client."""
+        for call in tuple(self._calls.values()):
+            if call.answer is not None:
+                self._send(call)
+
+    def expire(self, now: float) -> None:
+        """End the calls whose client took too long, or waits no more."""
+        for call in tuple(self._calls.values()):
+            if now < call.deadline:
+                continue
+            if call.answer is None:
+                message = _TOO_LATE if call.complete else _TOO_SLOW
+                self._refuse(call, Status.DEADLINE_EXCEEDED, message)
+            else:
+                self._reset(call.stream, ErrorCodes.CANCEL)
+                self._end(call, Status.DEADLINE_EXCEEDED)
+
+    def forget(self) -> None:
+        """End all: the client has gone, or is not heard any more."""
+        self.admits = False
+        for call in tuple(self._calls.values()):
+            self._end(call, Status.CANCELED)
+
+    # Requests.
+
+    def _take_request(self, event: RequestReceived | DataReceived | StreamEnded) -> None:
+        try:
+            match event:
+                case RequestReceived():
+                    self._begin(event)
+                case DataReceived():
+                    self._receive(event)
+                case StreamEnded():
+                    self._run(event.stream_id)
+        except CallRefused as refused:
+            self._refuse(self._calls[event.stream_id], refused.status, refused.message)
+
+    def _begin(self, event: RequestReceived) -> None:
+        service, stream = self._service, event.stream_id
+        if not self.admits or not self._streams.take(1, self._lose_stream):
+            self._reset(stream, ErrorCodes.REFUSED_STREAM)
+            return
+        headers = dict(event.headers)
+        path = headers.get(b":path", b"").decode("latin-1")
+        call = Call(
+            stream,
+            service.methods.get(path),
+            service.counts.labels(path),
+            service.after(service.limits.request_timeout),
+        )
+        self._calls[stream] = call
+        service.counts.started[call.labels] += 1
+        if headers.get(b":method") != b"POST":
+            self._answer_as_http(call, 405)
+        elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._answer_as_http(call, 415)
+        elif call.method is None:
+            raise CallRefused(Status.UNIMPLEMENTED, "there is no such method")
+        elif headers.get(b"grpc-encoding", b"identity") != b"identity":
+            raise CallRefused(Status.UNIMPLEMENTED, "the request is compressed (send it as it is)")
+        elif b"grpc-timeout" in headers:
+            seconds = read_timeout(headers[b"grpc-timeout"])
+            call.until = asyncio.get_running_loop().time() + seconds
+
+    def _receive(self, event: DataReceived) -> None:
+        stream, length = event.stream_id, event.flow_controlled_length
+        if length:
+            self._http2.acknowledge_received_data(length, stream)
+        call = self._calls.get(stream)
+        if call is None or call.complete:
+            return
+        self._hold(len(event.data))
+        call.take(event.data, self._service.limits.message)
+
+    def _hold(self, count: int) -> None:
+        """Take memory for ``count`` bytes of a request, or refuse it."""
+        most = self._service.limits.connection_bytes
+        if self._memory.held + count > most:
+            raise CallRefused(
+                Status.RESOURCE_EXHAUSTED,
+                f"this connection has more than {most} bytes of requests in flight"
+                " (send fewer at a time)",
+            )
+        if not self._memory.take(count, self._lose_bytes):
+            raise CallRefused(Status.UNAVAILABLE, _TOO_MANY)
+
+    def _run(self, stream: int) -> None:
+        """Run a call whose request is complete."""
+        service, call = self._service, self._calls.get(stream)
+        if call is None or call.method is None:
+            return
+        call.complete = True
+        message = call.message()
+        if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
+            raise CallRefused(Status.DEADLINE_EXCEEDED, _TOO_LATE)
+        if not self._slots.take(1, self._lose_slot):
+            raise CallRefused(Status.UNAVAILABLE, "too many calls are in flight (try again later)")
+        service.counts.received[call.labels] += 1
+        call.has_slot = True
+        call.deadline = call.until
+        call.outcome = service.wait_for(call.method(message, self._identity))
+        call.outcome.add_done_callback(partial(self._ran, call))
+
+    def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
+        """Answer a call with what its method gave."""
+        call.outcome = None
+        error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        if self._calls.get(call.stream) is not call:  # nobody waits for it any more
+            self._free_slot(call)
+            return
+        if error is None:
+            self._answer(call, outcome.result())
+        elif isinstance(error, KeyhouseError):
+            self._refuse(call, wording(error).grpc, str(error), error.code)
+        elif isinstance(error, asyncio.CancelledError):
+            self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
+        else:
+            number = secrets.token_hex(8)
+            _log.error("call failed", id=number, error=type(error).__qualname__)
+            self._refuse(call, Status.INTERNAL, f"internal error {number}")
+        self._settled()
+
+    # Answers.
+
+    def _answer(self, call: Call, message: bytes) -> None:
+        if self._sent_headers(call, self._service.headers, end=False):
+            call.answer = memoryview(framed(message))
+            call.deadline = self._service.after(self._service.limits.answer_timeout)
+            self._service.counts.sent[call.labels] += 1
+            self._meter.allow(_ALLOWED_BY_ANSWER)
+            self._send(call)
+
+    def _send(self, call: Call) -> None:
+        """Send what the windows and the socket take of an answer; its trailers at the end."""
+        http2 = self._http2
+        if call.answer is None:
+            return
+        try:
+            while call.answer and not self.clogged:
+                window = http2.local_flow_control_window(call.stream)
+                count = min(window, _FRAME, len(call.answer))
+                if count <= 0:
+                    return
+                http2.send_data(call.stream, bytes(call.answer[:count]))
+                call.answer = call.answer[count:]
+                # As it goes: what a client may save up is bounded, and it may confirm each frame.
+                self._meter.allow(count // _ALLOWING_BYTES)
+                if call.answer:
+                    self._flush()
+        except H2Error:  # the client has reset the stream, or ended the connection
+            self._end(call, Status.CANCELED)
+            return
+        if not call.answer and self._sent_headers(call, [("grpc-status", "0")], end=True):
+            self._end(call, Status.OK)
+
+    def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
+        """End a call with a status that is none of success. ``code`` is for programs."""
+        headers = [
+            *self._service.headers,
+            ("grpc-status", str(int(status))),
+            ("grpc-message", as_message(message).decode()),
+        ]
+        if code:
+            headers.append(("keyhouse-code", code))
+        if self._sent_headers(call, headers, end=True):
+            if call.outcome is None and call.complete:
+                self._meter.allow(_ALLOWED_BY_ANSWER)
+            self._end(call, status)
+
+    def _answer_as_http(self, call: Call, status: int) -> None:
+        """Refuse what is no call of gRPC."""
+        if self._sent_headers(call, [(":status", str(status))], end=True):
+            self._end(call, Status.UNIMPLEMENTED)
+
+    def _sent_headers(self, call: Call, headers: Sequence[_Header], *, end: bool) -> bool:
+        """Send headers or trailers; return False, with the call ended, where nobody takes them."""
+        try:
+            self._http2.send_headers(call.stream, headers, end_stream=end)
+        except H2Error:
+            self._end(call, Status.CANCELED)
+            return False
+        if end and not call.complete:  # the client need not send the rest
+            self._reset(call.stream, ErrorCodes.NO_ERROR)
+        return True
+
+    # Ends.
+
+    def _end(self, call: Call, status: Status) -> None:
+        """Count and forget a call."""
+        if self._calls.pop(call.stream, None) is None:
+            return
+        self._service.counts.ended(call.labels, status)
+        self._streams.give(1)
+        self._memory.give(len(call.received))
+        call.received = bytearray()
+        call.answer = None
+        if call.outcome is None:
+            self._free_slot(call)
+        else:
+            call.outcome.cancel()  # its slot is free once it has ended
+        if not self._calls:
+            self.idle_since = self._service.now
+
+    def _free_slot(self, call: Call) -> None:
+        if call.has_slot:
+            call.has_slot = False
+            self._slots.give(1)
+
+    # What others need who hold less.
+
+    def _lose_stream(self) -> None:
+        """Lose the newest stream, one whose request is incomplete if there is one."""
+        self._lose(max(self._calls.values(), key=lambda call: (not call.complete, call.stream)))
+
+    def _lose_slot(self) -> None:
+        """Lose the newest call that runs or waits for this client to take its answer."""
+        running = [call for call in self._calls.values() if call.has_slot]
+        if running:  # otherwise those that have a slot are ending already
+            self._lose(running[-1])
+
+    def _lose_bytes(self) -> None:
+        """Lose the longest request."""
+        self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
+
+    def _lose(self, call: Call) -> None:
+        self._free_slot(call)
+        if call.answer is None:
+            self._refuse(call, Status.UNAVAILABLE, _TOO_MANY)
+        else:
+            self._reset(call.stream, ErrorCodes.CANCEL)
+            self._end(call, Status.UNAVAILABLE)
+        self._settled()
+
+    def _reset_by_client(self, stream: int) -> None:
+        call = self._calls.get(stream)
+        if call is not None:
+            self._end(call, Status.CANCELED)
+
+    def _reset(self, stream: int, code: ErrorCodes) -> None:
+        with contextlib.suppress(H2Error):  # it has ended already
+            self._http2.reset_stream(stream, code)

@@ -1,0 +1,212 @@
+"""gRPC on one connection: its life from the handshake to the end of the socket.
+
+Bytes go through the ``FrameMeter``, then through h2, whose events change the calls. No timer is set
+per call: each has a deadline, and the listener sweeps over all connections. While the socket takes
+nothing the transport reads nothing, so what h2 has to say never piles up.
+
+    HANDSHAKE ─▶ OPEN ─idle, stop─▶ LEAVING ─no call left─▶ CLOSING
+      every phase ─broken rule, deadline, the client has gone─▶ CLOSING
+"""
+
+import math
+from enum import Enum, auto
+
+import structlog
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, Event
+from h2.exceptions import H2Error
+
+from keyhouse.server.grpc.calls import GrpcCalls
+from keyhouse.server.grpc.frame_meter import FrameMeter
+from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.grpc.service import GrpcService
+from keyhouse.server.net.transport import Transport
+
+__all__ = ["GrpcConnection"]
+
+_log = structlog.get_logger("keyhouse.server.grpc")
+
+
+class _Phase(Enum):
+    HANDSHAKE = auto()
+    OPEN = auto()
+    LEAVING = auto()  # what has begun is answered, nothing new is taken
+    CLOSING = auto()
+
+
+class GrpcConnection:
+    """One client. ``generation`` numbers the TLS context under which it connected."""
+
+    def __init__(self, service: GrpcService, generation: int) -> None:
+        self.generation = generation
+        self._service = service
+        self._limits = service.limits
+        self._transport: Transport | None = None
+        self._phase = _Phase.HANDSHAKE
+        self._since = service.now  # of its beginning
+        self._deadline = math.inf  # of the handshake, or of the end
+        self._stuck = math.inf  # deadline while the client does not take what was written
+        self._meter = FrameMeter(service.limits.metadata, service.limits.idle_frames)
+        self._http2: Http2 | None = None
+        self._ended: Http2 | None = None  # the same, once nothing is said any more
+        self._calls: GrpcCalls | None = None
+        service.add(self)
+
+    # What the transport tells.
+
+    def connecting(self, transport: Transport) -> None:
+        """The TCP connection is there, and the time for the handshake runs."""
+        self._transport = transport
+        self._deadline = self._service.after(self._limits.handshake_timeout)
+        if self._service.is_unwelcome(self.generation):
+            transport.abort()
+
+    def connection_made(self) -> None:
+        """Begin: the handshake is complete."""
+        self._phase = _Phase.OPEN
+        self._deadline = math.inf
+        self._http2 = Http2(self._limits.metadata, self._limits.streams)
+        self._calls = GrpcCalls(
+            self._service,
+            self._http2,
+            self._meter,
+            self._transport.identity if self._transport is not None else None,
+            flush=self._flush,
+            settled=self._after_calls,
+        )
+        self._http2.initiate_connection()
+        self._flush()
+        if self._service.is_unwelcome(self.generation):
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End. What still runs for this client is cancelled where it waits."""
+        del exc
+        if self._phase is _Phase.HANDSHAKE:
+            self._service.failed_handshakes += 1
+        self._transport = None
+        self._enter_closing()
+        if self._ended is not None:
+            self._ended.release()
+        self._service.remove(self)
+
+    def eof_received(self) -> None:
+        """The client has gone."""
+        self._enter_closing()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in, and answer what they complete."""
+        http2 = self._http2
+        if http2 is None:
+            return
+        if not self._meter.feed(data):
+            self._break(ErrorCodes.ENHANCE_YOUR_CALM)
+            return
+        try:
+            events = http2.receive_data(data)
+        except H2Error:  # h2 has a frame that says why
+            self._break()
+            return
+        except Exception as error:  # noqa: BLE001 - bytes of strangers end their connection only
+            _log.error("connection failed", error=type(error).__qualname__)
+            self._break(ErrorCodes.PROTOCOL_ERROR)
+            return
+        for event in events:
+            self._take(event)
+        self._after_calls()
+
+    def pause_writing(self) -> None:
+        """The client does not take what was written."""
+        self._stuck = self._service.after(self._limits.answer_timeout)
+        if self._calls is not None:
+            self._calls.clogged = True
+
+    def resume_writing(self) -> None:
+        """The client has taken what was written."""
+        self._stuck = math.inf
+        if self._calls is not None:
+            self._calls.clogged = False
+            self._calls.send_more()
+            self._after_calls()
+
+    # What the listener tells.
+
+    def waits_since(self) -> float:
+        """Return the time at which the last call ended, or of the beginning, unless a call runs."""
+        if self._transport is None:
+            return math.inf
+        return self._since if self._calls is None else self._calls.waits_since()
+
+    def expire(self, now: float) -> None:
+        """End what has passed its deadline."""
+        calls = self._calls
+        if now >= min(self._stuck, self._deadline):
+            self.abort()
+        elif calls:
+            calls.expire(now)
+            self._after_calls()
+        elif calls is not None and now >= calls.idle_since + self._limits.idle_timeout:
+            self.close()
+
+    def close(self) -> None:
+        """Take no new calls, answer those that have begun, and close."""
+        if self._phase is _Phase.HANDSHAKE:
+            self.abort()
+        elif self._phase is _Phase.OPEN and self._http2 is not None and self._calls is not None:
+            self._phase = _Phase.LEAVING
+            self._calls.admits = False
+            self._flush()
+            self._write(self._http2.going_away())
+            self._after_calls()
+
+    def abort(self) -> None:
+        """Close at once. What was not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Inside.
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, ConnectionTerminated):  # h2 answers nothing after it
+            self._enter_closing()
+            if self._transport is not None:
+                self._transport.close()
+        elif self._calls is not None:
+            self._calls.take(event)
+
+    def _after_calls(self) -> None:
+        """Write what there is to write, and leave if nothing else was waited for."""
+        self._flush()
+        if self._phase is _Phase.LEAVING and not self._calls:
+            self._enter_closing()
+            if self._transport is not None:
+                self._transport.close()
+
+    def _break(self, code: ErrorCodes | None = None) -> None:
+        """End what a client broke: say why, and hear it out so that it can read that."""
+        self._flush()
+        if self._http2 is not None and code is not None:
+            self._write(self._http2.going_away(code))
+        self._enter_closing()
+        if self._transport is not None:
+            self._transport.close(self._limits.linger_bytes)
+
+    def _enter_closing(self) -> None:
+        if self._phase is _Phase.CLOSING:
+            return
+        self._phase = _Phase.CLOSING
+        self._deadline = self._service.after(self._limits.linger_timeout)
+        if self._calls is not None:
+            self._calls.forget()
+        self._ended, self._http2, self._calls = self._http2, None, None
+
+    def _flush(self) -> None:
+        """Write what h2 has for the client."""
+        if self._http2 is not None:
+            data = self._http2.data_to_send()
+            if data:
+                self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)

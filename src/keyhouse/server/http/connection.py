@@ -1,0 +1,496 @@
+"""HTTP/1.1 on one connection: requests in, each answered before the next is read.
+
+Theory of operation. A connection is in one of six phases:
+
+    HANDSHAKE ─▶ IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
+      every phase ─refusal, last answer, deadline─▶ CLOSING
+
+A small request that comes in one piece and is answered at once passes through all of them in one
+call of ``data_received``, without a task and with one write. While an answer is awaited, or the
+client does not take what was written, reading is held, so a connection never keeps more than one
+request and a buffer of bytes. A turn of a connection is counted in bytes of answers, however its
+requests came; after it the connection continues behind all others that are ready. No timer is set
+per request: each phase has a deadline, and the listener sweeps over all connections.
+"""
+
+import asyncio
+import math
+import secrets
+from enum import Enum, auto
+from http import HTTPStatus
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from keyhouse.base.errors import Broken
+from keyhouse.server.http.chunks import ChunkedBody
+from keyhouse.server.http.counts import RequestCounts
+from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.head import (
+    CHUNKED,
+    HEAD_END,
+    Malformed,
+    RequestHead,
+    check_beginning,
+    read_head,
+    readable_path,
+)
+from keyhouse.server.http.service import HttpService
+from keyhouse.server.net.transport import Transport
+
+__all__ = ["HttpConnection"]
+
+_log = structlog.get_logger("keyhouse.server.http.connection")
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LONGEST_KNOWN_HEAD: Final = 2048
+_LEAST_COST: Final = 1024  # bytes of a turn: what a smaller answer counts as
+_JOINED: Final = 8192  # bytes of the longest body that is copied to go out with its head
+_NO_BYTES: Final[bytes | tuple[()]] = ()  # equals no bytes, and none begin with it
+_NO_REQUEST: Final = RequestHead("", "", b"", 0, keep_alive=False, expects_continue=False)
+
+
+class Phase(Enum):
+    """What a connection is doing."""
+
+    HANDSHAKE = auto()
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+
+
+_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase  # looked up once, not for each request
+
+
+class HttpConnection:
+    """One client. ``generation`` numbers the TLS context under which it connected.
+
+    It counts as a connection from its making until ``connection_lost``, which comes also where the
+    handshake fails.
+    """
+
+    def __init__(self, service: HttpService, generation: int) -> None:
+        self.generation = generation
+        self._service = service
+        self._transport: Transport | None = None
+        self._phase = _HANDSHAKE
+        self._deadline = math.inf
+        self._since = service.now  # of its beginning, or of its last answer
+        service.add(self)
+        self._buffer = b""
+        self._at = 0  # what of the buffer has been read
+        self._checked = 0  # how much of an incomplete head has been checked
+        self._last = False  # the next answer is the last one
+        self._writable = True
+        self._yielded = False
+        self._turn = service.limits.turn_bytes  # what is left of it
+        self._held = False
+        self._known_bytes = _NO_BYTES
+        self._known_request = _NO_REQUEST
+        self._known_head = Head("", "", b"", None)
+        self._request = _NO_REQUEST
+        self._admission: Admission | None = None
+        self._chunks: ChunkedBody | None = None
+        self._body = bytearray()
+        self._reserved = 0
+        self._known_caller = False
+        self._awaited: asyncio.Future[Answer] | None = None
+        self._counts = service.counts
+        self._began = 0.0  # when the head was complete
+        self._head_size = 0
+        self._chunked_size = 0
+
+    @property
+    def in_flight(self) -> str | None:
+        """The path of the request that was admitted and not answered yet, if there is one."""
+        return self._request.path if self._phase in {_BODY, _RUNNING} else None
+
+    # What the transport tells.
+
+    def connecting(self, transport: Transport) -> None:
+        """The TCP connection is there, and the time for the handshake runs."""
+        self._transport = transport
+        self._deadline = self._service.after(self._service.limits.handshake_timeout)
+        if self._service.is_unwelcome(self.generation):
+            transport.abort()
+
+    def connection_made(self) -> None:
+        """Begin: the handshake is complete."""
+        self._phase = _IDLE
+        self._deadline = self._service.after(self._service.limits.idle_timeout)
+        if self._service.is_unwelcome(self.generation):
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End. What still works for this client is cancelled where it waits."""
+        del exc
+        if self._phase is _HANDSHAKE:
+            self._service.failed_handshakes += 1
+        self._phase = _CLOSING
+        self._transport = None
+        self._buffer = b""
+        if self._awaited is None:
+            self._forget_body()
+        else:
+            self._awaited.cancel()
+        self._service.remove(self)
+
+    def eof_received(self) -> None:
+        """The client sent close_notify: what was written still goes out, nothing else."""
+        self._phase = _CLOSING
+        self._deadline = self._service.now + self._service.limits.idle_timeout
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in and answer what they complete."""
+        if self._phase is _IDLE and data == self._known_bytes and self._is_fresh():
+            self._repeat()
+        elif self._phase is not _CLOSING:
+            self._buffer = self._buffer + data if self._buffer else data
+            self._work()
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: read no more of its requests."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The client has taken its answers."""
+        self._writable = True
+        self._work()
+
+    # What the listener tells.
+
+    def waits_since(self) -> float:
+        """Return the time of the last answer, or of the beginning, unless a request runs."""
+        works = self._phase is _RUNNING or self._transport is None
+        return math.inf if works else self._since
+
+    def expire(self, now: float) -> None:
+        """End what has passed its deadline."""
+        if now < self._deadline:
+            return
+        if self._phase is _CLOSING or self._phase is _HANDSHAKE:
+            self.abort()
+        elif self._phase is _IDLE or not self._writable:
+            self._close()
+        elif self._phase is _HEAD:
+            self._refuse(Malformed(408, "headers", "the request took too long", "send it faster"))
+        elif self._phase is _BODY:
+            self._refuse(Malformed(408, "body", "the body took too long", "send it faster"))
+
+    def close(self) -> None:
+        """Close now if idle; otherwise answer the request that has begun, then close."""
+        self._last = True
+        if self._phase is _HANDSHAKE:
+            self.abort()
+        elif self._phase in {_IDLE, _HEAD}:
+            self._close()
+
+    def abort(self) -> None:
+        """Close at once. What was not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Reading.
+
+    def _work(self) -> None:
+        """Read and answer until bytes run out, an answer is awaited, or others have their turn."""
+        try:
+            while self._at < len(self._buffer) and self._turn > 0 and not self._is_blocked():
+                if not (self._read_head() if self._phase is not _BODY else self._read_body()):
+                    break
+        except Malformed as malformed:
+            self._refuse(malformed)
+        self._buffer = self._buffer[self._at :] if self._at < len(self._buffer) else b""
+        self._at = 0
+        self._end_step()
+
+    def _repeat(self) -> None:
+        """Act on the head that was read last, which came again and alone. A short ``_work``."""
+        self._request = self._known_request
+        try:
+            self._admit()
+        except Malformed as malformed:
+            self._refuse(malformed)
+        if self._phase is not _IDLE or not self._writable or self._turn <= 0:
+            self._end_step()
+
+    def _is_fresh(self) -> bool:
+        """Whether no byte waits, and nothing keeps the next request from being read."""
+        return not self._buffer and self._writable and not self._yielded
+
+    def _is_blocked(self) -> bool:
+        return (
+            self._phase is _RUNNING
+            or self._phase is _CLOSING
+            or self._yielded
+            or not self._writable
+        )
+
+    def _hold(self, held: bool) -> None:  # noqa: FBT001 - the one thing it takes
+        if held is not self._held and self._transport is not None and self._phase is not _CLOSING:
+            self._held = held
+            if held:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _end_step(self) -> None:
+        """End the turn if it is used up; take bytes from the transport only if they can be read."""
+        if self._turn <= 0 and not self._yielded:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._hold(self._is_blocked())
+
+    def _begin_turn(self) -> None:
+        self._yielded = False
+        self._turn = self._service.limits.turn_bytes
+        self._work()
+
+    def _read_head(self) -> bool:
+        """Read one head and act on it; return False if it is incomplete."""
+        buffer, at = self._buffer, self._at
+        self._request = _NO_REQUEST
+        # Clients repeat themselves: the bytes that gave a head once give it again.
+        if buffer.startswith(self._known_bytes, at):
+            self._at = at + len(self._known_bytes)
+        else:
+            end = buffer.find(HEAD_END, at + max(0, self._checked - 3))
+            if end < 0:
+                self._begin_head(buffer[at:])
+                return False
+            self._know(buffer[at : end + 4])
+            self._at = end + 4
+        self._checked = 0
+        self._request = self._known_request
+        self._admit()
+        return True
+
+    def _begin_head(self, beginning: bytes) -> None:
+        if self._phase is _IDLE:
+            self._phase = _HEAD
+            self._deadline = self._service.now + self._service.limits.header_timeout
+        check_beginning(beginning, self._checked, self._service.limits)
+        self._checked = len(beginning)
+
+    def _know(self, raw: bytes) -> None:
+        """Read a head's bytes, and remember them with what they say if they are few."""
+        request = read_head(raw, self._service.limits)
+        identity = self._transport.identity if self._transport is not None else None
+        self._head_size = len(raw)
+        self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else _NO_BYTES
+        self._known_request = request
+        self._known_head = Head(request.method, request.path, request.query, identity)
+
+    def _admit(self) -> None:
+        if self._counts is not None:
+            self._began = perf_counter()
+        try:
+            verdict = self._service.application.admit(self._known_head)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            verdict = _internal_error(error)
+        length = self._request.length
+        if isinstance(verdict, Answer):
+            if length == 0:
+                self._send(verdict)
+            else:
+                self._answer_without_body(verdict, length)
+        elif length == 0:
+            self._run(verdict, b"")
+        else:
+            self._begin_body(verdict, length)
+
+    def _answer_without_body(self, answer: Answer, length: int) -> None:
+        """Answer a request whose body is not wanted: skip it if it is here, else close."""
+        unread = length == CHUNKED or length > len(self._buffer) - self._at
+        if not unread:
+            self._at += length
+        self._send(answer, unread=unread)
+
+    def _begin_body(self, admission: Admission, length: int) -> None:
+        if length > admission.body_limit:
+            raise _too_long(admission.body_limit)
+        self._admission = admission
+        self._known_caller = admission.known
+        self._phase = _BODY
+        self._deadline = self._service.now + self._service.limits.body_timeout
+        if length == CHUNKED:
+            self._chunks = ChunkedBody()
+        else:
+            self._reserve(length)
+        if self._at < len(self._buffer):
+            self._read_body()
+        elif self._request.expects_continue and self._transport is not None:
+            self._transport.write(_CONTINUE)
+
+    def _reserve(self, count: int) -> None:
+        if not self._service.reserve(count, known=self._known_caller):
+            raise Malformed(503, "connection", "too many bodies are being sent", "try again later")
+        self._reserved += count
+
+    def _read_body(self) -> bool:
+        """Read what there is of the body; run the request and return True once it is complete."""
+        admission = self._admission
+        if admission is None:
+            raise Broken("a body came without an admission")
+        if self._chunks is not None:
+            body = self._read_chunks(self._chunks, admission.body_limit)
+        else:
+            body = self._read_sized(self._request.length)
+        if body is None:
+            return False
+        self._run(admission, body)
+        return True
+
+    def _read_sized(self, length: int) -> bytes | None:
+        at = self._at
+        end = at + length - len(self._body)
+        piece = self._buffer[at:end]
+        self._at = at + len(piece)
+        if len(piece) == length:
+            return piece
+        self._body += piece
+        return bytes(self._body) if len(self._body) == length else None
+
+    def _read_chunks(self, chunks: ChunkedBody, limit: int) -> bytes | None:
+        before = chunks.size
+        chunks.feed(self._buffer[self._at :], limit)
+        self._buffer, self._at = b"", 0
+        if chunks.size > limit:
+            raise _too_long(limit)
+        self._chunked_size = chunks.size
+        self._reserve(chunks.size - before)
+        if not chunks.complete:
+            return None
+        self._buffer = chunks.rest()
+        return chunks.taken()
+
+    # Answering.
+
+    def _run(self, admission: Admission, body: bytes) -> None:
+        self._phase = _RUNNING
+        self._body = bytearray()
+        self._chunks = self._admission = None
+        try:
+            outcome = admission.run(body)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            outcome = _internal_error(error)
+        if isinstance(outcome, Answer):
+            self._send(outcome)
+        else:
+            self._deadline = math.inf
+            self._awaited = self._service.wait_for(outcome)
+            self._awaited.add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[Answer]) -> None:
+        """Send the answer that was awaited, then go on reading."""
+        self._awaited = None
+        self._forget_body()
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if self._transport is not None and self._phase is _RUNNING:
+            self._send(future.result() if error is None else _internal_error(error))
+            self._work()
+
+    def _send(self, answer: Answer, *, unread: bool = False) -> None:
+        """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
+        service, request, transport = self._service, self._request, self._transport
+        if self._reserved:
+            self._forget_body()
+        if transport is None:
+            return
+        close = unread or self._last or not request.keep_alive
+        try:
+            head = service.head(answer, close=close)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be written is our failure
+            answer = _internal_error(error)
+            head = service.head(answer, close=close)
+        body = b"" if request.method == "HEAD" else answer.body
+        if len(body) <= _JOINED:
+            transport.write(head + body)
+        else:  # its bytes may be shared by many answers
+            transport.write(head)
+            transport.write(body)
+        self._turn -= max(_LEAST_COST, len(body))
+        self._since = service.now
+        time_to_take = len(body) // service.limits.slowest_client
+        if close:
+            unread = unread or self._at < len(self._buffer)
+            self._close(unread=unread, time_to_take=time_to_take)
+        else:
+            self._phase = _IDLE
+            self._deadline = service.now + service.limits.idle_timeout + time_to_take
+        if self._counts is not None:
+            self._count(self._counts, request, answer.status, len(body))
+
+    def _count(
+        self, counts: RequestCounts, request: RequestHead, status: int, response: int
+    ) -> None:
+        """Count an answer. A body counts as announced, a chunked one as far as it came."""
+        if request is _NO_REQUEST:
+            counts.refused(status)
+            return
+        length = request.length
+        if length == CHUNKED:
+            length, self._chunked_size = self._chunked_size, 0
+        counts.answered(
+            request.path,
+            request.method,
+            status,
+            perf_counter() - self._began,
+            self._head_size + length,
+            response,
+        )
+
+    def _refuse(self, malformed: Malformed) -> None:
+        """Answer what the protocol itself refuses, and close."""
+        refusal = Refusal(
+            status=malformed.status,
+            part=malformed.part,
+            message=malformed.message,
+            hint=malformed.hint,
+            path=self._request.path or self._refused_path(),
+        )
+        try:
+            answer = self._service.application.refuse(refusal)
+        except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
+            answer = _internal_error(error)
+        if malformed.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
+        self._send(answer, unread=True)
+
+    def _refused_path(self) -> str:
+        """Return the path of the head that could not be read, as far as it can be told."""
+        end = self._at + self._service.limits.request_line
+        return readable_path(self._buffer[self._at : end])
+
+    def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
+        """Close after what has been written. ``unread``: the client may still be sending."""
+        limits = self._service.limits
+        self._phase = _CLOSING
+        self._deadline = self._service.now + limits.linger_timeout + time_to_take
+        self._deadline += limits.sweep_interval
+        self._buffer = b""
+        self._at = 0
+        self._body = bytearray()
+        self._chunks = self._admission = None
+        self._forget_body()
+        if self._transport is not None:
+            self._transport.close(limits.linger_bytes if unread else 0)
+
+    def _forget_body(self) -> None:
+        self._service.release(self._reserved, known=self._known_caller)
+        self._reserved = 0
+
+
+def _too_long(limit: int) -> Malformed:
+    return Malformed(413, "body", f"the body is longer than {limit} bytes", "send less")
+
+
+def _internal_error(error: BaseException) -> Answer:
+    """Log an unexpected exception by id and type alone, and return the answer that names the id."""
+    number = secrets.token_hex(8)
+    _log.error("request failed", id=number, error=type(error).__qualname__)
+    body = f'{{"status":"error","data":null,"message":"internal error {number}"}}'
+    return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body.encode("ascii"))

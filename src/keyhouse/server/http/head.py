@@ -1,0 +1,301 @@
+"""Reads the head of an HTTP/1.1 request: exact bytes in, a ``RequestHead`` or ``Malformed`` out.
+
+Only the strict grammar of RFC 9112 and RFC 9110 is read. Whatever parsers in the world disagree
+about is refused, for a disagreement between a proxy and this server is how requests are smuggled:
+
+1. Lines end with CRLF. A bare CR or LF, a NUL or another control byte, a folded line and a blank
+   before a colon are refused.
+2. One Host field, well formed (HTTP/1.0: at most one). Only HTTP/1.0 and 1.1.
+3. The body's length comes from one Content-Length of digits or from exactly
+   ``Transfer-Encoding: chunked`` under HTTP/1.1; never from both, from two fields or from a list.
+4. The target is an absolute path. No Upgrade, no CONNECT, no coded content.
+"""
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from keyhouse.server.net.limits import Limits
+
+__all__ = [
+    "CHUNKED",
+    "HEAD_END",
+    "Malformed",
+    "RequestHead",
+    "check_beginning",
+    "read_any_head",
+    "read_common_head",
+    "read_head",
+    "readable_path",
+]
+
+CHUNKED: Final = -1
+HEAD_END: Final = b"\r\n\r\n"
+
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_WITH_A_PATH: Final = re.compile(_TOKEN + rb" (/[!-\"$->@-~]*+)(?:\?| HTTP/1\.)")
+_REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
+_OTHER_VERSION: Final = re.compile(rb"[!-~]+ [!-~]+ [A-Z]+/[0-9.]+")
+_NAME: Final = re.compile(_TOKEN)
+_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+_TARGET: Final = re.compile(rb"/[^#]*")
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_HOST: Final = re.compile(
+    rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
+)
+# Repetitions in the following are possessive (``*+``): what does not match fails in linear time.
+_SPECIAL: Final = (
+    rb"(?i:host|connection|upgrade|content-encoding|content-length|transfer-encoding|expect)"
+)
+_VALUE: Final = rb"[\t -~\x80-\xff]"
+_PLAIN_FIELDS: Final = (
+    rb"(?:(?:(?!" + _SPECIAL + rb":)" + _TOKEN + rb"+:" + _VALUE + rb"*+"
+    rb"|(?i:connection):[ \t]*+(?i:keep-alive)[ \t]*+)\r\n)*+"
+)
+_COMMON_HEAD: Final = re.compile(
+    rb"(GET|POST) (/[!\"$&->@-~]*+)(?:\?([!\"$-~]*+))? HTTP/1\.1\r\n"
+    + _PLAIN_FIELDS
+    + rb"(?i:host):[ \t]*+"
+    + _HOST.pattern
+    + rb"[ \t]*+\r\n"
+    + _PLAIN_FIELDS
+    + rb"(?:(?i:content-length):[ \t]*+([0-9]{1,15})[ \t]*+\r\n"
+    + _PLAIN_FIELDS
+    + rb")?+\r\n"
+)
+_LONGEST_COMMON_HEAD: Final = 2048
+_ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
+_BROKEN_BEGINNING: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_METHOD: Final = 32
+
+
+class Malformed(Exception):
+    """A head that is refused: the HTTP status, the part at fault, and the text for the client."""
+
+    def __init__(self, status: int, part: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.part = part
+        self.message = message
+        self.hint = hint
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """A request line and its header fields, as far as the protocol needs them.
+
+    ``length`` is the body's in bytes, or ``CHUNKED``.
+    """
+
+    method: str
+    path: str
+    query: bytes
+    length: int
+    keep_alive: bool
+    expects_continue: bool
+
+
+def check_beginning(data: bytes, checked: int, limits: Limits) -> None:
+    """Refuse the beginning of a head that no further byte can make good.
+
+    ``data`` has no complete head yet; its first ``checked`` bytes passed before.
+    """
+    if _BROKEN_BEGINNING.search(data, max(0, checked - 1)) or data.startswith(b"\r"):
+        raise Malformed(400, "headers", "the request is not HTTP/1.1", _CRLF_HINT)
+    line = data.find(b"\r\n")
+    if line < 0:
+        line = len(data)
+    if line > limits.request_line:
+        raise _long_line(limits)
+    if len(data) - line > limits.headers:
+        raise _long_headers(limits)
+    if data.count(b"\r\n") > limits.header_fields + 1:
+        raise _many_fields(limits)
+
+
+def readable_path(beginning: bytes) -> str:
+    """Return the decoded path of a head that is refused; empty where it cannot be told.
+
+    So a refusal can be worded as the version of the interface has it. ``beginning``: as much of the
+    head as there is.
+    """
+    match = _WITH_A_PATH.match(beginning)
+    if match is None:
+        return ""
+    try:
+        return _target(match[1])[0]
+    except Malformed:
+        return ""
+
+
+def read_head(head: bytes, limits: Limits) -> RequestHead:
+    """Return what ``head`` says, which ends with the first empty line of the connection's bytes."""
+    return read_common_head(head, limits) or read_any_head(head, limits)
+
+
+def read_common_head(head: bytes, limits: Limits) -> RequestHead | None:
+    """Return what ``read_any_head`` would, if ``head`` is as most clients send it; else None.
+
+    It is then one match of one expression. What that does not match is no error yet.
+    """
+    size = len(head)
+    if size > _LONGEST_COMMON_HEAD or size > limits.request_line or size > limits.headers:
+        return None
+    match = _COMMON_HEAD.fullmatch(head)
+    if match is None or head.count(b"\r\n") - 2 > limits.header_fields:
+        return None
+    method, path, query, length = match.groups()
+    return RequestHead(
+        method=method.decode("ascii"),
+        path=path.decode("ascii"),
+        query=query or b"",
+        length=int(length or 0),
+        keep_alive=True,
+        expects_continue=False,
+    )
+
+
+def read_any_head(head: bytes, limits: Limits) -> RequestHead:
+    """Return what ``head`` says: field by field, with every refusal that there is."""
+    lines = head[:-4].split(b"\r\n")
+    if head.translate(None, _ALLOWED) != b"\r\n" * (len(lines) + 1):
+        raise Malformed(400, "headers", "the request has a forbidden byte", _CRLF_HINT)
+    if len(lines[0]) > limits.request_line:
+        raise _long_line(limits)
+    if len(head) - len(lines[0]) - 4 > limits.headers:
+        raise _long_headers(limits)
+    if len(lines) - 1 > limits.header_fields:
+        raise _many_fields(limits)
+    method, target, modern = _request_line(lines[0])
+    fields = _fields(lines[1:])
+    _check_host(fields, modern=modern)
+    _check_unsupported(fields)
+    path, query = _target(target)
+    length = _body_length(fields, modern=modern)
+    connection = _tokens(fields.get(b"connection", ()))
+    return RequestHead(
+        method=method,
+        path=path,
+        query=query,
+        length=length,
+        keep_alive=modern and b"close" not in connection,
+        expects_continue=_expects_continue(fields, modern=modern) and length != 0,
+    )
+
+
+def _request_line(line: bytes) -> tuple[str, bytes, bool]:
+    """Return method, target, and whether the version is 1.1."""
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        if _OTHER_VERSION.fullmatch(line):
+            raise Malformed(400, "", "this protocol version is not served", "use HTTP/1.1")
+        raise Malformed(400, "headers", "the request line is malformed", "use HTTP/1.1")
+    method = match[1].decode("ascii")
+    if method == "CONNECT" or len(method) > _LONGEST_METHOD:
+        raise Malformed(501, "", "this method is not served", "use GET or POST")
+    return method, match[2], match[3] == b"1"
+
+
+def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
+    """Return the values by lower-case name, in the order received, without blanks around them."""
+    fields: dict[bytes, list[bytes]] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or _NAME.fullmatch(name) is None:
+            raise Malformed(
+                400, "headers", "a header line is malformed", "write name, colon, value on one line"
+            )
+        fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
+    return fields
+
+
+def _check_host(fields: dict[bytes, list[bytes]], *, modern: bool) -> None:
+    hosts = fields.get(b"host", [])
+    if len(hosts) > 1 or (modern and not hosts):
+        raise Malformed(400, "headers", "the request needs exactly one Host header", "send one")
+    if hosts and _HOST.fullmatch(hosts[0]) is None:
+        raise Malformed(400, "headers", "the Host header is malformed", "send host or host:port")
+
+
+def _check_unsupported(fields: dict[bytes, list[bytes]]) -> None:
+    if b"upgrade" in fields or b"upgrade" in _tokens(fields.get(b"connection", ())):
+        raise Malformed(501, "headers", "protocol upgrades are not served", "leave Upgrade out")
+    for value in fields.get(b"content-encoding", ()):
+        if value.lower() != b"identity":
+            raise Malformed(
+                415, "headers", "coded bodies are not taken", "send the body without compression"
+            )
+
+
+def _target(target: bytes) -> tuple[str, bytes]:
+    """Return the decoded path and the query as received."""
+    if _TARGET.fullmatch(target) is None:
+        raise Malformed(
+            400,
+            "",
+            "the request target is not an absolute path",
+            "begin it with a slash, and leave out what follows #",
+        )
+    raw, _, query = target.partition(b"?")
+    if b"%" in raw and _BAD_ESCAPE.search(raw):
+        raise Malformed(400, "", "the path has a malformed percent escape", "use % and two digits")
+    try:
+        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed(400, "", "the path is not UTF-8", "escape the bytes of UTF-8") from None
+    if _CONTROL.search(path):
+        raise Malformed(400, "", "the path has a control character", "leave it out")
+    return path, query
+
+
+def _body_length(fields: dict[bytes, list[bytes]], *, modern: bool) -> int:
+    lengths = fields.get(b"content-length", [])
+    codings = fields.get(b"transfer-encoding", [])
+    if codings:
+        if lengths or not modern:
+            raise Malformed(
+                400, "headers", "the length of the body is ambiguous", "send Content-Length alone"
+            )
+        if len(codings) != 1 or codings[0].lower() != b"chunked":
+            raise Malformed(501, "headers", "this transfer coding is not served", "use chunked")
+        return CHUNKED
+    if not lengths:
+        return 0
+    if len(lengths) != 1 or _LENGTH.fullmatch(lengths[0]) is None:
+        raise Malformed(
+            400, "headers", "Content-Length is malformed or repeated", "send one decimal number"
+        )
+    return int(lengths[0])
+
+
+def _expects_continue(fields: dict[bytes, list[bytes]], *, modern: bool) -> bool:
+    expectations = fields.get(b"expect", [])
+    if not expectations:
+        return False
+    if len(expectations) != 1 or expectations[0].lower() != b"100-continue":
+        raise Malformed(400, "headers", "this expectation cannot be met", "send 100-continue")
+    return modern
+
+
+def _tokens(values: list[bytes] | tuple[()]) -> frozenset[bytes]:
+    return frozenset(item.strip(b" \t").lower() for value in values for item in value.split(b","))
+
+
+_CRLF_HINT: Final = "end each line with CR LF and leave control bytes out"
+
+
+def _long_line(limits: Limits) -> Malformed:
+    limit = limits.request_line
+    return Malformed(414, "query", f"the request line is longer than {limit} bytes", "shorten it")
+
+
+def _long_headers(limits: Limits) -> Malformed:
+    limit = limits.headers
+    return Malformed(431, "headers", f"the headers are longer than {limit} bytes", "send fewer")
+
+
+def _many_fields(limits: Limits) -> Malformed:
+    limit = limits.header_fields
+    return Malformed(431, "headers", f"there are more than {limit} header fields", "send fewer")

@@ -1,0 +1,174 @@
+"""What is measured, as families of the Prometheus client: read from counts kept elsewhere.
+
+Nothing here is registered globally, and nothing happens before somebody asks.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from keyhouse.coordinator import Engine, Tally
+from keyhouse.server.http.counts import RequestCounts
+from keyhouse.server.listeners import Listener
+from keyhouse.server.metrics.names import METRICS
+from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.quote_checks import CollateralHealth
+from keyhouse.server.services.quotes import Quotes
+from keyhouse.server.workload_api.listener import WorkloadListener
+
+__all__ = ["Sources", "families", "labelled"]
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of the labels, in their order, and the value."""
+
+_HTTP: Final = "server_client_api_http"
+
+
+class Sources(NamedTuple):
+    """Where the numbers are kept."""
+
+    engine: Engine
+    quotes: Quotes
+    listener: Listener
+    workloads: WorkloadListener
+    activations: ActivationCounts
+    requests: RequestCounts
+    version: str
+    simulated: bool
+    collateral: CollateralHealth | None
+
+
+def families(sources: Sources) -> Iterator[Metric]:
+    """Yield every metric but those of certificates, as they are now."""
+    yield from _coordinator(sources)
+    yield from _requests(sources.requests)
+    yield from _connections(sources)
+    yield from _calls(sources.workloads)
+    yield from _activations(sources.activations, sources.engine)
+    yield from _changes(sources.engine)
+    yield from _journal(sources.engine)
+    yield _plain("keyhouse_clock_followed", sources.engine.clock.is_followed)
+    yield _plain("keyhouse_clock_jumps_total", sources.engine.clock.jumps)
+    yield labelled("keyhouse_quotes_total", _by_outcome(sources.quotes.counts))
+    yield from _collateral(sources.collateral)
+
+
+def _collateral(health: CollateralHealth | None) -> Iterator[Metric]:
+    """Without collateral there are no samples."""
+    end = health.expires() if health else None
+    fetches = health.fetches() if health else {}
+    name = "keyhouse_collateral_expiry_seconds"
+    yield labelled(name, [((), end.timestamp())] if end else [])
+    yield labelled("keyhouse_collateral_fetches_total", _by_outcome(fetches))
+
+
+def labelled(name: str, samples: Iterable[Sample]) -> Metric:
+    """Return the gauge or counter ``name`` with ``samples``."""
+    described = METRICS[name]
+    kind = GaugeMetricFamily if described.kind == "gauge" else CounterMetricFamily
+    family = kind(name, described.help, labels=described.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _plain(name: str, value: float) -> Metric:
+    return labelled(name, [((), value)])
+
+
+def _histogram(name: str, tallies: Iterable[tuple[tuple[str, ...], Tally]]) -> Metric:
+    described = METRICS[name]
+    family = HistogramMetricFamily(name, described.help, labels=described.labels)
+    for labels, tally in tallies:
+        buckets = [(_bound(bound), float(count)) for bound, count in tally.cumulative()]
+        family.add_metric(labels, buckets, tally.total)
+    return family
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else f"{bound:g}"
+
+
+def _by_outcome(counts: Mapping[str, int]) -> list[Sample]:
+    return [((outcome,), count) for outcome, count in counts.items()]
+
+
+def _coordinator(sources: Sources) -> Iterator[Metric]:
+    engine = sources.engine
+    yield _plain("coordinator_state", 0 if engine.is_broken else engine.view.phase)
+    # The commit is not known to a built distribution; the interface has the label.
+    yield labelled("coordinator_version_info", [((sources.version, "unknown"), 0)])
+    yield _plain("keyhouse_simulation", sources.simulated)
+
+
+def _requests(counts: RequestCounts) -> Iterator[Metric]:
+    """Yield one after the other: each costs something where many labels are in use."""
+    yield labelled(f"{_HTTP}_request_total", counts.answers().items())
+    durations = counts.durations()
+    yield _histogram(f"{_HTTP}_request_duration_histogram_seconds", durations.items())
+    sizes = counts.request_sizes()
+    yield _histogram(f"{_HTTP}_request_size_histogram_bytes", sizes.items())
+    sizes = counts.response_sizes()
+    yield _histogram(f"{_HTTP}_response_size_histogram_bytes", sizes.items())
+
+
+def _connections(sources: Sources) -> Iterator[Metric]:
+    listener, label = sources.listener, sources.requests.label
+    # A gauge that goes away when it is 0 cannot be told from a coordinator that has gone.
+    in_flight = dict.fromkeys(sorted(sources.requests.paths), 0)
+    for path, count in listener.in_flight().items():
+        in_flight[label(path)] = in_flight.get(label(path), 0) + count
+    yield labelled(
+        f"{_HTTP}_in_flight_requests", [((path,), count) for path, count in in_flight.items()]
+    )
+    yield _plain("keyhouse_connections", listener.open_connections)
+    yield _plain("keyhouse_connections_turned_away_total", listener.turned_away)
+    yield _plain("keyhouse_handshake_failures_total", listener.failed_handshakes)
+
+
+def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
+    counts = workloads.counts
+    yield labelled("grpc_server_started_total", counts.started.items())
+    yield labelled("grpc_server_handled_total", counts.handled.items())
+    yield labelled("grpc_server_msg_received_total", counts.received.items())
+    yield labelled("grpc_server_msg_sent_total", counts.sent.items())
+    yield _plain("keyhouse_workload_calls_in_flight", workloads.calls_in_flight)
+    yield _plain("keyhouse_workload_connections", workloads.open_connections)
+    yield _plain("keyhouse_workload_connections_turned_away_total", workloads.turned_away)
+    yield _plain("keyhouse_workload_handshake_failures_total", workloads.failed_handshakes)
+
+
+def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
+    """Without the label of the interface for UUIDs: it would grow with every workload."""
+    yield labelled("coordinator_marble_activations_total", _by_outcome(counts.attempts))
+    yield labelled("coordinator_marble_activations_success_total", _by_outcome(counts.successes))
+    yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
+    yield _plain("keyhouse_activations_without_quote_total", counts.without_quote)
+    yield _plain("keyhouse_activations_unrecorded", engine.unrecorded)
+
+
+def _changes(engine: Engine) -> Iterator[Metric]:
+    counts = engine.counts
+    yield labelled("keyhouse_changes_total", _by_outcome(counts.changes))
+    yield _plain("keyhouse_changes_waiting", engine.waiting)
+    yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
+    yield _histogram("keyhouse_commit_duration_seconds", [((), counts.commit)])
+
+
+def _journal(engine: Engine) -> Iterator[Metric]:
+    """Without a journal there are no samples: a zero would be a number."""
+    position, weight = engine.view.position, engine.weight
+    numbers = {
+        "keyhouse_journal_epoch": position.epoch if position else None,
+        "keyhouse_journal_sequence": position.sequence if position else None,
+        "keyhouse_journal_base_bytes": weight.base if weight else None,
+        "keyhouse_journal_since_base_bytes": weight.since if weight else None,
+    }
+    for name, number in numbers.items():
+        yield labelled(name, [] if number is None else [((), number)])

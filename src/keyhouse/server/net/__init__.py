@@ -1,0 +1,1 @@
+"""Connections: TLS, plain TCP, limits, and fairness between clients. Knows no coordinator."""

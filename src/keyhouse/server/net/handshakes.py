@@ -1,0 +1,32 @@
+"""What the handshakes of a listener may cost, and what its log tells of those it refuses."""
+
+from typing import Final
+
+import structlog
+
+from keyhouse.server.net.pace import Pace
+
+__all__ = ["COSTLY_KEY", "TOO_LARGE", "Handshakes"]
+
+COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
+TOO_LARGE: Final = "what the client sends is too large, its certificates above all"
+
+_log = structlog.get_logger(__name__)
+
+
+class Handshakes:
+    """Used on the event loop's thread.
+
+    ``most_bytes``: what a client may send until its handshake is complete.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._pace = Pace()
+
+    def refused(self, reason: str) -> None:
+        """Tell the log of one refusal, or count it."""
+        if untold := self._pace.finished():
+            _log.warning("more TLS handshakes were refused", untold=untold)
+        if self._pace.admits():
+            _log.warning("a TLS handshake was refused", reason=reason)

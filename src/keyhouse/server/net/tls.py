@@ -1,0 +1,277 @@
+"""TLS that asks for any client certificate: contexts and sessions of OpenSSL.
+
+CPython's ``ssl`` cannot request a client certificate without verifying it. Here self-signed
+certificates are the rule and identity is decided by exact bytes, so sessions run on the bindings of
+pyOpenSSL; ``tls_transport`` carries connections with them.
+
+Rules that this file keeps:
+
+1. The identity is the leaf whose key signed the handshake, never another certificate of the chain.
+2. A context is replaced, never changed. Ticket keys (OpenSSL draws them for each context) and the
+   session-id context are its own, so a session resumes only where it began.
+3. OpenSSL's error queue belongs to the thread. It is emptied before and after each call, so that
+   an error of one connection, or of other cryptography, never ends another connection.
+4. Keys come from memory. No environment variable or configuration file takes part.
+"""
+
+import secrets
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_der_private_key
+from OpenSSL import SSL
+
+from keyhouse.base.errors import Broken
+from keyhouse.base.secret import Secret
+from keyhouse.server.net.client_keys import SMALL, has_costly_key
+from keyhouse.server.net.openssl import ffi, lib, pointer
+
+__all__ = [
+    "BUFFER_BYTES",
+    "GROUPS",
+    "SIGNATURES",
+    "TLS12_CIPHERS",
+    "TlsContext",
+    "has_refused_key",
+    "negotiated_protocol",
+    "new_memory_bio",
+    "peer_leaf",
+]
+
+TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
+GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
+# OpenSSL's own list without DSA and the Brainpool curves, which cost this server up to 10 ms, and
+# without SHA-1 and SHA-224. ``?``: older builds of OpenSSL lack the algorithm.
+SIGNATURES: Final = (
+    b"?mldsa65:?mldsa87:?mldsa44"
+    b":ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384:ecdsa_secp521r1_sha512:ed25519:ed448"
+    b":rsa_pss_pss_sha256:rsa_pss_pss_sha384:rsa_pss_pss_sha512"
+    b":rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512"
+    b":rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512"
+)
+_TICKET_SECONDS: Final = 3600  # the identity in a session is looked up anew for each request
+BUFFER_BYTES: Final = 65536
+_INBOX_BYTES: Final = 32768
+_RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB
+
+_bio_length = lib.BIO_get_mem_data
+_clear_errors = lib.ERR_clear_error
+_NULL: Final = ffi.NULL
+_COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE  # the alert for it is unsupported_certificate
+
+
+@ffi.callback("int (*)(int, X509_STORE_CTX *)", error=0)  # type: ignore[untyped-decorator]  # cffi has no types
+def _judge_chain(_ok: int, store: Any) -> int:
+    """Accept whatever OpenSSL thinks of a client's chain; the handshake proves the leaf's key.
+
+    OpenSSL asks before it reads that proof, and before it checks the leaf's signature by a
+    certificate that the client appended: nothing is trusted, so it always has something to ask. A
+    chain with a key that makes either costly is refused.
+    """
+    chain = lib.X509_STORE_CTX_get1_chain(store)
+    accepted = chain != _NULL
+    if accepted:
+        certificates = [lib.sk_X509_value(chain, at) for at in range(lib.sk_X509_num(chain))]
+        lib.sk_X509_free(chain)
+        accepted = not any(map(_is_costly, certificates))
+        for certificate in certificates:
+            lib.X509_free(certificate)
+    lib.X509_STORE_CTX_set_error(store, lib.X509_V_OK if accepted else _COSTLY)
+    return int(accepted)
+
+
+def _is_costly(certificate: Any) -> bool:
+    return _key_bits(certificate) > SMALL and has_costly_key(_encoded(certificate))
+
+
+def _key_bits(certificate: Any) -> int:
+    """Return the size of the key of an X509 pointer; an unreadable one is endless."""
+    key = lib.X509_get_pubkey(certificate)
+    if key == _NULL:
+        return sys.maxsize
+    try:
+        return int(lib.EVP_PKEY_bits(key))
+    finally:
+        lib.EVP_PKEY_free(key)
+
+
+def _alpn_chooser(protocol: bytes) -> Any:
+    """Return a callback that selects ``protocol`` where it is offered, else ends the handshake."""
+    chosen = ffi.new("unsigned char[]", protocol)
+    entry = bytes([len(protocol)]) + protocol
+
+    @ffi.callback(
+        "int (*)(SSL *, unsigned char **, unsigned char *,"
+        " const unsigned char *, unsigned int, void *)",
+        error=lib.SSL_TLSEXT_ERR_ALERT_FATAL,
+    )  # type: ignore[untyped-decorator]  # cffi has no types
+    def choose(_ssl: Any, out: Any, out_length: Any, offered: Any, length: int, _arg: Any) -> int:
+        names = ffi.buffer(offered, length)[:]
+        at = 0
+        while at < length:
+            after = at + 1 + names[at]
+            if names[at:after] == entry:
+                out[0] = chosen
+                out_length[0] = len(protocol)
+                return int(lib.SSL_TLSEXT_ERR_OK)
+            at = after
+        return int(lib.SSL_TLSEXT_ERR_ALERT_FATAL)
+
+    return choose
+
+
+_ALPN_CHOOSERS: Final = {name: _alpn_chooser(name) for name in (b"http/1.1", b"h2")}
+
+
+class TlsContext:
+    """A TLS server context: version 1.2 or 1.3, any client certificate or none.
+
+    Args:
+        key: PKCS #8 DER of an EC or RSA private key.
+        chain: DER certificates, the served leaf first.
+        alpn: ``http/1.1`` or ``h2``. A client that offers other protocols only is refused; one
+            that offers none is served unless ``required``.
+        required: also insist on a client certificate, and on ``alpn`` having been negotiated. Such
+            a client connects once: nothing is resumed.
+
+    All sessions of one context must live on one thread: they share its buffers. ``inbox`` is where
+    sockets are read into, ``buffer`` where OpenSSL writes to.
+    """
+
+    def __init__(
+        self,
+        key: Secret,
+        chain: Sequence[bytes],
+        *,
+        alpn: bytes = b"http/1.1",
+        required: bool = False,
+    ) -> None:
+        self.insists_on: bytes | None = alpn if required else None
+        self.buffer = ffi.new("char[]", BUFFER_BYTES)
+        self.buffer_view = ffi.buffer(self.buffer)
+        self.inbox = ffi.new("char[]", _INBOX_BYTES)
+        self.inbox_view = ffi.buffer(self.inbox)
+        self._thread: int | None = None
+        self._server = _openssl_context(key, chain, alpn, required=required)
+
+    def new_session(self) -> Any:
+        """Return an OpenSSL session of a server, which is freed with its last reference."""
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        if self._thread != threading.get_ident():
+            raise Broken("a TLS context was used by two threads")
+        native = lib.SSL_new(pointer(self._server))
+        session = ffi.gc(_made(native), lib.SSL_free)
+        lib.SSL_set_accept_state(session)
+        return session
+
+
+def _openssl_context(
+    key: Secret, chain: Sequence[bytes], alpn: bytes, *, required: bool
+) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_options(
+        SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION
+    )
+    context.set_mode(_RELEASE_BUFFERS)
+    context.set_cipher_list(TLS12_CIPHERS)
+    # No session cache: an entry holds the client's whole chain (up to 100 KiB), 20,480 entries
+    # would be 2 GB. Tickets, which the client stores, resume in both versions without it.
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(secrets.token_bytes(32))
+    context.set_timeout(_TICKET_SECONDS)
+    # Nothing is trusted, so nothing needs a chain: no signatures of appended certificates are
+    # checked. OpenSSL refuses a client's chain of more than 100 KiB (SSL_MAX_CERT_LIST_DEFAULT).
+    context.set_verify_depth(0)
+    native = pointer(context)
+    if required:  # a ticket holds the client's chain; two for each connection cost a fifth of it
+        context.set_options(lib.SSL_OP_NO_TICKET)
+    mode = lib.SSL_VERIFY_PEER | (lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
+    lib.SSL_CTX_set_verify(native, mode, _judge_chain)
+    lib.SSL_CTX_set_alpn_select_cb(native, _ALPN_CHOOSERS[alpn], _NULL)
+    # Some builds of OpenSSL set a callback of their own when SSLKEYLOGFILE is in the environment.
+    lib.SSL_CTX_set_keylog_callback(native, _NULL)
+    if lib.SSL_CTX_set1_curves_list(native, GROUPS) != 1:
+        _clear_errors()
+        raise Broken("this build of OpenSSL lacks a key-exchange group that TLS needs")
+    if lib.SSL_CTX_set1_sigalgs_list(native, SIGNATURES) != 1:
+        _clear_errors()
+        raise Broken("this build of OpenSSL lacks a signature algorithm that TLS needs")
+    _install_identity(context, key, chain)
+    return context
+
+
+def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
+    """Give the context its key and chain; raise ``Broken`` where they do not fit together."""
+    try:
+        certificates = [x509.load_der_x509_certificate(der) for der in chain]
+        private = load_der_private_key(key.reveal(), None)
+    except (ValueError, TypeError, x509.InvalidVersion):
+        raise Broken("the TLS key or certificate cannot be read") from None
+    if not certificates or not isinstance(private, EllipticCurvePrivateKey | RSAPrivateKey):
+        raise Broken("TLS needs a certificate and an EC or RSA key")
+    if private.public_key() != certificates[0].public_key():
+        raise Broken("the TLS key does not belong to the served certificate")
+    try:
+        context.use_certificate(certificates[0])
+        for certificate in certificates[1:]:
+            context.add_extra_chain_cert(certificate)
+        context.use_privatekey(private)
+    except SSL.Error:
+        raise Broken("OpenSSL does not take the TLS key or certificate") from None
+
+
+def new_memory_bio() -> Any:
+    """Return a memory BIO. Who gives it to a session needs not free it."""
+    return _made(lib.BIO_new(lib.BIO_s_mem()))
+
+
+def negotiated_protocol(session: Any) -> bytes:
+    """Return the application protocol of an OpenSSL session, empty if none was negotiated."""
+    name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
+    lib.SSL_get0_alpn_selected(session, name, length)
+    return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
+
+
+def peer_leaf(session: Any) -> bytes | None:
+    """Return the DER of the certificate whose key signed this handshake or the resumed one."""
+    leaf = lib.SSL_get_peer_certificate(session)
+    if leaf == _NULL:
+        return None
+    try:
+        return _encoded(leaf)
+    finally:
+        lib.X509_free(leaf)
+
+
+def has_refused_key(session: Any) -> bool:
+    """Tell whether a handshake failed because the key of the client's certificate is costly."""
+    return bool(lib.SSL_get_verify_result(session) == _COSTLY)
+
+
+def _encoded(certificate: Any) -> bytes:
+    """Return the DER of an X509 pointer."""
+    memory = lib.BIO_new(lib.BIO_s_mem())
+    try:
+        if memory == _NULL or lib.i2d_X509_bio(memory, certificate) != 1:
+            raise MemoryError
+        data = ffi.new("char **")
+        length = _bio_length(memory, data)
+        return bytes(ffi.buffer(data[0], length)[:])
+    finally:
+        lib.BIO_free(memory)
+        _clear_errors()
+
+
+def _made(pointer: Any) -> Any:
+    """Return ``pointer``, or raise where OpenSSL had no memory for it."""
+    if pointer == _NULL:
+        _clear_errors()
+        raise MemoryError
+    return pointer

@@ -1,0 +1,166 @@
+"""`keyhouse serve --check-config`: what a start with these settings would find, without one.
+
+Nothing is written and no lock is kept, so it can be asked beside a coordinator that runs.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from keyhouse.attestation import open_platform
+from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.errors import Invalid, KeyhouseError
+from keyhouse.cli.platform_choice import platform_name
+from keyhouse.cli.printable import printable
+from keyhouse.coordinator import NewDeployment, check_fully
+from keyhouse.journal import check_state_directory
+from keyhouse.journal.directory.replacement import JOURNAL
+from keyhouse.manifest import fingerprint
+from keyhouse.server.process.collateral_file import CollateralFile
+from keyhouse.server.process.new_deployment import new_deployment
+from keyhouse.server.process.parts import require_clock
+from keyhouse.server.process.quote_checks import pccs_of
+from keyhouse.server.process.settings import SettingRefused, Settings, read_settings
+from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
+
+__all__ = ["Finding", "check_config", "findings_of"]
+
+OK: Final = 0
+REFUSED: Final = 1
+
+T = TypeVar("T")
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that was found. A problem stops the start, anything else does not."""
+
+    about: str  # the flag
+    is_problem: bool
+    text: str
+    hint: str = ""
+
+
+def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Print what is found; return the exit code: 0 a start can go on, 1 it cannot."""
+    try:
+        settings = read_settings(arguments, environment)
+    except SettingRefused as refused:
+        found = [_problem("settings", refused)]
+    else:
+        found = list(findings_of(settings))
+    fine = not any(each.is_problem for each in found)
+    if "--json" in arguments:
+        text = msgspec.json.encode({"ok": fine, "findings": found}).decode("utf-8") + "\n"
+    else:
+        text = "".join(map(_lines, found)) + ("ok\n" if fine else "")
+    sys.stdout.write(text)
+    return OK if fine else REFUSED
+
+
+def findings_of(settings: Settings) -> Iterator[Finding]:
+    """Yield what is found about ``settings`` and what they point to."""
+    yield from (Finding("environment", is_problem=False, text=note) for note in settings.notes)
+    yield from _platform(settings)
+    yield from _directory(settings)
+    folder, confirmed = settings.data_dir.absolute(), settings.confirm_clock
+    yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
+    bundle = settings.collateral
+    if bundle is not None:
+        yield from _try("--collateral", lambda: CollateralFile(bundle))[1]
+    if settings.pccs:
+        yield from _try("--pccs", lambda: pccs_of(settings))[1]
+    new, problems = _try("--dns-names", lambda: new_deployment(settings))
+    yield from problems
+    if new is not None and settings.startup_manifest is not None:
+        yield from _startup_manifest(settings, new, settings.startup_manifest)
+
+
+def _platform(settings: Settings) -> Iterator[Finding]:
+    name, problems = _try("--platform", lambda: platform_name(settings.platform))
+    yield from problems
+    if name is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="keyhouse-") as folder:
+        # A simulated machine is tried out there: opening the one of the state may write to it.
+        place = Path(folder) if name == "simulation" else settings.data_dir.absolute()
+        _, problems = _try("--platform", lambda: open_platform(name, place))
+    yield from problems
+    if name == "simulation":
+        yield Finding("--platform", is_problem=False, text="SIMULATION: proves nothing")
+
+
+def _directory(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data_dir.absolute()
+    holder, problems = _try("--data-dir", lambda: check_state_directory(folder))
+    yield from problems
+    if holder:
+        yield Finding(
+            "--data-dir", is_problem=False, text=holder, hint="a start is refused until it ends"
+        )
+
+
+def _startup_manifest(settings: Settings, new: NewDeployment, path: Path) -> Iterator[Finding]:
+    flag = "--startup-manifest"
+    file = settings.startup_recovery_file
+    raw, problems = _try(flag, lambda: read_startup_manifest(path, file))
+    yield from problems
+    if raw is None:
+        return
+    found = fingerprint(raw)
+    if settings.claim_fingerprint and settings.claim_fingerprint != found:
+        yield Finding(
+            flag,
+            is_problem=True,
+            text=f"has the fingerprint {found}, --claim-fingerprint says"
+            f" {settings.claim_fingerprint}",
+            hint="name the fingerprint of this manifest, or another manifest",
+        )
+    _, problems = _try(flag, lambda: _check_manifest(raw, new))
+    yield from problems
+    if file is not None and not os.path.lexists(settings.data_dir.absolute() / JOURNAL):
+        yield from _try(flag, lambda: require_free(file))[1]
+
+
+def _check_manifest(raw: bytes, new: NewDeployment) -> None:
+    now = datetime.now(UTC)
+    keys = make_coordinator_keys(
+        dns_names=new.dns_names,
+        ip_addresses=new.ip_addresses,
+        curve=new.curve,
+        now=now,
+        simulated=True,
+    )
+    check_fully(raw, keys=keys, now=now)
+
+
+def _try(flag: str, check: Callable[[], T]) -> tuple[T | None, list[Finding]]:
+    try:
+        return check(), []
+    except Invalid as invalid:
+        return None, [
+            Finding(
+                flag,
+                is_problem=True,
+                text=f"{each.at}: {each.problem}" if each.at else each.problem,
+                hint=each.hint,
+            )
+            for each in invalid.problems
+        ]
+    except KeyhouseError as error:
+        return None, [_problem(flag, error)]
+
+
+def _problem(flag: str, error: KeyhouseError) -> Finding:
+    return Finding(flag, is_problem=True, text=error.message, hint=error.hint)
+
+
+def _lines(finding: Finding) -> str:
+    word = "error" if finding.is_problem else "note"
+    hint = f"    hint: {printable(finding.hint)}\n" if finding.hint else ""
+    return f"{word}: {finding.about}: {printable(finding.text)}\n{hint}"

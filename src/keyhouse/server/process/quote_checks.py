@@ -1,0 +1,118 @@
+"""What `keyhouse serve` verifies other quotes with: the platform's root, collateral, its clock."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from keyhouse.base.errors import Refused
+from keyhouse.server.client_api import QuoteChecks
+from keyhouse.server.process.collateral_file import CollateralFile
+from keyhouse.server.process.settings import Settings
+from keyhouse.server.services.collateral_memory import JournalledMarks
+from keyhouse.server.services.quote_checks import (
+    CollateralNow,
+    CollateralPerPlatform,
+    no_collateral,
+)
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import CollateralFacts, Platform
+    from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.coordinator import Engine
+
+__all__ = ["pccs_of", "quote_checks"]
+
+log = structlog.get_logger(__name__)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_CA: Final = 1 << 20
+
+
+class PccsCaUnreadable(Refused):
+    """The file with the CA of the PCCS cannot be read."""
+
+    code = "pccs-ca-unreadable"
+
+
+@asynccontextmanager
+async def quote_checks(
+    settings: Settings, platform: "Platform", engine: "Engine"
+) -> AsyncIterator[QuoteChecks]:
+    """Yield the checks under the running platform's own root, at the engine's security time.
+
+    Raises ``Refused`` if the file of collateral, or the PCCS or its CA, cannot be used.
+    """
+    memory = JournalledMarks(engine)
+
+    def now() -> datetime:
+        return _EPOCH + timedelta(microseconds=engine.now())
+
+    def checks(collateral: CollateralNow | CollateralPerPlatform) -> QuoteChecks:
+        return QuoteChecks(platform.root_ca, collateral, now, memory)
+
+    if not settings.pccs:
+        yield checks(_bundle(settings, platform))
+        return
+    from keyhouse.attestation.collateral.source import PccsSource
+
+    source = PccsSource(
+        pccs_of(settings),
+        platform.root_ca,
+        settings.data_dir.absolute() / "collateral",
+        now=now,
+        warn=log.warning,
+        told=_tell,
+        known=memory.known,
+    )
+    async with source:
+        looking = asyncio.create_task(source.look_after())
+        try:
+            yield checks(source)
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+
+def pccs_of(settings: Settings) -> "Pccs":
+    """Return the PCCS that the settings name. Raises ``Refused`` if it cannot be used."""
+    from keyhouse.attestation.collateral.pccs import Pccs
+
+    return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
+
+
+def _bundle(settings: Settings, platform: "Platform") -> CollateralNow:
+    path = settings.collateral
+    if path is None and platform.kind == "simulation":
+        path = settings.data_dir.absolute() / "simulation" / "collateral.json"
+    return no_collateral if path is None else CollateralFile(path.absolute())
+
+
+def _ca(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            pem = file.read(_LONGEST_CA)
+    except OSError:
+        pem = b""
+    if not pem:  # taken as "none given", everybody's CA would do
+        raise PccsCaUnreadable(
+            f"the CA of the PCCS, {path}, cannot be read", hint="name a file with PEM certificates"
+        )
+    return pem
+
+
+def _tell(facts: "CollateralFacts") -> None:
+    from keyhouse.attestation.collateral.facts import shown_time
+
+    log.info(
+        "fetched collateral",
+        platform=str(facts.kind),
+        evaluation=facts.evaluation_number,
+        expires=shown_time(facts.expires),
+        first=facts.ends_first,
+    )

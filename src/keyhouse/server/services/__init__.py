@@ -1,0 +1,1 @@
+"""The use cases of the coordinator: what a request does, whatever its protocol."""

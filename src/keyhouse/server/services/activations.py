@@ -1,0 +1,232 @@
+"""Lets workloads join: checks a request, and answers what its marble type is started with.
+
+A quote is verified once, on its thread; whether the package admits it is asked again of the state
+that the answer comes from. So an update between the two cannot be passed by. With a limit the
+activation is durable before the answer; without one its record follows within a second.
+Source: workload API, "Checks in order".
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import structlog
+from msgspec.structs import replace
+
+from keyhouse.attestation import Verdict
+from keyhouse.authority import (
+    LIFETIME,
+    SigningRequest,
+    issue_marble_certificate,
+    read_signing_request,
+)
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.coordinator import (
+    Activate,
+    Activated,
+    ActivationRequest,
+    Engine,
+    Joining,
+    Operation,
+    Parameters,
+    Running,
+    Stale,
+    parameters,
+    policy_of,
+    require,
+    require_below_limit,
+    until_current,
+)
+from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.server.net.concurrency import Places, Turns
+from keyhouse.server.services.activation_checks import (
+    read_uuid,
+    require_admitted,
+    require_identity,
+    require_quote,
+    require_recipe,
+)
+from keyhouse.server.services.activation_counts import UNKNOWN, ActivationCounts
+from keyhouse.server.services.events import Activation, Events
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.refusal_log import RefusalLog
+
+__all__ = ["Activations"]
+
+log = structlog.get_logger(__name__)
+
+WAITING: Final = 64
+"""Activations that may wait for their turn to have slow certificates made."""
+
+
+class _Workload(NamedTuple):
+    """A request, read and checked as far as the request alone can be."""
+
+    request: ActivationRequest
+    identity: bytes  # DER of its TLS certificate
+    marble: UUID
+    signing: SigningRequest
+    verdict: Verdict | None  # None: without a quote, in simulation
+
+
+class Activations:
+    """Judges activations against the engine's current view.
+
+    ``lifetime`` is that of the certificates of workloads. ``pace`` bounds what is told of refusals.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        quote_checks: QuoteChecks,
+        *,
+        simulated: bool,
+        events: Events | None,
+        counts: ActivationCounts,
+        lifetime: timedelta = LIFETIME,
+        pace: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts: Final = counts
+        self._engine = engine
+        self._quote_checks = quote_checks
+        self._simulated = simulated
+        self._events = events
+        self._lifetime = lifetime
+        self._turns = Turns("activate", Places(WAITING, "too many workloads are being activated"))
+        self._refusals = RefusalLog(events, pace)
+
+    async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
+        """Return what the workload is started with, once its activation is counted or noted.
+
+        ``identity`` is the DER of the leaf that the workload presented.
+
+        Raises:
+            WrongPhase: no manifest is enforced.
+            Unauthenticated: no client certificate.
+            Invalid: UUID, CSR or size of the quote.
+            Forbidden: unknown marble type, no quote, not admitted, or the limit is reached.
+            QuoteRefused: the quote does not verify.
+            Conflicting: a secret that users have to upload is missing; it is named.
+            Unavailable: not now.
+            Broken: whether the activation counts is not known until a restart.
+        """
+        label = self._label(request.marble_type)
+        self.counts.attempted(label)
+        try:
+            workload = await self._read(request, identity)
+            given, activated = await self._join(workload)
+        except KeyhouseError as problem:
+            self._refused(request, problem)
+            raise
+        self._succeeded(label, request, activated)
+        return given
+
+    def close(self) -> None:
+        """Give the thread back."""
+        self._turns.close()
+
+    async def _read(self, request: ActivationRequest, identity: bytes | None) -> _Workload:
+        """Check the request in the order of the interface, the cheap before the quote."""
+        state = self._running()
+        presented = require_identity(identity)
+        require_recipe(state, request.marble_type)
+        marble = read_uuid(request.uuid)
+        quoted = require_quote(request.quote, simulated=self._simulated)
+        signing = read_signing_request(request.csr, state.keys)
+        verdict = await self._quote_checks.verify(request.quote) if quoted else None
+        return _Workload(request, presented, marble, signing, verdict)
+
+    async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
+        """Activate: judged, made and recorded on one state; again if it has moved on."""
+
+        async def change() -> tuple[Parameters, Activated]:
+            state = self._running()
+            recipe = require_recipe(state, workload.request.marble_type)
+            require_admitted(state, recipe, workload.verdict, workload.identity)
+            require_below_limit(state, recipe.marble_type)
+            given = await self._made(state, recipe, workload)
+            activated = self._activated(recipe, workload)
+            await self._recorded(state, activated)
+            return given, activated
+
+        too_fast = "the state changes faster than a workload can be activated"
+        return await until_current(change, too_fast=too_fast)
+
+    async def _made(self, state: Running, recipe: Recipe, workload: _Workload) -> Parameters:
+        now = moment(self._engine.now())
+
+        def make() -> Parameters:
+            leaf = issue_marble_certificate(
+                state.keys,
+                workload.signing,
+                marble=workload.marble,
+                marble_type=recipe.marble_type,
+                now=now,
+                lifetime=self._lifetime,
+            )
+            return parameters(state, recipe, Joining(workload.marble, leaf, now))
+
+        if not recipe.is_costly:
+            return make()
+        return await self._turns.take(make)
+
+    async def _recorded(self, state: Running, activated: Activated) -> None:
+        """Return once the activation counts, or will be audited. Raises ``Stale``."""
+        manifest, intermediate = state.manifest, state.keys.intermediate_cert
+        if activated.counted:
+            await self._engine.submit(Activate(manifest, intermediate, activated))
+            return
+        current = self._running()
+        if (current.manifest, current.keys.intermediate_cert) != (manifest, intermediate):
+            raise Stale
+        self._engine.record(activated)
+
+    def _activated(self, recipe: Recipe, workload: _Workload) -> Activated:
+        verdict = workload.verdict
+        about = Activated(
+            time=self._engine.now(),
+            marble_type=recipe.marble_type,
+            uuid=str(workload.marble),
+            names=workload.signing.names,
+            counted=recipe.marble.max_activations > 0,
+            quoted=verdict is not None,
+        )
+        if verdict is None:
+            return about
+        return replace(
+            about,
+            platform=verdict.ppid,
+            mrenclave=verdict.mrenclave,
+            mrsigner=verdict.mrsigner,
+            tcb_status=str(verdict.tcb_status),
+        )
+
+    def _running(self) -> Running:
+        view = self._engine.view
+        require(Operation.ACTIVATE, view.phase)
+        return view.running
+
+    def _label(self, marble_type: str) -> str:
+        state = self._engine.view.state
+        if isinstance(state, Running) and policy_of(state.manifest).recipe(marble_type):
+            return marble_type
+        return UNKNOWN
+
+    def _succeeded(self, label: str, request: ActivationRequest, activated: Activated) -> None:
+        self.counts.activated(label, quoted=activated.quoted)
+        log.info(
+            "a workload was activated",
+            marble_type=activated.marble_type,
+            uuid=activated.uuid,
+            quoted=activated.quoted,
+        )
+        if self._events is not None:
+            event = Activation(activated.marble_type, activated.uuid, request.quote or None)
+            self._events.activated(event, at=activated.time * 1000)
+
+    def _refused(self, request: ActivationRequest, problem: KeyhouseError) -> None:
+        self.counts.refused(problem)
+        self._refusals.refused(self._engine.now(), request, problem)

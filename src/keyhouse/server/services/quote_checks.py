@@ -1,0 +1,204 @@
+"""Verifies quotes for anybody who asks: off the event loop, few at once, refusals remembered.
+
+Nobody is identified here and a check costs milliseconds, so callers wait in a bounded queue, and
+what was refused is refused again from memory for a while. Nothing is fetched for a quote whose PCK
+chain does not lead to the platform's own root. Collateral that is older than what was seen before,
+in this process or in another one of the same journal, is not used, whatever its own dates say.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefused,
+    CollateralUnavailable,
+    Mark,
+    PlatformKind,
+    QuoteRefused,
+    Verdict,
+    Verifier,
+    marks_of,
+    newer_marks,
+    platform_kind,
+    read_facts,
+    require_as_new,
+)
+from keyhouse.base.errors import Unavailable
+from keyhouse.server.net.concurrency import Places, Turns
+from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
+
+__all__ = [
+    "CollateralHealth",
+    "CollateralNow",
+    "CollateralPerPlatform",
+    "QuoteChecks",
+    "no_collateral",
+]
+
+T = TypeVar("T")
+
+CollateralNow = Callable[[], Collateral]
+"""Returns the collateral in use, at once or after reading a file; called on a thread.
+
+Raises ``Unavailable`` if there is none.
+"""
+
+
+@runtime_checkable
+class CollateralHealth(Protocol):
+    """Tells how collateral is doing."""
+
+    def expires(self) -> datetime | None:
+        """Return the end, UTC, of what ends first of all that is in use; None if nothing is."""
+        ...
+
+    def fetches(self) -> Mapping[str, int]:
+        """Return how many fetches there were, by what became of them; empty if there are none."""
+        ...
+
+
+class CollateralPerPlatform(Protocol):
+    """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
+
+    def at_hand(self, kind: PlatformKind) -> Collateral | None:
+        """Return it if nobody has to wait for it."""
+        ...
+
+    async def collateral_of(self, kind: PlatformKind) -> Collateral:
+        """Return it; it is not verified by this. Raises ``Unavailable`` if there is none."""
+        ...
+
+
+AT_ONCE: Final = 1
+"""Quotes verified at the same time: reads have to stay served on one core."""
+
+WAITING: Final = 64
+"""Callers who may wait for their turn."""
+
+REMEMBERED: Final = 256
+"""Refused quotes that are refused again without a check."""
+
+REMEMBERED_FOR: Final = timedelta(seconds=10)
+"""How long: other collateral or another time may let them pass."""
+
+_TOO_MANY: Final = "too many callers are having quotes verified"
+
+
+def no_collateral() -> Collateral:
+    """Refuse: this coordinator was started without collateral."""
+    raise Unavailable(
+        "this coordinator has no collateral to verify quotes with",
+        hint="its operator has to start it with --pccs URL or --collateral FILE",
+    )
+
+
+class QuoteChecks:
+    """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
+
+    ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
+    new it was so far; by default of this process alone. ``pace``: seconds that always go on; what
+    ``now`` gives may stand still, while the host's clock is behind the journal.
+    """
+
+    def __init__(
+        self,
+        root_ca: bytes,
+        collateral: CollateralNow | CollateralPerPlatform,
+        now: Callable[[], datetime],
+        memory: CollateralMemory | None = None,
+        pace: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._verifier = Verifier(root_ca)
+        self._collateral = collateral
+        self._now = now
+        self._memory = memory or ProcessMarks()
+        self._pace = pace
+        self._turns = Turns("check", Places(WAITING, _TOO_MANY), AT_ONCE)
+        self._fetches = Places(WAITING, _TOO_MANY)  # apart: who waits for a PCCS keeps no turn
+        self._refused: dict[bytes, tuple[float, QuoteRefused]] = {}  # oldest first
+
+    async def verify(self, quote: bytes) -> Verdict:
+        """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
+
+        Raises:
+            QuoteRefused: it does not verify.
+            Unavailable: there is no collateral, or only older than what was seen before, or that
+                it was seen cannot be stored, or too many callers wait already.
+        """
+        now, digest = self._now(), hashlib.sha256(quote).digest()
+        self._refuse_again(digest)
+        try:
+            get = await self._found(quote)
+            verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now))
+        except QuoteRefused as refused:
+            self._remember(digest, refused)
+            raise
+        if newer_marks(marks, self._memory.known()):
+            await self._memory.remember(marks)
+            require_as_new(marks, self._memory.known())  # others' quotes may have raised it
+        return verdict
+
+    @property
+    def health(self) -> CollateralHealth | None:
+        """What tells how the collateral is doing, if anything does."""
+        source: object = self._collateral
+        return source if isinstance(source, CollateralHealth) else None
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, on the thread of the checks: strangers take no other.
+
+        Raises ``Unavailable`` if too many callers wait already.
+        """
+        return await self._turns.take(work)
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._turns.close()
+
+    async def _found(self, quote: bytes) -> CollateralNow:
+        """Return what has the collateral for ``quote``, which is fetched if it has to be."""
+        source = self._collateral
+        if callable(source):
+            return source
+        kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca))
+        collateral = source.at_hand(kind)
+        if collateral is None:
+            with self._fetches.one():
+                collateral = await source.collateral_of(kind)
+        return lambda: collateral
+
+    def _verify(
+        self, quote: bytes, collateral: Collateral, now: datetime
+    ) -> tuple[Verdict, dict[str, Mark]]:
+        verdict = self._verifier.verify(quote, collateral, now)
+        marks = _marks(collateral)
+        require_as_new(marks, self._memory.known())
+        return verdict, marks
+
+    def _refuse_again(self, digest: bytes) -> None:
+        known = self._refused.get(digest)
+        if known is None:
+            return
+        until, refused = known
+        if self._pace() >= until:
+            del self._refused[digest]
+            return
+        raise QuoteRefused(refused.reason, refused.message, hint=refused.hint)
+
+    def _remember(self, digest: bytes, refused: QuoteRefused) -> None:
+        if len(self._refused) >= REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        # Without its traceback, which would keep the quote in memory.
+        until = self._pace() + REMEMBERED_FOR.total_seconds()
+        self._refused[digest] = (until, refused.with_traceback(None))
+
+
+def _marks(collateral: Collateral) -> dict[str, Mark]:
+    try:
+        return marks_of(read_facts(collateral))
+    except CollateralRefused as refused:  # the quote did verify: it is not at fault
+        raise CollateralUnavailable(refused.message, hint=refused.hint) from None

@@ -1,0 +1,88 @@
+"""The coordinator's own evidence: its certificates, and quotes over its root certificate."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation import Platform, add_header, quote_binding, report_data
+from keyhouse.authority import CoordinatorKeys, certificate_pem
+from keyhouse.base.errors import Broken
+from keyhouse.server.net.concurrency import Places, TooMany, Turns
+from keyhouse.wire.client_api import EvidenceData
+
+__all__ = ["NONCE_BYTES", "Quotes"]
+
+NONCE_BYTES = 1024
+"""The longest nonce, decoded."""
+
+AT_ONCE = 2
+"""Quotes made at the same time: the platform is one machine."""
+
+WAITING = 12_000
+"""Requests that may wait for a quote; anybody may ask for one, so they are bounded.
+
+As many as there can be connections, each of which has its turn: a flood locks nobody out.
+"""
+
+
+class Quotes:
+    """Makes quotes, off the event loop and never too many at once.
+
+    ``counts``: requests for a fresh quote by what became of them. A client that leaves is in none.
+    """
+
+    def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
+        self._platform = platform
+        self._root = keys.root_cert
+        places = Places(WAITING, "too many callers are waiting for a quote")
+        self._turns = Turns("quote", places, AT_ONCE)
+        self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
+        self._without_nonce = self._quote(self._root, b"")
+
+    def without_nonce(self, keys: CoordinatorKeys) -> bytes:
+        """Return the quote that was made at the start, with the certificates of now, as JSON."""
+        if keys.root_cert != self._root:
+            raise Broken("the quotes are made for another root certificate")
+        return _evidence(keys, self._without_nonce)
+
+    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> bytes:
+        """Return evidence over ``nonce`` as JSON: made for this call alone.
+
+        Raises:
+            TooMany: too many callers wait for a quote already.
+        """
+        root = keys.root_cert
+        try:
+            quote = await self._turns.take(lambda: self._quote(root, nonce))
+        except TooMany:
+            self.counts["refused"] += 1
+            raise
+        except Exception:
+            self.counts["failed"] += 1
+            raise
+        self.counts["made"] += 1
+        return _evidence(keys, quote)
+
+    def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
+        """Make the quote over another root; what is returned lets it be the one that is served."""
+        root = keys.root_cert
+        quote = self._quote(root, b"")
+
+        def serve() -> None:
+            self._root, self._without_nonce = root, quote
+
+        return serve
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._turns.close()
+
+    def _quote(self, root: bytes, nonce: bytes) -> bytes:
+        data = report_data(quote_binding(root, nonce))
+        return add_header(self._platform.quote(data))
+
+
+def _evidence(keys: CoordinatorKeys, quote: bytes) -> bytes:
+    chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
+    return msgspec.json.encode(EvidenceData(chain, quote))

@@ -1,0 +1,1 @@
+"""The workload API: ``rpc.Marble`` over gRPC."""
