@@ -30,10 +30,10 @@ _MODULES: Final = {
         "structlog",
         "keyhouse.server.client_api",
         "keyhouse.attestation",
-        "keyhouse.cli.last_resort",
+        "keyhouse.base.process.last_resort",
         "keyhouse.server.process.logs",
         "keyhouse.server.process.new_deployment",
-        "keyhouse.cli.platform_choice",
+        "keyhouse.attestation.platforms.choice",
         "keyhouse.server.process.sealing_note",
         "keyhouse.server.process.serve",
         "keyhouse.server.process.metrics",
@@ -60,7 +60,7 @@ _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
 def _preload(kind: str) -> None:
-    from keyhouse.cli.left_out import leave_out
+    from keyhouse.base.process.left_out import leave_out
 
     leave_out(*_LEFT_OUT[kind])
     for name in _MODULES[kind]:
@@ -98,7 +98,7 @@ def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     if kind == "serve":  # what its first process does before it starts the isolated one
-        from keyhouse.cli.process import clean_environment
+        from keyhouse.base.process.isolation import clean_environment
 
         kept = clean_environment(os.environ)
         os.environ.clear()

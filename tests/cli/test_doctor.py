@@ -19,7 +19,7 @@ from keyhouse.cli.doctor_finding import (
     judge_start,
 )
 from keyhouse.cli.doctor_machine import judge_descriptors, judge_locked_memory
-from keyhouse.cli.made_user import make_user
+from keyhouse.client.made_user import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

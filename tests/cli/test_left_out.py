@@ -15,7 +15,7 @@ CASES = [
 def imported(library: str, *left_out: str) -> set[str]:
     program = (
         "import sys\n"
-        "from keyhouse.cli.left_out import leave_out\n"
+        "from keyhouse.base.process.left_out import leave_out\n"
         f"leave_out(*{left_out!r})\n"
         f"import {library}\n"
         "print(*(name for name, module in sys.modules.items() if module is not None))"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.held_environment import PREFIX, held
-from keyhouse.cli.process import clean_environment
+from keyhouse.base.process.held_environment import PREFIX, held
+from keyhouse.base.process.isolation import clean_environment
 from keyhouse.cli.run_settings import (
     RUN_SETTINGS,
     RunSettings,

@@ -12,14 +12,14 @@ def main() -> None:
     nothing of what the other commands show to people.
     """
     if sys.argv[1:2] == ["serve"]:
-        from keyhouse.cli.process import isolate
+        from keyhouse.base.process.isolation import isolate
 
         isolate("keyhouse.cli", sys.argv[1:])
         from keyhouse.server.process.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))
     if sys.argv[1:2] == ["run"]:
-        from keyhouse.cli.process import isolate
+        from keyhouse.base.process.isolation import isolate
 
         isolate("keyhouse.cli", sys.argv[1:], hold=True)
         from keyhouse.cli.run import main as launch

@@ -4,10 +4,10 @@ import os
 import sys
 
 from keyhouse.base.os_reason import os_reason
+from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.left_out import leave_out
+from keyhouse.base.process.standard_streams import stand_in_streams, write_error
 from keyhouse.cli.command_table import app_of
-from keyhouse.cli.error_text import error_text
-from keyhouse.cli.left_out import leave_out
-from keyhouse.cli.standard_error import stand_in_streams, write_error
 from keyhouse.cli.talk import REFUSED, show_error
 from keyhouse.cli.usage import WrongUsage
 
@@ -28,7 +28,7 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         write_error(f"error: the output cannot be written: {os_reason(error)}\n")
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
-        from keyhouse.cli.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import Unexpected
 
         write_error(error_text(Unexpected.of(error)))
     sys.exit(REFUSED)

@@ -12,9 +12,9 @@ from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.cli.dev_coordinator import Serving
 from keyhouse.cli.dev_manifest import USER, sample_manifest, with_user
 from keyhouse.cli.dev_steps import Deployment
-from keyhouse.cli.made_user import make_user
 from keyhouse.cli.new_file import NewFile
 from keyhouse.client import Coordinator, Trust
+from keyhouse.client.made_user import make_user
 from keyhouse.manifest import fingerprint
 
 __all__ = ["prepare"]

@@ -9,10 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.context_chosen import chosen_context
 from keyhouse.cli.context_file import contexts_path
 from keyhouse.cli.doctor_finding import Finding
-from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
 from keyhouse.cli.target import HostArgument, Target, Trusting
 

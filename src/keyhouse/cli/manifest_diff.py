@@ -11,10 +11,10 @@ import typer
 
 from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.place import at
+from keyhouse.base.printable import printable
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.manifest_file import read_manifest
-from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import REFUSED, AsJson, show_json, speaks
 from keyhouse.cli.target import Target, Trusting
 from keyhouse.manifest import Manifest, decode, fingerprint

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.kept_certificates import keep, unpinned
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.output import write_output
-from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.cli.target import Target
 from keyhouse.manifest import fingerprint

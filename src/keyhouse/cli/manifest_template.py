@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from keyhouse.base.errors import Refused
+from keyhouse.base.printable import printable
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.manifest_check import problems_of
 from keyhouse.cli.output import write_output
-from keyhouse.cli.printable import printable
 from keyhouse.cli.talk import AsJson, show_json, speaks
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhouse.base.errors import NotFound
+from keyhouse.base.printable import printable
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.manifest_file import read_manifest
 from keyhouse.cli.output import write_output
 from keyhouse.cli.plan_agreed import Reviewed, require_pending
-from keyhouse.cli.printable import printable
 from keyhouse.cli.recovery_place import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.cli.target import Target

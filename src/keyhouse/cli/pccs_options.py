@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from keyhouse.base.errors import Refused
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 from keyhouse.cli.talk import read_file
 
 if TYPE_CHECKING:

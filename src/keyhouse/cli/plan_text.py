@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 
 if TYPE_CHECKING:
     from keyhouse.client import PlanData

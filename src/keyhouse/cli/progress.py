@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 
 __all__ = ["working"]
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.connect import coordinator_of
 from keyhouse.cli.output import write_output
-from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_options import OutputFile
 from keyhouse.cli.recovery_offer import RootFile, offering
 from keyhouse.cli.talk import AsJson, show_json, speaks

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.connect import trusted
 from keyhouse.cli.holder_options import Holder
 from keyhouse.cli.memory_option import NONE
-from keyhouse.cli.printable import printable
 from keyhouse.cli.recover_options import ShareFile, ShareName
 from keyhouse.cli.recovery_offer import RootFile, offering
 from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.new_file import FileUnwritable, NewFile
-from keyhouse.cli.printable import printable
 from keyhouse.manifest import fingerprint
 
 __all__ = ["RecoveryOption", "RecoveryPlace", "recovery_place"]

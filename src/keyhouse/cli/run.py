@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
-from keyhouse.cli.error_text import error_text
-from keyhouse.cli.held_environment import release
-from keyhouse.cli.process import forbid_dumps
+from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.held_environment import release
+from keyhouse.base.process.isolation import forbid_dumps
+from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.run_report import Report
 from keyhouse.cli.run_settings import RunSettings, read_run_settings, reports_in_json
-from keyhouse.cli.standard_error import write_error
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
-        from keyhouse.cli.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import Unexpected
 
         write_error(error_text(Unexpected.of(error)))
         return REFUSED
@@ -135,8 +135,8 @@ def _quote_once(
 
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissing
+    from keyhouse.attestation.platforms.choice import platform_name
     from keyhouse.attestation.platforms.find import open_for_quotes
-    from keyhouse.cli.platform_choice import platform_name
     from keyhouse.cli.simulated_identity import simulated_identity
 
     try:

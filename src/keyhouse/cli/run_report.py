@@ -4,9 +4,9 @@ import json
 from datetime import UTC, datetime
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.error_text import error_text
-from keyhouse.cli.printable import printable
-from keyhouse.cli.standard_error import write_error
+from keyhouse.base.printable import printable
+from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.standard_streams import write_error
 
 __all__ = ["Report"]
 

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from keyhouse.base.errors import Problem
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 from keyhouse.manifest.source.source_map import Places, Span
 
 __all__ = ["SourceText", "as_objects"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhouse.base.errors import Refused
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 from keyhouse.cli.table import show_table
 from keyhouse.cli.talk import AsJson, show_json, speaks
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import Final
 
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 
 __all__ = ["show_table"]
 

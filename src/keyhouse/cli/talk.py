@@ -16,10 +16,10 @@ import typer
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import printable
+from keyhouse.base.process.error_text import error_object, error_text
 from keyhouse.cli.bundles import bundled
-from keyhouse.cli.error_text import error_object, error_text
 from keyhouse.cli.examples import with_example_first
-from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
 
 __all__ = ["AsJson", "exit_code", "read_file", "show_error", "show_json", "show_rows", "speaks"]

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.bundles import Bundle
 from keyhouse.cli.context_chosen import (
     ContextOption,
@@ -17,7 +18,6 @@ from keyhouse.cli.context_chosen import (
 )
 from keyhouse.cli.memory_option import MemoryOption
 from keyhouse.cli.pccs_options import PccsCaFile, PccsUrl
-from keyhouse.cli.printable import printable
 from keyhouse.cli.usage import WrongUsage
 
 __all__ = ["HostArgument", "Target", "Trusting", "told"]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import typer
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.error_text import error_text
+from keyhouse.base.process.error_text import error_text
 from keyhouse.cli.template_parts import Parts, package_of, pem_of, secret_of
 
 __all__ = ["ask_for_parts"]

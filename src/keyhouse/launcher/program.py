@@ -23,10 +23,10 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from keyhouse.base.process.start_limits import not_started
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.parameters import Delivered
-from keyhouse.launcher.start_limits import not_started
 
 __all__ = ["Program", "program_of", "start"]
 

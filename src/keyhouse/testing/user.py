@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.cli.made_user import make_user as make_command_user
 from keyhouse.client import PemIdentity
+from keyhouse.client.made_user import make_user as make_command_user
 
 __all__ = ["DeploymentUser", "make_user"]
 

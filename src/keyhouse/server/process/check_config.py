@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.attestation import open_platform
+from keyhouse.attestation.platforms.choice import platform_name
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Invalid, KeyhouseError
-from keyhouse.cli.platform_choice import platform_name
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
 from keyhouse.journal.directory.replacement import JOURNAL

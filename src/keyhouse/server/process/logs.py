@@ -12,8 +12,8 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
-from keyhouse.cli.printable import printable
-from keyhouse.cli.standard_error import StandardError
+from keyhouse.base.printable import printable
+from keyhouse.base.process.standard_streams import StandardError
 
 __all__ = ["configure_logs"]
 

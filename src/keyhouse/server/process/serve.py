@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.error_text import error_text
-from keyhouse.cli.left_out import leave_out
-from keyhouse.cli.process import harden
-from keyhouse.cli.standard_error import write_error
+from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.isolation import harden
+from keyhouse.base.process.left_out import leave_out
+from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
-        from keyhouse.cli.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import Unexpected
 
         write_error(error_text(Unexpected.of(error)))
         return REFUSED
@@ -74,8 +74,8 @@ async def _serve(settings: Settings) -> None:
     import structlog
 
     from keyhouse.attestation import open_platform
-    from keyhouse.cli.last_resort import install_last_resort
-    from keyhouse.cli.platform_choice import platform_name
+    from keyhouse.attestation.platforms.choice import platform_name
+    from keyhouse.base.process.last_resort import install_last_resort
     from keyhouse.server.process.new_deployment import new_deployment
     from keyhouse.server.process.parts import opened, require_clock
 

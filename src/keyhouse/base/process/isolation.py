@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from keyhouse.cli.held_environment import PREFIX as HELD
-from keyhouse.cli.held_environment import held
-from keyhouse.cli.standard_error import open_standard_streams, write_error
+from keyhouse.base.process.held_environment import PREFIX as HELD
+from keyhouse.base.process.held_environment import held
+from keyhouse.base.process.standard_streams import open_standard_streams, write_error
 
 __all__ = ["clean_environment", "forbid_dumps", "harden", "isolate"]
 
@@ -66,8 +66,8 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
 
 def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Tell why there is no isolated process, and end: this one must not go on."""
-    from keyhouse.cli.error_text import error_text
-    from keyhouse.launcher.start_limits import not_started
+    from keyhouse.base.process.error_text import error_text
+    from keyhouse.base.process.start_limits import not_started
 
     file, *argv = map(os.fsencode, command)
     env = {

@@ -3,7 +3,7 @@
 from typing import Any
 
 from keyhouse.base.errors import Invalid, KeyhouseError
-from keyhouse.cli.printable import printable
+from keyhouse.base.printable import printable
 
 __all__ = ["error_object", "error_text"]
 

@@ -1,0 +1,1 @@
+"""What every process of Keyhouse does to itself: isolation, standard streams, the last resort."""
