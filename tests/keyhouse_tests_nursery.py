@@ -47,7 +47,7 @@ _MODULES: Final = {
         "keyhouse.cli.commands",
         "keyhouse.client",  # what a command imports once it is to do something
         "keyhouse.coordinator",
-        "keyhouse.cli.recover_files",
+        "keyhouse.cli.recover.files",
         "keyhouse_simulation",
     ),
 }

@@ -18,7 +18,7 @@ from keyhouse_tests_man import write as write_man_pages
 from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
 from keyhouse.base import errors
 from keyhouse.base.secret import Secret
-from keyhouse.cli.run_settings import RUN_SETTINGS
+from keyhouse.cli.run.settings import RUN_SETTINGS
 from keyhouse.client import Coordinator
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS

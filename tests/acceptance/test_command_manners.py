@@ -21,7 +21,7 @@ from keyhouse_tests_process import KEYHOUSE
 from keyhouse_tests_server import Server
 
 from keyhouse import __version__
-from keyhouse.cli.context_file import Context, Contexts, write
+from keyhouse.cli.options.context_file import Context, Contexts, write
 from keyhouse.coordinator import Phase
 
 pytestmark = pytest.mark.acceptance

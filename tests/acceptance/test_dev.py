@@ -20,7 +20,7 @@ from keyhouse_tests_process import Started, start
 from keyhouse_tests_server import free_port
 
 from keyhouse.base.errors import Conflicting
-from keyhouse.cli.dev_manifest import with_user
+from keyhouse.cli.dev.manifest import with_user
 from keyhouse.client.made_user import make_user
 from keyhouse.manifest import check, decode
 

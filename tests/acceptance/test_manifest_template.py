@@ -14,7 +14,7 @@ from keyhouse_tests_deployment import user
 from keyhouse_tests_process import start
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.template_parts import PartUnreadable, parts_of, starting_manifest
+from keyhouse.cli.manifest.template_parts import PartUnreadable, parts_of, starting_manifest
 from keyhouse.manifest import check
 from keyhouse.manifest.source.yaml_reader import read_yaml
 

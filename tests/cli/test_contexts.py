@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keyhouse_tests_command_tree import typed
 from typer.testing import Result
 
-from keyhouse.cli.context_file import (
+from keyhouse.cli.options.context_file import (
     Context,
     Contexts,
     ContextUnusable,
@@ -22,11 +22,11 @@ from keyhouse.cli.context_file import (
     read,
     write,
 )
-from keyhouse.cli.secret import split_words
-from keyhouse.cli.talk import FileUnreadable
-from keyhouse.cli.target import Target, Trusting
-from keyhouse.cli.usage import WrongUsage
-from keyhouse.cli.user_options import User
+from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.options.user import User
+from keyhouse.cli.output.talk import FileUnreadable
+from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.secret.group import split_words
 from keyhouse.client import ClientIdentity
 
 HOST = "prod.example.com:4433"

@@ -10,15 +10,15 @@ import pytest
 from keyhouse_tests_command import Ended, run
 from keyhouse_tests_deployment import user
 
-from keyhouse.cli.doctor_files import remembered_findings, user_findings
-from keyhouse.cli.doctor_finding import (
+from keyhouse.cli.doctor.files import remembered_findings, user_findings
+from keyhouse.cli.doctor.finding import (
     Finding,
     judge_clock,
     judge_expiry,
     judge_mode,
     judge_start,
 )
-from keyhouse.cli.doctor_machine import judge_descriptors, judge_locked_memory
+from keyhouse.cli.doctor.machine import judge_descriptors, judge_locked_memory
 from keyhouse.client.made_user import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -13,8 +13,8 @@ from keyhouse_tests_deployment import manifest
 from keyhouse_tests_process import KEYHOUSE
 
 from keyhouse.base.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
-from keyhouse.cli.talk import exit_code
-from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.output.talk import exit_code
+from keyhouse.cli.output.usage import WrongUsage
 from keyhouse.client import (
     AnswerUnreadable,
     CallPutOff,

@@ -7,9 +7,9 @@ from keyhouse_tests_peer import Peer, serving
 from keyhouse_tests_sdk import trust_in_peer
 
 from keyhouse.base.errors import Problem, Refused
-from keyhouse.cli.plan_agreed import Reviewed
-from keyhouse.cli.plan_text import plan_text
-from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.manifest.plan_agreed import Reviewed
+from keyhouse.cli.output.plan import plan_text
+from keyhouse.cli.output.usage import WrongUsage
 from keyhouse.client import Coordinator
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 

@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.base.process.held_environment import PREFIX, held
 from keyhouse.base.process.isolation import clean_environment
-from keyhouse.cli.run_settings import (
+from keyhouse.cli.run.settings import (
     RUN_SETTINGS,
     RunSettings,
     read_run_settings,

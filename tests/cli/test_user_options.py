@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from keyhouse.cli.target import Target
-from keyhouse.cli.token_options import TokenFile, TokenFileUnusable
-from keyhouse.cli.usage import WrongUsage
-from keyhouse.cli.user_options import User
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.options.token import TokenFile, TokenFileUnusable
+from keyhouse.cli.options.user import User
+from keyhouse.cli.output.usage import WrongUsage
 from keyhouse.client import TokenIdentity
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"

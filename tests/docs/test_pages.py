@@ -9,7 +9,7 @@ import pytest
 from keyhouse_tests_command_tree import root
 from typer.core import TyperGroup
 
-from keyhouse.cli.run_settings import RUN_SETTINGS
+from keyhouse.cli.run.settings import RUN_SETTINGS
 from keyhouse.server.process.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent.parent

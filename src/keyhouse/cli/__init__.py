@@ -22,7 +22,7 @@ def main() -> None:
         from keyhouse.base.process.isolation import isolate
 
         isolate("keyhouse.cli", sys.argv[1:], hold=True)
-        from keyhouse.cli.run import main as launch
+        from keyhouse.cli.run.command import main as launch
 
         sys.exit(launch(sys.argv[2:]))
     from keyhouse.cli.commands import run

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.cli.connect import trusted
-from keyhouse.cli.kept_certificates import chain_pem
-from keyhouse.cli.output import write_output
-from keyhouse.cli.talk import AsJson, show_json, speaks
-from keyhouse.cli.target import Target
+from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.kept_certificates import chain_pem
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, show_json, speaks
 
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator

@@ -8,8 +8,8 @@ from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
 from keyhouse.cli.command_table import app_of
-from keyhouse.cli.talk import REFUSED, show_error
-from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.output.talk import REFUSED, show_error
+from keyhouse.cli.output.usage import WrongUsage
 
 __all__ = ["run"]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.talk import AsJson, show_json, speaks
 
 __all__ = ["completion"]
 

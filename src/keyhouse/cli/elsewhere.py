@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from keyhouse.cli.talk import speaks
-from keyhouse.cli.usage import WrongUsage
+from keyhouse.cli.output.talk import speaks
+from keyhouse.cli.output.usage import WrongUsage
 
 __all__ = ["ELSEWHERE", "install", "precheck", "uninstall"]
 

@@ -1,8 +1,8 @@
 """`keyhouse status`: verify a coordinator, then say how it is."""
 
-from keyhouse.cli.connect import trusted
-from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
-from keyhouse.cli.target import Target
+from keyhouse.cli.options.connect import trusted
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
 
 __all__ = ["status"]
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhouse.base.errors import NotFound
-from keyhouse.cli.memory_option import MemoryOption, memory_of
-from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.options.memory import MemoryOption, memory_of
+from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
 
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.talk import AsJson, show_json, show_rows, speaks
-from keyhouse.cli.target import Target, Trusting
+from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
 
 __all__ = ["version"]
 
@@ -39,7 +39,7 @@ def version(
 def _of_coordinator(target: Target) -> str:
     import msgspec
 
-    from keyhouse.cli.connect import coordinator_of
+    from keyhouse.cli.options.connect import coordinator_of
 
     with coordinator_of(target) as coordinator:
         description = msgspec.json.decode(coordinator.openapi())

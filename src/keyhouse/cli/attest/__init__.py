@@ -1,0 +1,1 @@
+"""The commands about quotes: ``keyhouse attest``, ``collateral`` and ``package-info``."""

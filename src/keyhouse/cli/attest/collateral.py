@@ -1,0 +1,215 @@
+"""`keyhouse collateral`: fetch bundles for sites without a PCCS, look at them, check them."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from keyhouse.base.errors import Refused
+from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, maker_root
+from keyhouse.cli.output.bundles import Bundle
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, read_file, show_json, show_rows, speaks
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Fetch, show and check what verifies quotes.")
+
+BundleFile = Annotated[str, typer.Argument(metavar="FILE", help="a bundle, or - for stdin")]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--simulation-root",
+        help="root certificate (PEM) of a SIMULATED platform's maker; without it Intel's",
+    ),
+]
+
+_FMSPC = re.compile(r"[0-9a-fA-F]{12}")
+
+
+@app.callback()
+def group() -> None:
+    """Fetch, show and check what verifies quotes."""
+
+
+class KindNamed(Bundle, frozen=True, kw_only=True):
+    """A kind of platform, as it was typed: by a quote, or by name."""
+
+    quote: Annotated[
+        str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
+    ] = ""
+    fmspc: Annotated[
+        str, typer.Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
+    ] = ""
+    tee: Annotated[str, typer.Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx"
+    ca: Annotated[
+        str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
+    ] = "platform"
+
+    def kind(self, root_ca: bytes) -> "PlatformKind":
+        """Return the kind, of a quote under ``root_ca``. Raises ``Refused`` if there is none."""
+        from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
+
+        if bool(self.quote) == bool(self.fmspc):
+            raise Refused(
+                "the platform is not clear", hint="name a file with its quote, or --fmspc"
+            )
+        if self.quote:
+            return platform_kind(read_file(self.quote), root_ca)
+        if not _FMSPC.fullmatch(self.fmspc):
+            raise Refused("the FMSPC is not right", hint="it has 12 hex digits")
+        if self.tee not in set(Tee) or self.ca not in set(PckCa):
+            raise Refused(
+                "the kind of platform is not right",
+                hint="--tee sgx or tdx, --ca platform or processor",
+            )
+        return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
+
+
+@app.command(name="fetch")
+@speaks
+def fetch(
+    named: KindNamed,
+    pccs: PccsUrl = "",
+    pccs_ca: PccsCaFile = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="new file instead of standard output")
+    ] = "",
+    simulation_root: Root = None,
+    *,
+    early: Annotated[
+        bool,
+        typer.Option(
+            "--early", help="with a TCB recovery that is not in force yet: to rehearse it"
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the collateral of one kind of platform and check it: a bundle for air-gapped sites.
+
+    Example: keyhouse collateral fetch coordinator.quote --pccs https://pccs.example:8081 -o
+    collateral.json
+    """
+    from keyhouse.attestation import write_collateral
+
+    root_ca = maker_root(simulation_root)
+    if not pccs:
+        raise Refused("no PCCS is named", hint="name it: --pccs https://name:port")
+    kind = named.kind(root_ca)
+    fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
+    collateral, facts = asyncio.run(fetched)
+    if output or not as_json:
+        write_output(write_collateral(collateral), output)
+    if as_json:
+        show_json({"file": output} if output else msgspec.Raw(write_collateral(collateral)))
+        return
+    typer.echo(f"for {kind}; {_end(facts)}", err=True)
+
+
+@app.command(name="show")
+@speaks
+def show(file: BundleFile, *, as_json: AsJson = False) -> None:
+    """Print what a bundle says of itself: for which platform, until when. Nothing is checked.
+
+    Example: keyhouse collateral show collateral.json
+    """
+    from keyhouse.attestation import read_collateral, read_facts
+
+    facts = read_facts(read_collateral(read_file(file)))
+    if as_json:
+        show_json(_as_object(facts))
+        return
+    show_rows(_rows(facts) | {"trust": "none: use check"})
+
+
+@app.command(name="check")
+@speaks
+def check(
+    file: BundleFile,
+    quote: Annotated[
+        Path | None, typer.Option("--quote", help="a quote that has to verify with it")
+    ] = None,
+    simulation_root: Root = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a bundle is signed under the maker's root, whole, and in its time.
+
+    Example: keyhouse collateral check collateral.json --quote coordinator.quote
+    """
+    from keyhouse.attestation import Verifier, platform_kind, read_collateral, require_sound
+    from keyhouse.attestation.collateral.facts import require_kind
+
+    root_ca = maker_root(simulation_root)
+    collateral = read_collateral(read_file(file))
+    now = datetime.now(UTC)
+    facts = require_sound(collateral, root_ca, now)
+    rows = _rows(facts)
+    found = _as_object(facts)
+    if quote is not None:
+        raw = read_file(str(quote))
+        require_kind(facts, platform_kind(raw, root_ca))
+        status = str(Verifier(root_ca).verify(raw, collateral, now).tcb_status)
+        rows["quote"] = f"verifies: {status}"
+        found["tcbStatus"] = status
+    if simulation_root is not None:
+        rows["trust"] = "SIMULATION: proves nothing about hardware"
+    if as_json:
+        show_json(found | {"simulation": simulation_root is not None})
+    else:
+        show_rows(rows)
+
+
+async def _fetched(
+    url: str, ca_pem: bytes, kind: "PlatformKind", root_ca: bytes, *, early: bool
+) -> "tuple[Collateral, CollateralFacts]":
+    from keyhouse.attestation import require_sound
+    from keyhouse.attestation.collateral.facts import require_kind
+    from keyhouse.attestation.collateral.pccs import Pccs
+
+    async with Pccs(url, ca_pem) as pccs:
+        collateral = await pccs.fetch(kind, early=early)
+    facts = require_sound(collateral, root_ca, datetime.now(UTC))
+    require_kind(facts, kind)
+    return collateral, facts
+
+
+def _end(facts: "CollateralFacts") -> str:
+    from keyhouse.attestation.collateral.facts import shown_time
+
+    return f"expires at {shown_time(facts.expires)} ({facts.ends_first})"
+
+
+def _rows(facts: "CollateralFacts") -> dict[str, str]:
+    from keyhouse.attestation.collateral.facts import shown_time
+
+    return {
+        "platform": f"{facts.kind.tee.upper()}  FMSPC {facts.kind.fmspc}  {facts.kind.ca} CA",
+        "issued": shown_time(facts.issued),
+        "expires": f"{shown_time(facts.expires)}  {facts.ends_first}",
+        "numbers": f"evaluation {facts.evaluation_number}, root list {facts.root_crl_number},"
+        f" PCK list {facts.pck_crl_number}",
+    }
+
+
+def _as_object(facts: "CollateralFacts") -> dict[str, object]:
+    from keyhouse.attestation.collateral.facts import shown_time
+
+    return {
+        "tee": str(facts.kind.tee),
+        "fmspc": facts.kind.fmspc,
+        "ca": str(facts.kind.ca),
+        "issued": shown_time(facts.issued),
+        "expires": shown_time(facts.expires),
+        "endsFirst": facts.ends_first,
+        "evaluationNumber": facts.evaluation_number,
+        "rootCrlNumber": facts.root_crl_number,
+        "pckCrlNumber": facts.pck_crl_number,
+    }

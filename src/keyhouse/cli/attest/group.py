@@ -1,0 +1,183 @@
+"""`keyhouse attest explain`: a quote in words, and which packages would admit it, at any time."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
+from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.options.pccs import maker_root
+from keyhouse.cli.output.bundles import Bundle
+from keyhouse.cli.output.talk import (
+    REFUSED,
+    TRUST_FAILED,
+    AsJson,
+    read_file,
+    show_json,
+    show_rows,
+    speaks,
+)
+from keyhouse.wire.base64text import decode_base64
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Explain quotes, and rehearse how they are judged.")
+
+
+@app.callback()
+def group() -> None:
+    """Explain quotes, and rehearse how they are judged."""
+
+
+class Judging(Bundle, frozen=True, kw_only=True):
+    """When a quote is judged, and by what."""
+
+    collateral: Annotated[
+        Path | None,
+        typer.Option(
+            "--collateral",
+            metavar="FILE",
+            help="what verifies it: a bundle file (default with --simulation-root:"
+            " collateral.json beside it)",
+        ),
+    ] = None
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
+        ),
+    ] = ""
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            "--manifest",
+            metavar="FILE",
+            help="manifest file: say what each of its packages makes of it",
+        ),
+    ] = None
+    simulation_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--simulation-root",
+            metavar="FILE",
+            help="the root certificate of a SIMULATED platform instead (PEM)",
+        ),
+    ] = None
+
+    def explain(self, quote: bytes) -> Explanation:
+        """Return what there is to say about ``quote``."""
+        from keyhouse.manifest import check
+
+        moment = _moment(self.at)
+        raw = None if self.manifest is None else read_manifest(str(self.manifest))
+        checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
+        root, bundle = maker_root(self.simulation_root), _bundle(self)
+        return explain_quote(quote, root, bundle, moment, checked)
+
+
+@app.command(name="explain")
+@speaks
+def explain(
+    quote: Annotated[
+        Path, typer.Argument(help="file of a quote, binary or base64; - for standard input")
+    ],
+    judging: Judging,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a quote says, whether it verifies, and which packages would admit it or why not.
+
+    Example: keyhouse attest explain quote.bin --collateral tomorrow.json --manifest manifest.json
+
+    Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
+    """
+    explanation = judging.explain(_quote(read_file(str(quote))))
+    if as_json:
+        show_json(explanation.as_json())
+    else:
+        show_rows(_rows(explanation))
+    if explanation.verdict is None:
+        sys.exit(TRUST_FAILED)
+    admitted = any(each.admitted for each in explanation.packages.values())
+    if judging.manifest is not None and not admitted:
+        sys.exit(REFUSED)
+
+
+def _moment(text: str) -> datetime:
+    """Return the time that was given; a date is its first moment, UTC."""
+    if not text:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        is_date = len(text) == len("2026-03-01")
+        moment = moment.replace(tzinfo=UTC) if is_date and not moment.tzinfo else moment
+        if moment.tzinfo is not None and moment.timestamp() >= 0:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise Refused(
+        "--at is no time, or has no zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
+    )
+
+
+def _quote(content: bytes) -> bytes:
+    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
+    try:
+        return decode_base64(content.decode("ascii").strip())
+    except (UnicodeDecodeError, BadRequest):
+        return content
+
+
+def _bundle(judging: Judging) -> Collateral | None:
+    file = judging.collateral
+    if file is None and judging.simulation_root is not None:
+        file = judging.simulation_root.with_name("collateral.json")
+    return None if file is None else read_collateral(read_file(str(file)))
+
+
+def _rows(explanation: Explanation) -> dict[str, str]:
+    said, verdict, why = explanation.said, explanation.verdict, explanation.unverified
+    rows = {"at": _time(explanation.at), "verified": "yes" if verdict else "NO"}
+    if why is not None:
+        rows["because"] = f"{why.message} ({why.hint})" if why.hint else why.message
+    if verdict is not None:
+        rows |= {
+            "TCB status": verdict.tcb_status,
+            "advisories": ", ".join(verdict.advisories) or "none",
+            "TCB date": _time(verdict.tcb_date),
+            "collateral until": _time(verdict.freshness.expires),
+            "platform": f"FMSPC {verdict.fmspc.hex()}, PPID {verdict.ppid.hex()}",
+        }
+    claims = {
+        "environment": said.tee.upper(),
+        "UniqueID": said.unique_id,
+        "SignerID": said.signer_id,
+        "MRTD": said.mrtd,
+        "report data": said.report_data,
+    }
+    rows |= {name: value for name, value in claims.items() if value}
+    if said.unique_id:
+        rows["ProductID"] = str(said.product_id)
+        rows["SecurityVersion"] = str(said.security_version)
+    rows |= {f"RTMR {number}": value for number, value in enumerate(said.rtmrs)}
+    rows["debug"] = "YES: anybody can read its memory" if said.debug else "no"
+    packages = explanation.packages.items()
+    return rows | {f"package {name}": _package(appraised) for name, appraised in packages}
+
+
+def _package(appraised: Appraised) -> str:
+    marbles = ", ".join(appraised.marbles) or "no marble"
+    if appraised.admitted:
+        return f"admits it (for {marbles})"
+    reasons = "; ".join(f"{each.rule}: {each.problem}" for each in appraised.reasons)
+    word = "STOPS it" if appraised.is_enclave else "is for another enclave"
+    return f"{word} (for {marbles}): {reasons}"
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,1 @@
+"""The command ``keyhouse dev``: a simulated coordinator to try things on."""

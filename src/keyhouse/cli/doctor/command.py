@@ -1,0 +1,111 @@
+"""`keyhouse doctor`: what is wrong here, and how to mend it."""
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from keyhouse.base.printable import printable
+from keyhouse.cli.doctor.finding import Finding
+from keyhouse.cli.options.context_chosen import chosen_context
+from keyhouse.cli.options.context_file import contexts_path
+from keyhouse.cli.options.target import HostArgument, Target, Trusting
+from keyhouse.cli.output.talk import REFUSED, AsJson, show_json, speaks
+
+__all__ = ["doctor"]
+
+_SHADES: Final = {
+    "ok": typer.colors.GREEN,
+    "warning": typer.colors.YELLOW,
+    "problem": typer.colors.RED,
+    "skipped": typer.colors.BRIGHT_BLACK,
+}
+
+
+@speaks
+def doctor(
+    trusting: Trusting,
+    host: HostArgument = "",
+    cert: Annotated[
+        Path | None, typer.Option("--cert", "-c", metavar="FILE", help="your certificate (PEM)")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="a coordinator's state directory on this machine (default: $KEYHOUSE_DATA_DIR, or"
+            " keyhouse-data)",
+        ),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Look for what is wrong, and say how to mend it: ends with 1 if there is a problem.
+
+    It looks at this machine, at your files, at the coordinator at HOST (after verifying it) and at
+    the PCCS. It changes nothing but what is remembered of the coordinator, needs no other rights
+    than yours, and prints no secret.
+
+    Example: keyhouse doctor localhost:4433 --attestation attestation.json
+    --simulation-root root.pem --cert alice.pem --key alice.key
+    """
+    target = Target.at(host, trusting).settled(required=False)
+    if cert is None and key is None:
+        named = chosen_context(trusting.context, host)
+        if named is not None:
+            cert, key = (
+                Path(each) if each else None for each in (named.context.cert, named.context.key)
+            )
+    found = tuple(_findings(target, cert, key, data_dir))
+    problems = sum(each.level == "problem" for each in found)
+    if as_json:
+        show_json({"ok": not problems, "findings": found})
+    else:
+        for each in found:
+            _show(each)
+        sys.stderr.write(f"{problems} problem{'s' if problems != 1 else ''}\n")
+    if problems:
+        sys.exit(REFUSED)
+
+
+def _findings(
+    target: Target, cert: Path | None, key: Path | None, data_dir: Path | None
+) -> Iterator[Finding]:
+    from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
+    from keyhouse.cli.doctor.machine import machine_findings
+    from keyhouse.cli.doctor.network import coordinator_findings, pccs_findings
+
+    now = datetime.now(UTC)
+    yield from machine_findings()
+    folder = data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
+    yield from directory_findings(folder, named=data_dir is not None)
+    yield from remembered_findings({"contexts": contexts_path()})
+    yield from user_findings(cert, key, now)
+    if target.host and target.attestation is not None:
+        yield from coordinator_findings(target, now)
+    else:
+        mend = "name HOST and --attestation, or a --context"
+        yield Finding(
+            "coordinator", "skipped", "it is not said which one, and who it must be", mend
+        )
+    if target.pccs:
+        yield from pccs_findings(target.pccs, target.pccs_ca, now)
+    else:
+        yield Finding("PCCS", "skipped", "none is named", "name one, for its clock, too: --pccs")
+
+
+def _show(finding: Finding) -> None:
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    word = finding.level.ljust(8)
+    shown = typer.style(word, fg=_SHADES[finding.level], bold=True) if coloured else word
+    sys.stdout.write(f"{shown} {printable(f'{finding.check}: {finding.found}')}\n")
+    if finding.mend:
+        sys.stdout.write(f"         mend: {printable(finding.mend)}\n")

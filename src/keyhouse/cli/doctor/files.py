@@ -1,0 +1,117 @@
+"""What `keyhouse doctor` looks at in files: yours, and a coordinator's state directory."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.os_reason import os_reason
+from keyhouse.base.secret import Secret
+from keyhouse.cli.doctor.finding import Finding, failed, judge_expiry, judge_mode, judge_start
+from keyhouse.cli.output.talk import read_file
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+__all__ = ["directory_findings", "remembered_findings", "user_findings"]
+
+_LITTLE_SPACE: Final = 256 << 20  # bytes
+_RENEW: Final = "make a new certificate, and put it into the manifest by an update"
+
+
+def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterator[Finding]:
+    """Yield what is found about a user's certificate and key."""
+    certificate = None
+    if cert is None and key is None:
+        mend = "name them, PEM: --cert and --key"
+        yield Finding("user certificate", "skipped", "no certificate and no key is named", mend)
+    if cert is not None:
+        try:
+            certificate = x509.load_pem_x509_certificate(read_file(str(cert)))
+        except KeyhouseError as error:
+            yield failed("user certificate", error)
+        except ValueError:
+            mend = "name the certificate, PEM"
+            yield Finding("user certificate", "problem", f"{cert} holds no certificate", mend)
+    if certificate is not None:
+        early = judge_start("user certificate", certificate.not_valid_before_utc, now)
+        end = certificate.not_valid_after_utc
+        yield early or judge_expiry("user certificate", end, now, _RENEW)
+    if key is not None:
+        yield from _key(key, certificate)
+
+
+def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        seen = path.stat()
+        key = load_pem_private_key(Secret(read_file(str(path))).reveal(), None)
+    except (OSError, KeyhouseError):
+        yield Finding("user key", "problem", f"{path} cannot be read", "name another file")
+        return
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        mend = "name the private key, PEM, not encrypted"
+        yield Finding("user key", "problem", f"{path} holds no key that can be used", mend)
+        return
+    yield judge_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
+    if certificate is not None:
+        yield _pair(key, certificate)
+
+
+def _pair(key: "PrivateKeyTypes", certificate: x509.Certificate) -> Finding:
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        certified = certificate.public_key().public_bytes(*form)
+    except (ValueError, UnsupportedAlgorithm):
+        mend = "make one for a key of another kind, such as ECDSA P-256"
+        return Finding("user certificate", "problem", "is of a key that cannot be used", mend)
+    if key.public_key().public_bytes(*form) == certified:
+        return Finding("user key", "ok", "belongs to the certificate")
+    mend = "name the key and the certificate that were made together"
+    return Finding("user key", "problem", "belongs to another certificate", mend)
+
+
+def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
+    """Yield what is found about a state directory; ``named``: somebody asked for this one."""
+    from keyhouse.journal import check_state_directory
+
+    if not path.exists() and not named:
+        yield Finding("state directory", "skipped", f"there is no {path}", "name one: --data-dir")
+        return
+    try:
+        user = check_state_directory(path)
+    except KeyhouseError as error:
+        yield failed("state directory", error)
+        return
+    yield Finding("state directory", "ok", user or "private, and nobody is using it")
+    free = shutil.disk_usage(path if path.exists() else path.absolute().parent).free
+    if free < _LITTLE_SPACE:
+        mend = "make room: a full disk stops every change"
+        yield Finding("disk space", "warning", f"{free >> 20} MiB are free", mend)
+    else:
+        yield Finding("disk space", "ok", f"{free >> 20} MiB are free")
+
+
+def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
+    """Yield what is found about files that say whom to trust, if they are there."""
+    for check, path in files.items():
+        if path is None:
+            continue
+        try:
+            seen = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            mend = "see that you may read it"
+            yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", mend)
+            continue
+        yield judge_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())

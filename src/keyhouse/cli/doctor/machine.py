@@ -1,0 +1,102 @@
+"""What `keyhouse doctor` looks at on the machine itself: versions, platforms, limits, ports."""
+
+import errno
+import resource
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final, Literal
+
+from keyhouse import __version__
+from keyhouse.cli.doctor.finding import Finding
+from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
+
+__all__ = ["judge_descriptors", "judge_locked_memory", "machine_findings"]
+
+_OLDEST_PYTHON: Final = (3, 11)
+_FEW_DESCRIPTORS: Final = 4096
+_PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-addr"}
+
+
+def machine_findings() -> Iterator[Finding]:
+    """Yield what is found; nothing here needs a coordinator or another right than to look."""
+    yield from _versions()
+    yield from _platforms()
+    yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield judge_locked_memory(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])
+    for port, flag in _PORTS.items():
+        yield _port(port, flag)
+
+
+def _versions() -> Iterator[Finding]:
+    from cryptography.hazmat.backends.openssl import backend
+
+    yield Finding("keyhouse", "ok", __version__)
+    python = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= _OLDEST_PYTHON:
+        yield Finding("python", "ok", python)
+    else:
+        yield Finding("python", "problem", python, "install Python 3.11 or newer")
+    both = f"{ssl.OPENSSL_VERSION}; of the cryptography package: {backend.openssl_version_text()}"
+    if ssl.OPENSSL_VERSION_INFO >= (3,):
+        yield Finding("openssl", "ok", both)
+    else:
+        yield Finding("openssl", "warning", both, "take a Python that was built with OpenSSL 3")
+
+
+def _platforms() -> Iterator[Finding]:
+    from keyhouse.attestation.platforms.find import PlatformMissing, simulation
+    from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+    from keyhouse.attestation.platforms.tdx import TSM_REPORTS
+
+    found = False
+    for name, place in (("gramine", DEV_ATTESTATION), ("tdx", TSM_REPORTS)):
+        if place.is_dir():
+            found = True
+            yield Finding(f"platform {name}", "ok", f"here: {place}")
+    if not found:
+        places = f"neither {DEV_ATTESTATION} nor {TSM_REPORTS}"
+        mend = "a coordinator needs one; commands that talk to a coordinator do not"
+        yield Finding("platform", "skipped", f"no hardware shows itself: {places}", mend)
+    try:
+        simulation()
+    except PlatformMissing as missing:
+        yield Finding("simulation", "ok", missing.message)
+        return
+    level: Literal["ok", "warning"] = "warning" if found else "ok"
+    mend = "leave it out of production" if found else ""
+    yield Finding("simulation", level, "installed", mend)
+
+
+def judge_descriptors(most: int) -> Finding:
+    """Judge how many files a process may open at most: each connection is one."""
+    if most == resource.RLIM_INFINITY:
+        return Finding("open files", "ok", "no limit")
+    if most < _FEW_DESCRIPTORS:
+        mend = "raise the hard limit: ulimit -Hn, or LimitNOFILE=65536 of the systemd unit"
+        return Finding("open files", "warning", f"at most {most}, one for each connection", mend)
+    return Finding("open files", "ok", f"at most {most}")
+
+
+def judge_locked_memory(most: int) -> Finding:
+    """Judge how much memory (bytes) a process may keep from being swapped out."""
+    if most == resource.RLIM_INFINITY:
+        return Finding("locked memory", "ok", "no limit")
+    mend = "LimitMEMLOCK=infinity of the systemd unit, or a machine without swap"
+    found = f"at most {most} bytes: a coordinator's secrets may be swapped out"
+    return Finding("locked memory", "warning", found, mend)
+
+
+def _port(port: int, flag: str) -> Finding:
+    check = f"port {port}"
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            used = error.errno == errno.EADDRINUSE
+            found = "in use: a coordinator, or something else" if used else "may not be used"
+            return Finding(check, "warning", found, f"another one for serve: {flag}")
+    return Finding(check, "ok", "free")

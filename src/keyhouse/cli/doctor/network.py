@@ -1,0 +1,116 @@
+"""What `keyhouse doctor` asks others: the coordinator, once it is verified, and the PCCS."""
+
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+from keyhouse import __version__
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.cli.doctor.finding import Finding, failed, judge_clock, judge_expiry, judge_start
+from keyhouse.cli.options.target import Target
+
+__all__ = ["coordinator_findings", "pccs_findings"]
+
+_WORKS: Final = 3
+_PATIENCE: Final = 10.0
+_QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
+
+
+def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
+    """Yield what is found about the coordinator; one that proves nothing is asked nothing else."""
+    from keyhouse.cli.options.connect import trusted
+    from keyhouse.client import Coordinator
+
+    try:
+        proven = trusted(target, timeout=_PATIENCE)
+        with Coordinator(proven) as coordinator:
+            status, described = coordinator.status(), coordinator.openapi()
+    except KeyhouseError as error:
+        yield failed("coordinator", error)
+        return
+    verdict = proven.verdict
+    simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
+    yield Finding("coordinator", "ok", f"proves who it is; TCB {verdict.tcb_status}{simulated}")
+    yield _state(status.code, status.message)
+    yield _version(described)
+    for check, der in (
+        ("root certificate", proven.root_der),
+        ("intermediate certificate", proven.intermediate_der),
+    ):
+        certificate = x509.load_der_x509_certificate(der)
+        early = judge_start(check, certificate.not_valid_before_utc, now)
+        mend = "set the manifest anew in a new deployment, in time"
+        yield early or judge_expiry(check, certificate.not_valid_after_utc, now, mend)
+
+
+def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:
+    """Yield whether the PCCS answers as one, and what its clock says."""
+    import httpx
+
+    from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.cli.options.pccs import ca_of
+
+    try:
+        Pccs(url, ca_of(pccs_ca))  # refuses addresses and authorities that cannot be used
+        context = _context(ca_of(pccs_ca))
+        with (
+            httpx.Client(verify=context, trust_env=False, timeout=_PATIENCE) as client,
+            client.stream("GET", f"{url.rstrip('/')}/{_QE_IDENTITY}") as answer,
+        ):
+            code, date = answer.status_code, answer.headers.get("date", "")
+    except KeyhouseError as error:
+        yield failed("PCCS", error)
+        return
+    except (httpx.HTTPError, ssl.SSLError, OSError):
+        mend = "check address, CA (--pccs-ca) and network, and that it runs"
+        yield Finding("PCCS", "problem", "gives no answer over TLS that is trusted", mend)
+        return
+    if code != httpx.codes.OK:
+        mend = "make sure that it is a PCCS, and look at its own log"
+        yield Finding("PCCS", "problem", f"answers {code}", mend)
+    else:
+        yield Finding("PCCS", "ok", "answers")
+    yield _clock_by(date, now)
+
+
+def _clock_by(date: str, now: datetime) -> Finding:
+    try:
+        told = parsedate_to_datetime(date)
+    except ValueError:
+        return Finding("clock", "skipped", "the PCCS did not tell its time")
+    theirs = told if told.tzinfo else told.replace(tzinfo=UTC)
+    return judge_clock("clock", now, theirs, "the PCCS")
+
+
+def _state(code: int, message: str) -> Finding:
+    if code == _WORKS:
+        return Finding("state", "ok", f"{code}  {message}")
+    mend = "keyhouse recover" if code == 1 else "keyhouse manifest set"
+    return Finding("state", "warning", f"{code}  {message}", mend)
+
+
+def _version(described: bytes) -> Finding:
+    try:
+        theirs = str(msgspec.json.decode(described)["info"]["version"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return Finding("its version", "skipped", "it does not tell")
+    if theirs == __version__:
+        return Finding("its version", "ok", f"{theirs}, as here")
+    mend = "take the same version on both sides, where you can"
+    return Finding("its version", "warning", f"{theirs}; here it is {__version__}", mend)
+
+
+def _context(ca_pem: bytes) -> ssl.SSLContext:
+    # Made by hand: the default context would obey SSLKEYLOGFILE.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca_pem:
+        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
+    else:
+        context.set_default_verify_paths()
+    return context

@@ -1,0 +1,125 @@
+"""`keyhouse manifest diff`: what differs between two manifests, by meaning."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.place import at
+from keyhouse.base.printable import printable
+from keyhouse.cli.manifest.check import problems_of
+from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.output.talk import REFUSED, AsJson, show_json, speaks
+from keyhouse.manifest import Manifest, decode, fingerprint
+from keyhouse.manifest.diff import Change, diff
+
+__all__ = ["compare"]
+
+_Side = Annotated[
+    str, typer.Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
+]
+_OtherSide = Annotated[str, typer.Argument(metavar="NEW", help="the same")]
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
+_SHADES: Final = {
+    "added": typer.colors.GREEN,
+    "removed": typer.colors.RED,
+    "changed": typer.colors.YELLOW,
+}
+_LONGEST: Final = 200  # characters of a value that are shown
+_FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
+
+
+@speaks
+def compare(
+    old: _Side,
+    new: _OtherSide,
+    trusting: Trusting,
+    *,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="end with 1 if they differ, as git diff does")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what differs between two manifests: entries and fields, not text.
+
+    A file is what is there, contains a slash, or ends in .json, .yaml or .yml; anything else is the
+    address of a coordinator, which is verified before its manifest is read.
+
+    Example: keyhouse manifest diff old.json new.yaml
+    """
+
+    def manifest_of(side: str) -> Manifest:
+        if _FILE_NAME.fullmatch(side) or Path(side).exists():
+            return _checked(side)
+        target = Target.at(side, trusting)
+        if target.settled(required=False).attestation is None:
+            raise Refused(
+                f"{side} is no file, and without --attestation no coordinator is asked",
+                hint="correct the name, or say who the coordinator must be",
+            )
+        with coordinator_of(target) as coordinator:
+            return decode(coordinator.manifest().manifest)
+
+    before, after = manifest_of(old), manifest_of(new)
+    changes = diff(before, after)
+    if as_json:
+        show_json(_object(before, after, changes))
+    else:
+        _show(changes, same_bytes=before.raw == after.raw)
+    if changes and exit_code:
+        sys.exit(REFUSED)
+
+
+def _checked(file: str) -> Manifest:
+    """Return the manifest in ``file``. Raises ``Invalid``, which says in which of the two."""
+    try:
+        raw = read_manifest(file)
+        problems_of(raw)
+        return decode(raw)
+    except Invalid as invalid:
+        raise Invalid(f"the manifest {file}", invalid.problems) from None
+
+
+def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> dict[str, Any]:
+    return {
+        "equal": not changes,
+        "oldFingerprint": fingerprint(before.raw),
+        "newFingerprint": fingerprint(after.raw),
+        "changes": changes,
+    }
+
+
+def _show(changes: tuple[Change, ...], *, same_bytes: bool) -> None:
+    if not changes:
+        words = "equal" if same_bytes else "equal in meaning; written otherwise: other fingerprints"
+        typer.echo(words, err=True)
+        return
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for each in changes:
+        line = f"{_SIGNS[each.kind]} {printable(_words(each))}"
+        sys.stdout.write(f"{typer.style(line, fg=_SHADES[each.kind]) if coloured else line}\n")
+
+
+def _words(change: Change) -> str:
+    where = at(*filter(None, (change.section, change.name)), *change.field)
+    if isinstance(change.old, list) and isinstance(change.new, list):
+        gone = [f"- {_short(item)}" for item in change.old if item not in change.new]
+        come = [f"+ {_short(item)}" for item in change.new if item not in change.old]
+        return f"{where}: {', '.join(gone + come) or 'in another order'}"
+    if change.kind == "added":
+        return f"{where}: {_short(change.new)}"
+    if change.kind == "removed":
+        return f"{where}: {_short(change.old)}" if change.field else where
+    return f"{where}: {_short(change.old)} -> {_short(change.new)}"
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,187 @@
+"""`keyhouse manifest get | verify | log | signature`: what is in force, and how it came to be."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from keyhouse.base.printable import printable
+from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.options.kept_certificates import keep, unpinned
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.manifest import fingerprint
+from keyhouse.wire.jsontext import read_json
+
+if TYPE_CHECKING:
+    from keyhouse.client import LogEntry
+
+__all__ = ["get", "log", "signature", "verify"]
+
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
+]
+
+KeepCert = Annotated[
+    bool,
+    typer.Option(
+        "--keep-cert",
+        help="keep the coordinator's certificates: in --coordinator-cert, or else in"
+        " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
+    ),
+]
+DisplayUpdate = Annotated[
+    bool,
+    typer.Option(
+        "--display-update",
+        "-u",
+        help="with the security versions that updates raised since: not the signed bytes",
+    ),
+]
+WithSignature = Annotated[
+    bool,
+    typer.Option(
+        "--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"
+    ),
+]
+
+_FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
+_APPLIED = "Manifest updated"
+
+
+@speaks
+def get(
+    target: Target,
+    output: Output = "",
+    *,
+    keep_cert: KeepCert = False,
+    display_update: DisplayUpdate = False,
+    as_json: WithSignature = False,
+) -> None:
+    """Print the manifest in force, byte for byte; its signature by the root has been checked.
+
+    Example: keyhouse manifest get localhost:4433 --attestation attestation.json
+    --simulation-root root.pem -o manifest.json
+    """
+    with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
+        current = coordinator.manifest()
+        entries = coordinator.update_log() if display_update else ()
+        if keep_cert:
+            keep(coordinator.trusted, target.coordinator_cert)
+    content = _raised(current.manifest, entries) if display_update else current.manifest
+    if as_json:
+        content = msgspec.json.encode(
+            {
+                "manifestFingerprint": current.fingerprint,
+                "manifestSignatureRootECDSA": current.signature,
+                "manifest": content,
+            }
+        )
+    write_output(content + b"\n" if as_json else content, output)
+
+
+@speaks
+def verify(
+    expected: Annotated[
+        str, typer.Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
+    ],
+    target: Target,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Verify the coordinator and that exactly this manifest is in force; else exit with 4.
+
+    Example: keyhouse manifest verify manifest.json localhost:4433 --attestation attestation.json
+    --simulation-root root.pem
+    """
+    given = _FINGERPRINT.fullmatch(expected)
+    wanted = expected.lower() if given else fingerprint(read_manifest(expected))
+    with coordinator_of(unpinned(target)) as coordinator:
+        found = coordinator.verify_manifest(wanted).fingerprint
+        if target.coordinator_cert:
+            keep(coordinator.trusted, target.coordinator_cert)
+    if as_json:
+        show_json({"verified": True, "fingerprint": found})
+    else:
+        show_rows({"state": "exactly this manifest is in force", "fingerprint": found})
+
+
+@speaks
+def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
+    """Print the update log, oldest entry first: what has changed, when, by whom.
+
+    Example: keyhouse manifest log localhost:4433 --attestation attestation.json
+    --simulation-root root.pem
+    """
+    with coordinator_of(target) as coordinator:
+        entries = coordinator.update_log()
+    if output:
+        write_output("".join(f"{entry.text}\n" for entry in entries).encode(), output)
+    elif as_json:
+        show_json({"updateLog": [_fields(entry) for entry in entries]})
+    else:
+        for entry in entries:
+            typer.echo(_line(entry))
+
+
+@speaks
+def signature(
+    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
+
+    Example: keyhouse manifest signature manifest.json
+
+    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
+    """
+    found = fingerprint(read_manifest(str(file)))
+    if as_json:
+        show_json({"fingerprint": found})
+    else:
+        typer.echo(found)
+
+
+def _fields(entry: "LogEntry") -> dict[str, Any]:
+    tree = read_json(entry.text.encode())
+    return dict(tree) if isinstance(tree, dict) else {}
+
+
+def _line(entry: "LogEntry") -> str:
+    """Return time and text, then what else the entry says."""
+    further = {
+        name: value for name, value in _fields(entry).items() if name not in {"time", "update"}
+    }
+    shown = "".join(
+        f"  {name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in further.items()
+    )
+    return printable(f"{entry.time}  {entry.update}{shown}")
+
+
+def _raised(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
+    """Return ``manifest`` with the security versions that package updates raised since it came."""
+    versions: dict[str, Any] = {}
+    for entry in entries:
+        fields = _fields(entry)
+        if entry.update.startswith(_APPLIED) and "user" not in fields:
+            versions = {}  # a full update discards what package updates raised before
+        elif "package" in fields and "new version" in fields:
+            versions[fields["package"]] = fields["new version"]
+    content = msgspec.json.decode(manifest)
+    packages = content[_spelled(content, "Packages")]
+    for name, version in versions.items():
+        package = packages[name]
+        package[_spelled(package, "SecurityVersion")] = version
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+def _spelled(content: dict[str, Any], field: str) -> str:
+    """Return how ``content`` spells ``field``: names of fields are the same in any case."""
+    return next((name for name in content if name.lower() == field.lower()), field)

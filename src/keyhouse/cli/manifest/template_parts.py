@@ -1,0 +1,151 @@
+"""What a starting manifest is made of: each part as it is typed, and the whole."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.base.errors import Refused
+from keyhouse.cli.output.talk import read_file
+
+__all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
+
+_HEX: Final = re.compile("[0-9A-Fa-f]{64}")
+_SIGNED: Final = re.compile(
+    "signer:(?P<signer>[^,]*),product:(?P<product>[0-9]{1,9}),version:(?P<version>[0-9]{1,9})"
+)
+_SIZES: Final = {
+    "symmetric-key": 256,
+    "cert-ecdsa": 256,
+    "cert-rsa": 2048,
+    "cert-ed25519": 0,
+    "plain": 0,
+}
+_SECRET: Final = re.compile(f"(?P<type>{'|'.join(_SIZES)})(?::(?P<size>[0-9]{{1,5}}))?")
+
+
+class Parts(msgspec.Struct):
+    """What to begin with, by name. Certificates and keys are PEM."""
+
+    packages: dict[str, dict[str, Any]] = {}
+    marbles: dict[str, str] = {}  # name of the package
+    users: dict[str, str] = {}
+    secrets: dict[str, dict[str, Any]] = {}
+    recovery_keys: dict[str, str] = {}
+
+    @property
+    def are_empty(self) -> bool:
+        """Whether nothing was said at all."""
+        return not any(msgspec.structs.astuple(self))
+
+
+class PartUnreadable(Refused):
+    """A part of the template is not as it has to be typed."""
+
+    code = "template-part"
+
+
+def parts_of(
+    packages: Sequence[str],
+    marbles: Sequence[str],
+    users: Sequence[str],
+    secrets: Sequence[str],
+    recovery_keys: Sequence[str],
+) -> Parts:
+    """Return the parts that ``NAME=WHAT`` options name. Raises ``PartUnreadable``."""
+    named = _named("--package", packages, package_of)
+    only = next(iter(named)) if len(named) == 1 else ""
+    return Parts(
+        packages=named,
+        marbles=_named(
+            "--marble",
+            [each if "=" in each or not only else f"{each}={only}" for each in marbles],
+            str,
+        ),
+        users=_named("--user", users, lambda path: pem_of(path, "CERTIFICATE")),
+        secrets=_named("--secret", secrets, secret_of),
+        recovery_keys=_named(
+            "--recovery-key", recovery_keys, lambda path: pem_of(path, "PUBLIC KEY")
+        ),
+    )
+
+
+def package_of(text: str) -> dict[str, Any]:
+    """Return a package: a UniqueID, or ``signer:HEX,product:N,version:N``."""
+    if _HEX.fullmatch(text):
+        return {"UniqueID": text.lower()}
+    found = _SIGNED.fullmatch(text)
+    if found is None or not _HEX.fullmatch(found["signer"]):
+        raise PartUnreadable(
+            "a package is neither a UniqueID nor a signer's product",
+            hint="64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
+        )
+    return {
+        "SignerID": found["signer"].lower(),
+        "ProductID": int(found["product"]),
+        "SecurityVersion": int(found["version"]),
+    }
+
+
+def secret_of(text: str) -> dict[str, Any]:
+    """Return a secret of the type ``text``, ``TYPE`` or ``TYPE:BITS``: generated, or uploaded."""
+    found = _SECRET.fullmatch(text)
+    if found is None:
+        raise PartUnreadable(
+            "a secret has no type that there is", hint=f"one of {', '.join(_SIZES)}; with :BITS"
+        )
+    kind = found["type"]
+    if kind == "plain":
+        return {"Type": kind, "UserDefined": True}
+    size = int(found["size"] or _SIZES[kind])
+    return {"Type": kind, **({"Size": size} if size else {}), "Shared": True}
+
+
+def pem_of(path: str, kind: str) -> str:
+    """Return the first PEM block of ``kind`` in the file at ``path``."""
+    text = read_file(path).decode("ascii", errors="replace")
+    found = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
+    if found is None:
+        raise PartUnreadable(f"{path} holds no PEM block {kind}", hint="name another file")
+    return "".join(f"{line.strip()}\n" for line in found.group().splitlines())
+
+
+def starting_manifest(parts: Parts) -> dict[str, Any]:
+    """Return a manifest of these parts. Users may update it, and write the uploaded secrets."""
+    uploaded = [name for name, secret in parts.secrets.items() if "UserDefined" in secret]
+    roles: dict[str, Any] = {}
+    if parts.users:
+        roles["updates"] = {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]}
+        if uploaded:
+            actions = ["WriteSecret"]
+            roles["writes"] = {
+                "ResourceType": "Secrets",
+                "ResourceNames": uploaded,
+                "Actions": actions,
+            }
+    sections: dict[str, Any] = {
+        "Packages": parts.packages,
+        "Marbles": {name: {"Package": package} for name, package in parts.marbles.items()},
+        "Secrets": parts.secrets,
+        "Users": {
+            name: {"Certificate": pem, "Roles": [*roles]} for name, pem in parts.users.items()
+        },
+        "Roles": roles,
+        "RecoveryKeys": parts.recovery_keys,
+    }
+    return {name: section for name, section in sections.items() if section}
+
+
+def _named(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for each in given:
+        name, equals, what = each.partition("=")
+        if not (name and equals and what):
+            raise PartUnreadable(
+                f"{flag} is not NAME=...", hint="keyhouse manifest template --help"
+            )
+        if name in made:
+            raise PartUnreadable(f"{flag} names {name!r} twice", hint="each name once")
+        made[name] = read(what)
+    return made

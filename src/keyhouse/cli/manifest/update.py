@@ -1,0 +1,221 @@
+"""`keyhouse manifest update`: change the manifest, with as many users as it wants to agree."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from keyhouse.base.errors import NotFound
+from keyhouse.base.printable import printable
+from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.plan_agreed import Reviewed, require_pending
+from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.recover.place import RecoveryOption, RecoveryPlace, recovery_place
+from keyhouse.manifest import fingerprint
+
+if TYPE_CHECKING:
+    from keyhouse.client import Pending, PlanData, UpdateAnswer
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Change the manifest, together with others.")
+
+FileArgument = Annotated[Path, typer.Argument(help="manifest file, or - for standard input")]
+
+
+def _acknowledging(file: Path, typed: Target) -> str:
+    """Return the command that others have to type, on several lines, as a shell takes it."""
+    options = [
+        ("--attestation", typed.attestation),
+        ("--collateral", typed.collateral),
+        ("--simulation-root", typed.simulation_root),
+        ("--pccs", typed.pccs or None),
+        ("--pccs-ca", typed.pccs_ca),
+    ]
+    lines = [
+        ["keyhouse", "manifest", "update", "acknowledge", str(file), typed.host],
+        ["--cert", "YOUR.crt", "--key", "YOUR.key"],
+        *([option, str(path)] for option, path in options if path is not None),
+    ]
+    return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
+
+
+@app.command(name="apply")
+@speaks
+def apply(
+    file: FileArgument,
+    target: Target,
+    user: User,
+    reviewed: Reviewed,
+    recoverydata: RecoveryOption = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Upload an update: raised security versions, or a complete new manifest.
+
+    Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
+    --key alice.key --attestation attestation.json --simulation-root root.pem
+
+    What it would change is shown first, and it is refused if by then something else would happen.
+    It is in force at once if nobody else has to agree; otherwise it waits for them.
+    """
+    raw = read_manifest(str(file))
+    with coordinator_of(target, user) as coordinator:
+        plan = reviewed.plan(coordinator, raw, quiet=as_json)
+        with recovery_place(recoverydata, raw) as place:
+            answer = coordinator.update(raw, place.keep, plan or "")
+            _show(answer, raw, place, plan, as_json=as_json)
+    _tell_next_step(answer, file, target)
+
+
+@app.command(name="acknowledge")
+@speaks
+def acknowledge(
+    file: FileArgument,
+    target: Target,
+    user: User,
+    reviewed: Reviewed,
+    recoverydata: RecoveryOption = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Agree to the pending update: to exactly the bytes in FILE, which you have read.
+
+    Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
+    --key bob.key --attestation attestation.json --simulation-root root.pem
+
+    What it would change is shown first, and it is refused if by then something else would happen.
+    """
+    raw = read_manifest(str(file))
+    with coordinator_of(target, user) as coordinator:
+        require_pending(coordinator, raw)
+        plan = reviewed.plan(coordinator, raw, quiet=as_json)
+        with recovery_place(recoverydata, raw) as place:
+            answer = coordinator.acknowledge(raw, place.keep, plan or "")
+            _show(answer, raw, place, plan, as_json=as_json)
+    _tell_next_step(answer, file, target)
+
+
+@app.command(name="get")
+@speaks
+def get(
+    target: Target,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="new file for the manifest")
+    ] = "",
+    *,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="print who has not agreed, instead of the manifest")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the manifest that waits for acknowledgements, byte for byte.
+
+    Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
+    --simulation-root root.pem -o pending.json
+    """
+    with coordinator_of(target) as coordinator:
+        pending = coordinator.pending()
+    if pending is None:
+        raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
+    if output:
+        write_output(pending.manifest, output)
+    if as_json:
+        show_json(_object_of(pending, with_manifest=not missing))
+    elif missing:
+        show_rows(_rows_of(pending))
+    elif not output:
+        write_output(pending.manifest)
+
+
+@app.command(name="cancel")
+@speaks
+def cancel(
+    target: Target,
+    user: User,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Give the pending update up. Every user with UpdateManifest may.
+
+    Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
+    --attestation attestation.json --simulation-root root.pem
+    """
+    with coordinator_of(target, user) as coordinator:
+        coordinator.cancel()
+    if as_json:
+        show_json({"cancelled": True})
+    else:
+        show_rows({"state": "cancelled: the manifest in force stays"})
+
+
+def _show(
+    answer: "UpdateAnswer",
+    raw: bytes,
+    place: RecoveryPlace,
+    plan: "PlanData | None",
+    *,
+    as_json: bool,
+) -> None:
+    if answer.recovery_secrets and place.path is None:
+        return  # standard output holds the secrets alone
+    if as_json:
+        show_json(
+            {
+                "applied": answer.applied,
+                "fingerprint": fingerprint(raw),
+                "plan": plan.digest if plan else None,
+                "missingAcknowledgments": answer.missing_acknowledgments,
+                "missingUsers": answer.missing_users,
+                "message": answer.message,
+                "recoveryFile": place.path,
+            }
+        )
+        return
+    rows = {"state": "the update is in force" if answer.applied else "the update waits"}
+    rows["fingerprint"] = fingerprint(raw)
+    if not answer.applied:
+        rows["needed"] = f"{answer.missing_acknowledgments} more of: {_listed(answer)}"
+    if place.path is not None:
+        rows["recovery"] = f"{place.path}  for {', '.join(sorted(answer.recovery_secrets))}"
+    if answer.message:
+        rows["message"] = answer.message
+    show_rows(rows)
+
+
+def _tell_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
+    if not answer.applied:
+        typer.echo(_next_step(answer, _acknowledging(file, target.settled())), err=True)
+
+
+def _next_step(answer: "UpdateAnswer", command: str) -> str:
+    many = answer.missing_acknowledgments != 1
+    who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
+    verb = "read the same file and type" if many else "reads the same file and types"
+    return f"next: {printable(who)} {verb}:\n  {command}"
+
+
+def _listed(answer: "UpdateAnswer | Pending") -> str:
+    return ", ".join(answer.missing_users)
+
+
+def _rows_of(pending: "Pending") -> dict[str, str]:
+    return {
+        "fingerprint": fingerprint(pending.manifest),
+        "missing": _listed(pending),
+        "message": pending.message,
+    }
+
+
+def _object_of(pending: "Pending", *, with_manifest: bool) -> dict[str, object]:
+    found: dict[str, object] = {
+        "fingerprint": fingerprint(pending.manifest),
+        "missingUsers": pending.missing_users,
+        "message": pending.message,
+    }
+    return {**found, "manifest": pending.manifest} if with_manifest else found

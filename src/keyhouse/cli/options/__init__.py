@@ -1,0 +1,1 @@
+"""Options that commands share, and the connection that they lead to."""

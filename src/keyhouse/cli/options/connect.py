@@ -1,0 +1,152 @@
+"""From what was typed to a coordinator that has proven who it is. There is no other way to one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.cli.options.kept_certificates import require_kept
+from keyhouse.cli.options.memory import memory_of
+from keyhouse.cli.options.pccs import from_pccs, maker_root
+from keyhouse.cli.options.target import Target, told
+from keyhouse.cli.output.new_file import NewFile
+from keyhouse.cli.output.progress import working
+from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.wire.base64text import decode_base64
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Collateral, ExpectedIdentity
+    from keyhouse.cli.options.user import User
+    from keyhouse.client import CollateralFor, Coordinator, StateMemory, TrustedCoordinator
+
+__all__ = ["coordinator_of", "trusted"]
+
+_LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
+
+
+def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
+    """Return a session with the coordinator, as ``user`` if there is one; to be closed.
+
+    Raises what ``trusted`` raises, and what a user's identity does that cannot be used.
+    """
+    from keyhouse.client import Coordinator
+
+    who = user.identity(target) if user is not None else None
+    return Coordinator(trusted(target), who)
+
+
+def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> TrustedCoordinator:
+    """Return the coordinator after it proved who it is.
+
+    ``known``: by memory and ``--coordinator-cert`` it is the deployment that was there before, in
+    no older state; without it nobody compares, for the root of a recovery is a temporary one.
+    ``timeout``, in seconds, is for its answer.
+    Raises ``WrongUsage``, ``TrustFailed``, ``Unreachable``, and refusals of files that cannot be
+    used.
+    """
+    found = target.settled()
+    if found != target and sys.stderr.isatty():
+        sys.stderr.write(told(found))
+    proven = _verified(found, memory_of(found.memory) if known else None, timeout)
+    if found.save_sgx_quote:
+        NewFile(found.save_sgx_quote).write(proven.quote)
+    if found.coordinator_cert and known:
+        require_kept(found.coordinator_cert, proven.root_der)
+    return proven
+
+
+def _verified(found: Target, memory: StateMemory | None, timeout: float) -> TrustedCoordinator:
+    from keyhouse.client import AnswerUnreadable, CallRefused, TrustFailed, verify_coordinator
+
+    expected, root = _expected(found), maker_root(found.simulation_root)
+    collateral = _collateral(found, root)
+    try:
+        with working(f"verifying {found.host}"):
+            return verify_coordinator(
+                found.host,
+                expected=expected,
+                root_ca_der=root,
+                collateral=collateral,
+                memory=memory,
+                timeout=timeout,
+            )
+    except (AnswerUnreadable, CallRefused) as error:
+        # Whoever answers at this address has not proven to be the coordinator.
+        raise TrustFailed(
+            f"the coordinator is not trusted: it gave no quote: {error.message}",
+            hint="do not use it: it may be another machine that answers at this address",
+        ) from error
+
+
+def _expected(target: Target) -> ExpectedIdentity:
+    """Return the identity of the attestation file, with what flags put in place of its lists."""
+    from keyhouse.attestation import TcbStatus, read_expected_identity
+
+    found = read_expected_identity(read_file(str(target.attestation)))
+    statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
+    advisories = _listed("--accepted-advisories", target.accepted_advisories)
+    unknown = sorted(set(statuses) - set(TcbStatus))
+    if unknown:
+        raise Refused(
+            f"no TCB status is named {unknown[0]!r}", hint=f"there are: {', '.join(TcbStatus)}"
+        )
+    if statuses:
+        found = msgspec.structs.replace(
+            found, accepted_tcb_statuses=tuple(map(TcbStatus, statuses))
+        )
+    if advisories:
+        found = msgspec.structs.replace(found, accepted_advisories=tuple(advisories))
+    return msgspec.structs.replace(found, nonce=_nonce(target.nonce)) if target.nonce else found
+
+
+def _listed(option: str, given: list[str]) -> list[str]:
+    """Return the values of an option that may come again, and have several with commas.
+
+    Raises ``WrongUsage`` if it came with none: the attestation file's may be more than was meant.
+    """
+    found = [each.strip() for text in given for each in text.split(",") if each.strip()]
+    if given and not found:
+        raise WrongUsage(
+            f"{option} names nothing", hint="leave it out for what the attestation file accepts"
+        )
+    return found
+
+
+def _nonce(text: str) -> bytes:
+    try:
+        standard = text.replace("-", "+").replace("_", "/")
+        nonce = decode_base64(standard, maximum=_LONGEST_NONCE)
+    except BadRequest:
+        nonce = b""
+    if not nonce:
+        raise Refused(
+            f"--nonce is not 1 to {_LONGEST_NONCE} bytes in base64",
+            hint="such as $(openssl rand -base64 32)",
+        )
+    return nonce
+
+
+def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
+    from keyhouse.attestation import read_collateral
+
+    file = target.collateral
+    if target.pccs:
+        if file is not None:
+            raise Refused(
+                "the collateral is to come from two places", hint="name --pccs or --collateral"
+            )
+        return from_pccs(target.pccs, target.pccs_ca, root_ca)
+    if target.pccs_ca is not None:
+        raise WrongUsage("--pccs-ca has no effect here", hint="it goes with --pccs")
+    if file is None:
+        if target.simulation_root is None:
+            raise Refused(
+                "without collateral no quote can be verified",
+                hint="name a PCCS or a bundle: --pccs or --collateral",
+            )
+        file = target.simulation_root.with_name("collateral.json")
+    return read_collateral(read_file(str(file)))

@@ -1,0 +1,209 @@
+"""Which coordinator a command talks to and what it has to prove: options, one set for all."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from keyhouse.base.printable import printable
+from keyhouse.cli.options.context_chosen import (
+    ContextOption,
+    Named,
+    chosen_context,
+    not_empty,
+    require_address,
+)
+from keyhouse.cli.options.memory import MemoryOption
+from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
+from keyhouse.cli.output.bundles import Bundle
+from keyhouse.cli.output.usage import WrongUsage
+
+__all__ = ["HostArgument", "Target", "Trusting", "told"]
+
+HostArgument = Annotated[
+    str,
+    typer.Argument(
+        help="address of the Client API: HOST or HOST:PORT; a context may name it",
+        metavar="HOST",
+        callback=not_empty,
+    ),
+]
+AttestationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--attestation",
+        "--era-config",
+        metavar="FILE",
+        help="who the coordinator must be: an attestation file",
+    ),
+]
+CollateralFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--collateral",
+        metavar="FILE",
+        help="what verifies its quote: a bundle file (default with --simulation-root:"
+        " collateral.json beside it)",
+    ),
+]
+SimulationRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--simulation-root",
+        metavar="FILE",
+        help="trust quotes of a SIMULATED platform under this root certificate (PEM);"
+        " proves nothing about hardware",
+    ),
+]
+Statuses = Annotated[
+    list[str],
+    typer.Option(
+        "--accepted-tcb-statuses",
+        metavar="LIST",
+        help="states of the platform that are good enough, instead of those in the attestation"
+        " file: UpToDate,SWHardeningNeeded,...",
+    ),
+]
+Advisories = Annotated[
+    list[str],
+    typer.Option(
+        "--accepted-advisories",
+        metavar="LIST",
+        help="Intel's advisories that are accepted, instead of those in the attestation file",
+    ),
+]
+Nonce = Annotated[
+    str,
+    typer.Option(
+        "--nonce",
+        metavar="BASE64",
+        help="what the quote has to be made for (default: 32 new bytes)",
+    ),
+]
+SavedQuote = Annotated[
+    str,
+    typer.Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came"),
+]
+PinnedCertificate = Annotated[
+    str,
+    typer.Option(
+        "--coordinator-cert",
+        metavar="FILE",
+        help="certificates (PEM) that were kept before: the coordinator must have the same root;"
+        " manifest set, and --keep-cert, write them here",
+    ),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", "-i", hidden=True)]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", hidden=True)]
+
+
+class Trusting(Bundle, frozen=True, kw_only=True):
+    """What has to hold before anything is told to a coordinator, as it was typed."""
+
+    context: ContextOption = ""
+    attestation: AttestationFile = None
+    simulation_root: SimulationRoot = None
+    collateral: CollateralFile = None
+    pccs: PccsUrl = ""
+    pccs_ca: PccsCaFile = None
+    memory: MemoryOption = ""
+    accepted_tcb_statuses: Statuses = msgspec.field(default_factory=list)
+    accepted_advisories: Advisories = msgspec.field(default_factory=list)
+    nonce: Nonce = ""
+    save_sgx_quote: SavedQuote = ""
+    coordinator_cert: PinnedCertificate = ""
+    insecure: Insecure = False
+    namespace: Namespace = ""
+
+
+class Target(Trusting, frozen=True, kw_only=True):
+    """A coordinator, and what it has to prove."""
+
+    host: HostArgument = ""
+
+    def check(self, beside: Iterable[Bundle]) -> None:
+        """Raise ``WrongUsage`` if no coordinator or no identity is named."""
+        del beside
+        self.settled()
+
+    @classmethod
+    def at(cls, host: str, trusting: Trusting) -> "Target":
+        """Return the coordinator at ``host``, "" for that of the context, to be trusted so."""
+        return cls(host=host, **msgspec.structs.asdict(trusting))
+
+    def settled(self, *, required: bool = True) -> "Target":
+        """Return the target with what the context has to say filled in; flags win.
+
+        Raises ``WrongUsage`` if a coordinator or its identity is still not named, and ``required``.
+        """
+        self._refuse_what_is_not_offered()
+        named = chosen_context(self.context, self.host)
+        found = self if named is None else _filled(self, named)
+        if not required:
+            return found
+        if not found.host:
+            raise WrongUsage("no coordinator is named", hint="name a HOST, or a --context")
+        if found.attestation is None:
+            raise WrongUsage(
+                "it is not said who the coordinator must be",
+                hint="--attestation FILE, or a --context that has one",
+            )
+        return found
+
+    def _refuse_what_is_not_offered(self) -> None:
+        if self.insecure:
+            raise WrongUsage(
+                "there is no --insecure: the coordinator is always verified first",
+                hint="for a simulated one name --simulation-root",
+            )
+        if self.namespace:
+            raise WrongUsage(
+                "there is no --namespace: keyhouse asks no Kubernetes",
+                hint="name the coordinator's address as HOST",
+            )
+
+
+def _filled(typed: Target, named: Named) -> Target:
+    """Return ``typed`` with the values of a context. What is trusted comes from one place.
+
+    A root of a simulated maker that is left over in a context must not weaken an identity that was
+    typed, so who names one of both names both.
+    """
+    require_address(named, typed.host)
+    context, own = named.context, typed.attestation or typed.simulation_root
+    found = msgspec.structs.replace(
+        typed, host=typed.host or context.address, memory=typed.memory or context.memory
+    )
+    if not own:
+        found = msgspec.structs.replace(
+            found,
+            attestation=_path(context.attestation),
+            simulation_root=_path(context.simulation_root),
+            accepted_tcb_statuses=typed.accepted_tcb_statuses or [*context.accepted_tcb_statuses],
+            accepted_advisories=typed.accepted_advisories or [*context.accepted_advisories],
+        )
+    fetched = typed.collateral or typed.pccs or typed.pccs_ca
+    if not fetched and found.simulation_root == _path(context.simulation_root):
+        found = msgspec.structs.replace(
+            found,
+            collateral=_path(context.collateral),
+            pccs=context.pccs,
+            pccs_ca=_path(context.pccs_ca),
+        )
+    return found
+
+
+def told(found: Target) -> str:
+    """Return one line on what is trusted because of a context: nobody typed it just now."""
+    lines = [f"from the context: {found.host}, identity {found.attestation}"]
+    if found.simulation_root is not None:
+        lines.append(f"SIMULATED under {found.simulation_root}")
+    if found.accepted_tcb_statuses:
+        lines.append(f"accepts {', '.join(found.accepted_tcb_statuses)}")
+    return printable("; ".join(lines)) + "\n"
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

@@ -1,0 +1,104 @@
+"""Which key on which token: options, the file of ``--pkcs11-config``, its PIN."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from keyhouse.base.errors import Refused
+from keyhouse.base.secret import Secret
+from keyhouse.cli.options.password import password_for
+from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.wire.jsonreader import Unreadable, decode
+
+__all__ = [
+    "TokenConfig",
+    "TokenFile",
+    "TokenFileUnusable",
+    "TokenKeyId",
+    "TokenKeyLabel",
+    "hex_id",
+    "named_token",
+    "pin_for",
+    "token_file",
+]
+
+TokenConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--pkcs11-config",
+        metavar="FILE",
+        help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked for"
+        " if it is not there)",
+    ),
+]
+TokenKeyId = Annotated[
+    str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
+]
+TokenKeyLabel = Annotated[
+    str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
+]
+
+
+class TokenFile(msgspec.Struct, frozen=True):
+    """The file of ``--pkcs11-config``, JSON; names match in any case."""
+
+    path: str = msgspec.field(default="", name="Path")  # the token's library
+    token: str = msgspec.field(default="", name="TokenLabel")
+    pin: str = msgspec.field(default="", name="Pin")  # not given: asked for
+
+    def __repr__(self) -> str:
+        """Show no PIN."""
+        return f"<token {self.token!r}>"
+
+
+class TokenFileUnusable(Refused):
+    """The file of ``--pkcs11-config`` does not name a token."""
+
+    code = "token-file-unusable"
+
+
+def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
+    """Return ``config`` if it is clear which key on which token. Raises ``WrongUsage``."""
+    if config is None:
+        raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
+    if not (key_id or key_label):
+        raise WrongUsage(
+            "it is not said which key on the token", hint="--pkcs11-key-label or --pkcs11-key-id"
+        )
+    return config
+
+
+def token_file(path: Path) -> TokenFile:
+    """Return what the file at ``path`` says. Raises ``TokenFileUnusable``, ``FileUnreadable``."""
+    try:
+        found = decode(read_file(str(path)), TokenFile)
+    except Unreadable:
+        found = TokenFile()
+    if not found.path or not found.token:
+        raise TokenFileUnusable(
+            f"{path} does not name a token",
+            hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
+        )
+    return found
+
+
+def pin_for(file: TokenFile) -> Secret:
+    """Return the PIN, of the file or as it is typed. Raises ``TokenFileUnusable``."""
+    pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
+    if pin is None:
+        raise TokenFileUnusable("there is no PIN", hint="put it in the file, or use a terminal")
+    return pin
+
+
+def hex_id(text: str, option: str) -> bytes:
+    """Return the id that was given with ``option``. Raises ``WrongUsage``."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if text and not found:  # spaces alone are hex, and would stand for any key
+        raise WrongUsage(f"{option} is not in hex", hint="such as a1, without 0x")
+    return found

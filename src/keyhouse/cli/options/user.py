@@ -1,0 +1,191 @@
+"""Who calls: the options that name a user's certificate and key, wherever they are kept."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from keyhouse.cli.options.context_chosen import chosen_context
+from keyhouse.cli.options.password import password_for
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.options.token import (
+    TokenConfig,
+    TokenKeyId,
+    TokenKeyLabel,
+    hex_id,
+    named_token,
+    pin_for,
+    token_file,
+)
+from keyhouse.cli.output.bundles import Bundle
+from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.usage import WrongUsage
+
+if TYPE_CHECKING:
+    from keyhouse.client import TokenIdentity, UserIdentity
+
+__all__ = ["User"]
+
+
+class User(Bundle, frozen=True, kw_only=True):
+    """A user of the manifest, as it was typed: PEM files, a PKCS #12 file, or a key on a token."""
+
+    cert: Annotated[
+        Path | None,
+        typer.Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
+    ] = None
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM, not encrypted)"),
+    ] = None
+    pkcs12: Annotated[
+        Path | None,
+        typer.Option(
+            "--pkcs12", metavar="FILE", help="both in one file (.p12, .pfx), instead of the two"
+        ),
+    ] = None
+    pkcs12_password: Annotated[
+        Path | None,
+        typer.Option(
+            "--pkcs12-password-file",
+            metavar="FILE",
+            help="its password: the first line; - for standard input (default: asked for)",
+        ),
+    ] = None
+    pkcs11_config: TokenConfig = None
+    pkcs11_key_id: TokenKeyId = ""
+    pkcs11_key_label: TokenKeyLabel = ""
+    pkcs11_cert_id: Annotated[
+        str,
+        typer.Option(
+            "--pkcs11-cert-id",
+            metavar="HEX",
+            help="your certificate's id there (default: that of the key; or --cert FILE)",
+        ),
+    ] = ""
+    pkcs11_cert_label: Annotated[
+        str,
+        typer.Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
+    ] = ""
+
+    def check(self, beside: Iterable[Bundle]) -> None:
+        """Raise ``WrongUsage`` if no user is named."""
+        for each in beside:
+            if isinstance(each, Target):
+                self._named(each)
+
+    def identity(self, target: Target) -> "UserIdentity | TokenIdentity":
+        """Return the user, of the options or else of the context.
+
+        Raises ``WrongUsage`` if there is none, or two; ``ClientSetup`` if it cannot be used.
+        """
+        from keyhouse.client import ClientIdentity
+
+        found = self._named(target)
+        if found.pkcs11_config is not None:
+            return _on_token(found, found.pkcs11_config)
+        if found.cert is not None and found.key is not None:
+            return ClientIdentity(found.cert, found.key)
+        return _from_pkcs12(found)
+
+    def _named(self, target: Target) -> "User":
+        """Return a user with either two PEM files, one PKCS #12 file or a token."""
+        found = self._of_context(target) if self._is_empty() else self
+        if found.pkcs12 is None and found.pkcs12_password is not None:
+            raise WrongUsage(
+                "--pkcs12-password-file has no effect here", hint="it goes with --pkcs12"
+            )
+        if found.is_on_token():
+            found.require_token()
+            return found
+        if found.pkcs12 is not None and (found.cert or found.key):
+            raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
+        if found.pkcs12 is None and (found.cert is None or found.key is None):
+            raise WrongUsage(
+                "it is not said who you are",
+                hint="--cert FILE with --key FILE, --pkcs12 FILE, --pkcs11-config FILE for a token,"
+                " or a --context that has them",
+            )
+        return found
+
+    def _is_empty(self) -> bool:
+        return not (self.cert or self.key or self.pkcs12 or self.is_on_token())
+
+    def _of_context(self, target: Target) -> "User":
+        named = chosen_context(target.context, target.host)
+        if named is None:
+            return self
+        cert, key, both, token = (
+            Path(each) if each else None
+            for each in (
+                named.context.cert,
+                named.context.key,
+                named.context.pkcs12,
+                named.context.pkcs11_config,
+            )
+        )
+        found = msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
+        if key or both:
+            return found  # then the token is for recoveries
+        return msgspec.structs.replace(
+            found,
+            pkcs11_config=token,
+            pkcs11_key_id=named.context.pkcs11_key_id,
+            pkcs11_key_label=named.context.pkcs11_key_label,
+        )
+
+    def is_on_token(self) -> bool:
+        """Return whether anything about a token was typed."""
+        return bool(
+            self.pkcs11_config
+            or self.pkcs11_key_id
+            or self.pkcs11_key_label
+            or self.pkcs11_cert_id
+            or self.pkcs11_cert_label
+        )
+
+    def require_token(self) -> None:
+        """Return if it is clear which key on which token. Raises ``WrongUsage``."""
+        if self.key or self.pkcs12:
+            raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
+        named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
+        if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
+            raise WrongUsage("two certificates are named", hint="--cert, or the one on the token")
+
+
+def _from_pkcs12(user: User) -> "UserIdentity":
+    from keyhouse.base.secret import Secret
+    from keyhouse.client import read_pkcs12
+
+    content = Secret(read_file(str(user.pkcs12)))
+    return read_pkcs12(content, password_for(f"password of {user.pkcs12}", user.pkcs12_password))
+
+
+def _on_token(user: User, config: Path) -> "TokenIdentity":
+    from keyhouse.client import TokenIdentity, read_token
+
+    file = token_file(config)
+    key_id = hex_id(user.pkcs11_key_id, "--pkcs11-key-id")
+    certificate_id = hex_id(user.pkcs11_cert_id, "--pkcs11-cert-id")
+    certificate = read_file(str(user.cert)) if user.cert else None
+    pin = pin_for(file)
+    if certificate is not None:
+        return TokenIdentity(
+            module=Path(file.path),
+            token=file.token,
+            pin=pin,
+            certificate=certificate,
+            label=user.pkcs11_key_label,
+            key_id=key_id,
+        )
+    return read_token(
+        Path(file.path),
+        token=file.token,
+        pin=pin,
+        label=user.pkcs11_key_label,
+        key_id=key_id,
+        certificate_label=user.pkcs11_cert_label,
+        certificate_id=certificate_id,
+    )

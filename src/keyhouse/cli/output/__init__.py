@@ -1,0 +1,1 @@
+"""How commands speak: text, tables, JSON, and files."""

@@ -1,0 +1,126 @@
+"""What the recovery commands read: encrypted or plain shares, signatures, keys and certificates."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
+
+from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.base.place import quoted
+from keyhouse.base.secret import Secret
+from keyhouse.cli.output.talk import read_file
+from keyhouse.client import RecoveryKey
+from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.client_api import SetManifestData
+from keyhouse.wire.jsonreader import Unreadable, decode
+
+__all__ = [
+    "PLAIN_SIZES",
+    "ShareUnreadable",
+    "certificate",
+    "chosen",
+    "plain_share",
+    "public_key",
+    "shares_in",
+    "signature_in",
+]
+
+PLAIN_SIZES: Final = frozenset({32, 33})
+"""Bytes of a decrypted share."""
+
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
+
+
+class ShareUnreadable(Refused):
+    """A file of the recovery does not hold what it should."""
+
+    code = "share-unreadable"
+
+
+def shares_in(file: Path) -> dict[str, bytes]:
+    """Return what ``file`` holds by names of keys; a file with one secret alone has the name "".
+
+    Raises ``ShareUnreadable`` or ``FileUnreadable``.
+    """
+    raw = read_file(str(file))
+    if not raw.lstrip().startswith(b"{"):
+        return {"": _decoded(raw)}
+    try:
+        found = decode(raw, SetManifestData).recovery_secrets
+    except Unreadable:
+        found = {}
+    if not found:
+        raise ShareUnreadable(
+            f"{file} holds no recovery secrets",
+            hint='a JSON file of them is {"RecoverySecrets": {NAME: base64}}',
+        )
+    return found
+
+
+def chosen(shares: dict[str, bytes], name: str) -> bytes:
+    """Return the secret under ``name``, or the only one. Raises ``ShareUnreadable``."""
+    if name in shares:
+        return shares[name]
+    if not name and len(shares) == 1:
+        return next(iter(shares.values()))
+    names = ", ".join(quoted(known) for known in sorted(shares) if known)
+    if not names:
+        raise ShareUnreadable("the file holds one secret without a name", hint="leave out --name")
+    raise ShareUnreadable(
+        f"the file holds no recovery secret {quoted(name)}"
+        if name
+        else "the file holds several recovery secrets",
+        hint=f"--name one of: {names}",
+    )
+
+
+def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
+    """Return the decrypted share of what a file held. Raises ``ShareUnreadable``."""
+    if len(secret) in PLAIN_SIZES:
+        return Secret(secret)
+    if key is None:
+        raise ShareUnreadable(
+            "the recovery secret is encrypted",
+            hint="name the holder's --key, or its token: --pkcs11-config",
+        )
+    return key.decrypt(secret)
+
+
+def signature_in(file: Path) -> bytes:
+    """Return the signature in ``file``, as it is or in base64."""
+    return _decoded(read_file(str(file)))
+
+
+def certificate(file: Path) -> bytes:
+    """Return the last certificate (DER) of a PEM file: the root, if it is a chain."""
+    try:
+        found = x509.load_pem_x509_certificates(read_file(str(file)))[-1]
+    except ValueError:
+        raise ShareUnreadable(f"{file} holds no PEM certificate") from None
+    return found.public_bytes(Encoding.DER)
+
+
+def public_key(file: Path) -> bytes:
+    """Return the public key (SubjectPublicKeyInfo DER) of a PEM file."""
+    try:
+        found = load_pem_public_key(read_file(str(file)))
+    except (ValueError, UnsupportedAlgorithm):
+        raise ShareUnreadable(f"{file} holds no PEM public key") from None
+    return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _decoded(raw: bytes) -> bytes:
+    """Return ``raw``, or what it is base64 of: random bytes are never base64 by accident."""
+    if _BASE64.fullmatch(raw):
+        try:
+            return decode_base64(raw.decode("ascii"))
+        except BadRequest:
+            return raw
+    return raw

@@ -1,0 +1,78 @@
+"""`keyhouse recover sign` and `encrypt`: a holder's work where no network is."""
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.options.holder import Holder, OfflineContext
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.recover.options import OutputFile, ShareFile, ShareName
+
+__all__ = ["encrypt", "sign"]
+
+
+@speaks
+def sign(
+    file: ShareFile,
+    holder: Holder,
+    chosen_in: OfflineContext,
+    name: ShareName = "",
+    output: OutputFile = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Decrypt the recovery secret if it is encrypted, and print the signature over it, in base64.
+
+    Example: keyhouse recover sign recovery.json --name alice --key alice.key -o alice.signature
+    """
+    from keyhouse.cli.recover.files import chosen, plain_share, shares_in
+
+    with holder.opened(chosen_in.context) as own:
+        if own is None:
+            raise WrongUsage("it is not said who signs", hint="--key FILE, or --pkcs11-config FILE")
+        signature = own.sign(plain_share(chosen(shares_in(file), name), own))
+    _give("signature", signature, output, as_json=as_json)
+
+
+@speaks
+def encrypt(
+    file: ShareFile,
+    coordinator_pub_key: Annotated[
+        Path,
+        typer.Option(
+            "--coordinator-pub-key",
+            metavar="FILE",
+            help="the key of `keyhouse recover public-key` (PEM)",
+        ),
+    ],
+    holder: Holder,
+    chosen_in: OfflineContext,
+    name: ShareName = "",
+    output: OutputFile = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Encrypt the recovery secret, decrypted with --key if need be, to the coordinator.
+
+    Example: keyhouse recover encrypt recovery.json --name alice --key alice.key
+    --coordinator-pub-key coordinator.pub -o alice.encrypted
+    """
+    from keyhouse.cli.recover.files import chosen, plain_share, public_key, shares_in
+    from keyhouse.client import encrypt_share
+
+    with holder.opened(chosen_in.context) as own:
+        share = plain_share(chosen(shares_in(file), name), own)
+    _give("secret", encrypt_share(public_key(coordinator_pub_key), share), output, as_json=as_json)
+
+
+def _give(what: str, content: bytes, output: str, *, as_json: bool) -> None:
+    """Print ``content`` in base64, to ``output`` if it is named; what is printed is no secret."""
+    text = b64encode(content)
+    if output or not as_json:
+        write_output(text + b"\n", output)
+    if as_json:
+        show_json({what: text.decode("ascii"), "file": output or None})

@@ -1,0 +1,174 @@
+"""`keyhouse run`: join a deployment as a workload, then become the program.
+
+Nothing that was delivered is ever reported, and nothing of the launcher is left in the program but
+its process id: see ``launcher/program.py``.
+"""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.process.error_text import error_text
+from keyhouse.base.process.held_environment import release
+from keyhouse.base.process.isolation import forbid_dumps
+from keyhouse.base.process.standard_streams import write_error
+from keyhouse.cli.run.report import Report
+from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Platform
+    from keyhouse.launcher import Credentials, Delivered
+
+__all__ = ["main"]
+
+REFUSED: Final = 1
+UNREACHABLE: Final = 3
+TRUST_FAILED: Final = 4
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+_UNVERIFIED: Final = (
+    "the coordinator is NOT verified: a wrong one can feed this program any parameters;"
+    " name --root-certificate or --attestation"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Become the program, or return why not: 1 refused, 2 usage, 3 unreachable, 4 trust failed."""
+    environment = release()
+    # What libraries log of a connection may hold what came over it, and goes nowhere.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    report = Report(as_json=reports_in_json(os.environ))
+    try:
+        _end_on_sigterm()
+        settings = read_run_settings(arguments, os.environ)
+        report = Report(as_json=settings.as_json)
+        _launch(settings, environment, report)
+    except KeyhouseError as error:
+        report.error(error)
+        return _exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
+        from keyhouse.base.process.last_resort import Unexpected
+
+        write_error(error_text(Unexpected.of(error)))
+        return REFUSED
+
+
+def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
+    from keyhouse.launcher import program_of, start, write_files
+
+    for missing in forbid_dumps():
+        report.warning(missing)
+    delivered = _join(settings, report)
+    if settings.words[1:] and delivered.argv:
+        report.progress("the manifest's Argv replaces the arguments of the command line")
+    program = program_of(settings.words, environment, delivered)
+    remove_files = write_files(delivered.files)
+    try:
+        name = program.file.decode("utf-8", "backslashreplace")
+        report.progress(f"activated: {len(delivered.files)} files written, starting {name}")
+        start(program)
+    except BaseException:  # also a signal to stop
+        remove_files()
+        raise
+
+
+def _join(settings: RunSettings, report: Report) -> "Delivered":
+    """Return what the coordinator delivers, once it can."""
+    from keyhouse.cli.run.trust import anchors
+    from keyhouse.launcher import (
+        MonotonicClock,
+        Request,
+        activate,
+        make_credentials,
+        own_uuid,
+        persist,
+        read_mesh_address,
+        read_names,
+        run,
+        within,
+    )
+
+    address = read_mesh_address(settings.coordinator)
+    credentials = make_credentials(read_names(settings.dns_names))
+    find_anchor = anchors(settings)
+    if find_anchor is None:
+        report.warning(_UNVERIFIED)
+    who = own_uuid(settings.uuid_file)
+    quote = _quote_once(settings, credentials, report)
+    report.progress(f"joining {address} as {settings.kind}, UUID {who}")
+    clock = MonotonicClock()
+
+    def attempt(seconds: float) -> "Delivered":
+        end = clock.now() + seconds
+        request = Request(address, credentials, quote(), settings.kind, who)
+        anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
+        return run(activate(request, anchor, max(end - clock.now(), 0)))
+
+    def told(error: Unavailable, pause: float) -> None:
+        report.progress(f"{error.message}; trying again in {pause:.1f} s")
+
+    return persist(attempt, seconds=settings.timeout, clock=clock, told=told)
+
+
+def _quote_once(
+    settings: RunSettings, credentials: "Credentials", report: Report
+) -> Callable[[], bytes]:
+    """Return what gives the quote, made at the first call that succeeds; empty: no platform."""
+    from functools import cache
+
+    from keyhouse.launcher import quote_over
+
+    @cache
+    def quote() -> bytes:
+        platform = _platform(settings, report)
+        return quote_over(credentials.certificate, platform) if platform is not None else b""
+
+    return quote
+
+
+def _platform(settings: RunSettings, report: Report) -> "Platform | None":
+    from keyhouse.attestation import PlatformMissing
+    from keyhouse.attestation.platforms.choice import platform_name
+    from keyhouse.attestation.platforms.find import open_for_quotes
+    from keyhouse.cli.run.simulated_identity import simulated_identity
+
+    try:
+        name = platform_name(settings.platform)
+    except PlatformMissing:
+        report.warning(
+            "there is no platform here, so the quote is empty: only a SIMULATED coordinator"
+            " accepts that"
+        )
+        return None
+    if name == "simulation":
+        report.warning("SIMULATION: the quote proves nothing")
+        if not (settings.simulated_machine / "simulation").is_dir():
+            raise PlatformMissing(
+                f"there is no simulated machine in {settings.simulated_machine}",
+                hint="name the data directory of the coordinator: --simulated-machine",
+            )
+    identity = simulated_identity(settings.simulated_identity)
+    return open_for_quotes(name, settings.simulated_machine.absolute(), simulated=identity)
+
+
+def _exit_code(error: KeyhouseError) -> int:
+    # By its code: the client's TrustFailed is one, too, and is not imported where it cannot occur.
+    if error.code == "trust-failed":
+        return TRUST_FAILED
+    return UNREACHABLE if isinstance(error, Unavailable) else REFUSED
+
+
+def _end_on_sigterm() -> None:
+    """End on SIGTERM as other programs do, also as process 1, where it would have no effect.
+
+    What was ignored stays ignored. ``exec`` gives the program the default action again.
+    """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))

@@ -1,0 +1,1 @@
+"""The commands ``keyhouse secret``."""

@@ -1,0 +1,159 @@
+"""`keyhouse secret get | set`: read and upload secrets as a user."""
+
+import sys
+from base64 import b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
+from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bytes import write_output
+from keyhouse.cli.output.talk import AsJson, read_file, show_json, show_rows, speaks
+from keyhouse.cli.output.usage import WrongUsage
+
+if TYPE_CHECKING:
+    from keyhouse.client import SecretObject
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Read and upload secrets.")
+
+
+@app.command(name="get")
+@speaks
+def get(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME... HOST", help="names of secrets, then the address (see status)"
+        ),
+    ],
+    trusting: Trusting,
+    user: User,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="new file (0600) for the JSON object; - for standard output",
+        ),
+    ] = "",
+    *,
+    show: Annotated[bool, typer.Option("--show", help="print secrets on a terminal")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print secrets that you may read, values in base64: all of them, or none.
+
+    Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
+    --attestation attestation.json --simulation-root root.pem -o secrets.json
+    """
+    _require_no_watcher(output, show=show)
+    names, target = split_words(words, trusting)
+    with coordinator_of(target, user) as coordinator:
+        found = coordinator.secrets(names)
+    secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
+    if output or as_json:
+        write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output)
+        return
+    for name, values in secrets.items():
+        show_rows({"name": name} | {field: _shown(value) for field, value in values.items()})
+
+
+@app.command(name="set")
+@speaks
+def set_secrets(
+    file: Annotated[
+        Path, typer.Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
+    ],
+    target: Target,
+    user: User,
+    from_pem: Annotated[
+        str,
+        typer.Option(
+            "--from-pem",
+            metavar="NAME",
+            help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
+        ),
+    ] = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Upload user-defined secrets: all of them, or none.
+
+    Example: keyhouse secret set secrets.json localhost:4433 --cert bob.crt --key bob.key
+    --attestation attestation.json --simulation-root root.pem
+    """
+    from keyhouse.cli.secret.file import read_secret_file
+    from keyhouse.cli.secret.pem import read_pem_secret
+
+    content = read_file(str(file))
+    uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
+    with coordinator_of(target, user) as coordinator:
+        coordinator.write_secrets(uploads)
+    if as_json:
+        show_json({"stored": sorted(uploads)})
+    else:
+        show_rows({"stored": ", ".join(sorted(uploads))})
+
+
+def split_words(words: list[str], trusting: Trusting) -> tuple[list[str], Target]:
+    """Return names and coordinator of ``NAME... HOST``.
+
+    In a context that has an address HOST may be left out; then the last word is one only if it
+    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsage`` without a name,
+    and for a word that looks like one and is not said to be another coordinator.
+    """
+    named = chosen_context(trusting.context)
+    last = words[-1]
+    is_host = named is None or not named.context.address or _looks_like_address(last)
+    names = words[:-1] if is_host and (len(words) > 1 or named is None) else words
+    if not names:
+        raise WrongUsage("no secret is named", hint="keyhouse secret get NAME... HOST")
+    host = last if len(names) < len(words) else ""
+    if named is not None and trusting.attestation is None and is_of_another(named, host):
+        raise WrongUsage(
+            f"{host} is taken for an address, and the context {named.name!r} is for"
+            f" {named.context.address}",
+            hint=f"if it is a secret, name the address, too: keyhouse secret get ... {host}"
+            f" {named.context.address}",
+        )
+    return names, Target.at(host, trusting)
+
+
+def _looks_like_address(word: str) -> bool:
+    return word == "localhost" or ":" in word or "." in word
+
+
+def _require_no_watcher(output: str, *, show: bool) -> None:
+    """Return if secrets may be printed: not on a terminal, where somebody may look on."""
+    if sys.stdout.isatty() and not output and not show:
+        raise WrongUsage(
+            "secrets are not printed on a terminal",
+            hint="-o FILE for a new file, a pipe, or --show to see them here",
+        )
+
+
+def _object(secret: "SecretObject") -> dict[str, object]:
+    """Return the fields that a secret has; this is where values leave their ``Secret``."""
+    fields: dict[str, object] = {"type": secret.type, "userDefined": secret.user_defined}
+    if secret.size:
+        fields["size"] = secret.size
+    if secret.cert:
+        fields["cert"] = secret.cert
+    fields["private"] = secret.private.reveal() if secret.private else None
+    fields["public"] = secret.public.reveal() if secret.public else None
+    return fields
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not uploaded yet"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,1 @@
+"""The commands ``keyhouse store``, ``backup`` and ``restore``."""
