@@ -14,6 +14,7 @@
 """
 
 from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.process.start_limits import LaunchRefused
 
 __all__ = [
     "ActivationRefused",
@@ -23,12 +24,6 @@ __all__ = [
     "NotReachable",
     "NotReady",
 ]
-
-
-class LaunchRefused(Refused):
-    """Something that the launcher was given, or was told to do, cannot be."""
-
-    code = "launch-refused"
 
 
 class ActivationRefused(Refused):

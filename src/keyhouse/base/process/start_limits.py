@@ -5,13 +5,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from keyhouse.base.errors import Refused
 from keyhouse.base.os_reason import os_reason
-from keyhouse.launcher.errors import LaunchRefused
 
-__all__ = ["not_started"]
+__all__ = ["LaunchRefused", "not_started"]
 
 _KIB: Final = 32 * os.sysconf("SC_PAGE_SIZE") // 1024  # for each; MAX_ARG_STRLEN in execve(2)
 _LONGEST_SHOWN: Final = 200
+
+
+class LaunchRefused(Refused):
+    """Something that the launcher was given, or was told to do, cannot be."""
+
+    code = "launch-refused"
 
 
 def not_started(
