@@ -20,9 +20,10 @@ from structlog.testing import capture_logs
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import Broken, Forbidden, Unavailable
+from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Running, Stale, prepare_upload, user_expiry, warn_of_expiry
 from keyhouse.coordinator.engine.certificate_ends import NOTICE_DAYS, TOLD, secret_expiry
-from keyhouse.coordinator.engine.counts import EngineCounts, Tally
+from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.wire.user_secret import UserSecret
 
 SOON = moment(NOW) + timedelta(days=NOTICE_DAYS)

@@ -35,7 +35,7 @@ from keyhouse.coordinator.core.state import (
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_expiry
-from keyhouse.coordinator.engine.counts import EngineCounts, Tally
+from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.engine import Engine, Process
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.engine.rebuild import rebuild
@@ -94,7 +94,6 @@ __all__ = [
     "SetManifest",
     "Stale",
     "State",
-    "Tally",
     "UpdateLog",
     "UpdatePackages",
     "UploadSecrets",

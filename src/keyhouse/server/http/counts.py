@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from keyhouse.coordinator import Tally
+from keyhouse.base.tally import Tally
 
 __all__ = ["METHODS", "SECONDS", "SIZES", "UNKNOWN", "RequestCounts"]
 

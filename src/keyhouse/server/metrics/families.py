@@ -13,7 +13,8 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from keyhouse.coordinator import Engine, Tally
+from keyhouse.base.tally import Tally
+from keyhouse.coordinator import Engine
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.listeners import Listener
 from keyhouse.server.metrics.names import METRICS
