@@ -1,4 +1,4 @@
-"""What libraries do not promise, and ``keyhouse.server.client_api`` uses: a version that changes it is seen."""
+"""What libraries do not promise, and the server uses: a version that changes it is seen."""
 
 import ast
 import re

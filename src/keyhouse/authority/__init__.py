@@ -54,7 +54,6 @@ from keyhouse.authority.x509.marble_certificates import (
     read_marble_certificate,
 )
 from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
-from keyhouse.base.foreign_rsa import is_costly_rsa
 
 __all__ = [
     "LIFETIME",
@@ -84,7 +83,6 @@ __all__ = [
     "generate",
     "import_secret",
     "index_of",
-    "is_costly_rsa",
     "is_generated_with_manifest",
     "is_signed_by_root",
     "issue_marble_certificate",
