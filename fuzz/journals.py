@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 import msgspec
 from fuzz.mutations import flipped, mutated
 from fuzz.target import Finding, Target
-from keyhouse_tests_state import DEK, open_home
+from support.samples.state import DEK, open_home
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Fresh, Locked, Opened, Replay

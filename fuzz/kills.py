@@ -13,9 +13,9 @@ from typing import ClassVar, Final
 
 import msgspec
 from fuzz.target import Finding, Target
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_kills import Ledger, Writer
-from keyhouse_tests_server import Server
+from support.process.kills import Ledger, Writer
+from support.process.server import Server
+from support.samples.deployment import manifest, user
 
 __all__ = ["KillTarget"]
 

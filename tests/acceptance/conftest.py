@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Server
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 from keyhouse.coordinator import Phase
 

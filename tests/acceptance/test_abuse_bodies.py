@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_abuse import MIB, Wire, ask, besieged, in_parallel, open_wires
-from keyhouse_tests_deployment import manifest
+from support.peers.abuse import MIB, Wire, ask, besieged, in_parallel, open_wires
+from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from keyhouse_tests_abuse import (
+from OpenSSL import SSL
+from support.peers.abuse import (
     CONTEXT,
     MIB,
     PATIENCE,
@@ -24,11 +25,10 @@ from keyhouse_tests_abuse import (
     open_wires,
     raw_socket,
 )
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_https import client_context, make_pair
-from keyhouse_tests_server import Server
-from keyhouse_tests_workloads import grpcio, request
-from OpenSSL import SSL
+from support.peers.https import client_context, make_pair
+from support.peers.workloads import grpcio, request
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 from keyhouse.server.net.limits import WorkloadLimits
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_abuse import MIB, Wire, besieged, in_parallel, open_wires
-from keyhouse_tests_answers import checked
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Reply, Server
+from support.peers.abuse import MIB, Wire, besieged, in_parallel, open_wires
+from support.peers.answers import checked
+from support.process.server import Reply, Server
+from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 

@@ -4,10 +4,10 @@ import ssl
 from collections.abc import Iterator
 
 import pytest
-from keyhouse_tests_abuse import MIB, Wire, ask, besieged, in_parallel, tls_context
-from keyhouse_tests_answers import REFUSALS
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Server
+from support.peers.abuse import MIB, Wire, ask, besieged, in_parallel, tls_context
+from support.peers.answers import REFUSALS
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 

@@ -28,10 +28,8 @@ from hyperframe.frame import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_abuse import besieged, in_parallel
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Server
-from keyhouse_tests_workloads import (
+from support.peers.abuse import besieged, in_parallel
+from support.peers.workloads import (
     HEADERS,
     PATIENCE,
     Http2Wire,
@@ -39,6 +37,8 @@ from keyhouse_tests_workloads import (
     grpcio,
     request,
 )
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 from keyhouse.server.net.grpc_status import Status
 

@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import User, manifest, user
-from keyhouse_tests_server import Reply, Server
+from support.process.server import Reply, Server
+from support.samples.deployment import User, manifest, user
 
 from keyhouse.coordinator import Phase
 from keyhouse.server.client_api import Caller, routes

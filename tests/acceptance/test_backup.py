@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import Server
+from support.process.command import run
+from support.process.server import Server
+from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from keyhouse_tests_answers import Observed, as_nobody, as_writer, b64, checked, observe
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.answers import Observed, as_nobody, as_writer, b64, checked, observe
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import manifest
 
 from keyhouse.coordinator import Phase
 

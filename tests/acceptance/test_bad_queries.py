@@ -3,8 +3,8 @@
 import base64
 
 import pytest
-from keyhouse_tests_answers import as_nobody, as_writer, checked, observe
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.answers import as_nobody, as_writer, checked, observe
+from support.process.server import Client, Reply, Server
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,9 +6,9 @@ import ssl
 from contextlib import suppress
 
 import pytest
-from keyhouse_tests_answers import as_writer, b64, checked, observe
-from keyhouse_tests_deployment import user
-from keyhouse_tests_server import Reply, Server
+from support.peers.answers import as_writer, b64, checked, observe
+from support.process.server import Reply, Server
+from support.samples.deployment import user
 
 from keyhouse.coordinator import Phase
 from keyhouse.server.client_api import routes

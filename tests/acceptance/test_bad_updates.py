@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from keyhouse_tests_answers import as_writer, b64, checked, observe, with_web_certificate
-from keyhouse_tests_deployment import user
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.answers import as_writer, b64, checked, observe, with_web_certificate
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import user
 
 from keyhouse.coordinator import Phase
 

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from keyhouse_tests_answers import as_writer, b64, checked, observe, with_web_certificate
-from keyhouse_tests_deployment import user
-from keyhouse_tests_https import make_pair
-from keyhouse_tests_server import Client, Server
+from support.peers.answers import as_writer, b64, checked, observe, with_web_certificate
+from support.peers.https import make_pair
+from support.process.server import Client, Server
+from support.samples.deployment import user
 
 pytestmark = pytest.mark.acceptance
 

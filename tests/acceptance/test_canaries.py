@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
-from keyhouse_tests_answers import b64, checked, with_web_certificate
-from keyhouse_tests_canaries import Canaries
-from keyhouse_tests_deployment import User, user
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.answers import b64, checked, with_web_certificate
+from support.peers.canaries import Canaries
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import User, user
 
 from keyhouse.server.client_api import routes
 

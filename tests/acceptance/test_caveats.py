@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_expiry import manifest_with
-from keyhouse_tests_server import Server
+from support.process.server import Server
+from support.samples.deployment import manifest
+from support.samples.expiry import manifest_with
 
 pytestmark = pytest.mark.acceptance
 

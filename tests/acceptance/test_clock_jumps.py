@@ -9,12 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 from cryptography import x509
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_other_clock import OtherClock
-from keyhouse_tests_recovery import ciphertexts_of, hand_in, holder, recoverable
-from keyhouse_tests_server import PATIENCE, Server, free_port
-from keyhouse_tests_updates import together
-from keyhouse_tests_workloads import WORKLOAD, grpcio, request
+from support.peers.workloads import WORKLOAD, grpcio, request
+from support.process.fake_clock import OtherClock
+from support.process.server import PATIENCE, Server, free_port
+from support.samples.deployment import manifest, user
+from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
+from support.samples.updates import together
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse_simulation import SimulatedPlatform

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_process import KEYHOUSE
-from keyhouse_tests_server import Server, free_port
+from support.process.command import Ended, run
+from support.process.server import Server, free_port
+from support.process.start import KEYHOUSE
+from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
 from keyhouse.coordinator import Phase

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     pkcs12,
 )
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_process import KEYHOUSE
-from keyhouse_tests_server import Server
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.process.start import KEYHOUSE
+from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
 from keyhouse.cli.options.context_file import Context, Contexts, write

@@ -8,11 +8,11 @@ from typing import Final, Self
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from keyhouse_tests_costly_keys import COSTLY, LARGEST
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_https import Pair, make_pair
-from keyhouse_tests_server import PATIENCE, Server
-from keyhouse_tests_workloads import Http2Wire, client_context, framed, request
+from support.peers.https import Pair, make_pair
+from support.peers.workloads import Http2Wire, client_context, framed, request
+from support.process.server import PATIENCE, Server
+from support.samples.costly_keys import COSTLY, LARGEST
+from support.samples.deployment import manifest
 
 from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_deployment import User, user
-from keyhouse_tests_openapi import OPERATIONS, Target, recorded, require_described
-from keyhouse_tests_recovery import Holder, encrypted, holder, holders, recoverable
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.openapi import OPERATIONS, Target, recorded, require_described
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import User, user
+from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
 pytestmark = pytest.mark.acceptance
 

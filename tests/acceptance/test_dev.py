@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_process import Started, start
-from keyhouse_tests_server import free_port
+from support.process.command import run
+from support.process.server import free_port
+from support.process.start import Started, start
+from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Conflicting
 from keyhouse.cli.dev.manifest import with_user

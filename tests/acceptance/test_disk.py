@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import refused_start
-from keyhouse_tests_crafted import made
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import Client, Server
+from support.process.command import refused_start
+from support.process.server import Client, Server
+from support.samples.crafted import made
+from support.samples.deployment import manifest, user
 
 from keyhouse.attestation import SealPolicy
 from keyhouse.coordinator.core.base import base_events

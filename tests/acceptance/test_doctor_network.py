@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import user
-from keyhouse_tests_server import Server, free_port
+from support.process.command import run
+from support.process.server import Server, free_port
+from support.samples.deployment import user
 
 from keyhouse.attestation import read_collateral
 from keyhouse.coordinator import Phase

@@ -8,11 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_activation import marble_manifest
-from keyhouse_tests_deployment import User, manifest, user
-from keyhouse_tests_server import Client, Server
-from keyhouse_tests_trace import Call, Durability, read_trace, tracer
-from keyhouse_tests_workloads import Http2Wire, framed, request
+from support.peers.workloads import Http2Wire, framed, request
+from support.process.server import Client, Server
+from support.process.strace import Call, Durability, read_trace, tracer
+from support.samples.activation import marble_manifest
+from support.samples.deployment import User, manifest, user
 
 from keyhouse.wire.marble_pb2 import ActivationResp
 

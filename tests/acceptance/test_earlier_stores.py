@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import User
-from keyhouse_tests_server import Server
+from support.process.command import run
+from support.process.server import Server
+from support.samples.deployment import User
 
 pytestmark = pytest.mark.acceptance
 

@@ -7,9 +7,9 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_answers import as_nobody, as_writer, checked, observe, with_web_certificate
-from keyhouse_tests_garbage import bodies, harmless, queries
-from keyhouse_tests_server import Client, Server
+from support.peers.answers import as_nobody, as_writer, checked, observe, with_web_certificate
+from support.peers.garbage import bodies, harmless, queries
+from support.process.server import Client, Server
 
 from keyhouse.server.client_api import routes
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import grpc
 import pytest
 from cryptography import x509
-from keyhouse_tests_activation import marble_manifest
-from keyhouse_tests_deployment import User, user
-from keyhouse_tests_joined import joined
-from keyhouse_tests_server import Client, Reply, Server, free_port
-from keyhouse_tests_workloads import grpcio, request
+from support.peers.joined import joined
+from support.peers.workloads import grpcio, request
+from support.process.server import Client, Reply, Server, free_port
+from support.samples.activation import marble_manifest
+from support.samples.deployment import User, user
 
 pytestmark = pytest.mark.acceptance
 

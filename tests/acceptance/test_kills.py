@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_kills import Ledger, Writer
-from keyhouse_tests_server import Client, Server
+from support.process.kills import Ledger, Writer
+from support.process.server import Client, Server
+from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
-from keyhouse_tests_launcher import command, launch
-from keyhouse_tests_mesh import MeshPeer, coordinator_keys, pem
+from support.peers.mesh import MeshPeer, coordinator_keys, pem
+from support.process.launcher import command, launch
 
 pytestmark = pytest.mark.acceptance
 

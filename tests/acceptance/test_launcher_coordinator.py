@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_deployment import user
-from keyhouse_tests_launcher import command, launch
-from keyhouse_tests_mesh import MeshPeer, coordinator_keys, pem
-from keyhouse_tests_server import Server
-from keyhouse_tests_updates import Api, raise_version, together
+from support.peers.mesh import MeshPeer, coordinator_keys, pem
+from support.process.launcher import command, launch
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.updates import Api, raise_version, together
 
 from keyhouse_simulation import open_platform
 

@@ -5,9 +5,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Server
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 

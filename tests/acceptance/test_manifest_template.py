@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import user
-from keyhouse_tests_process import start
+from support.process.command import Ended, run
+from support.process.start import start
+from support.samples.deployment import user
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.manifest.template_parts import PartUnreadable, parts_of, starting_manifest

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from keyhouse_tests_deployment import user
-from keyhouse_tests_expiry import manifest_with
-from keyhouse_tests_server import Client, Server, free_port
 from prometheus_client.parser import text_string_to_metric_families
+from support.process.server import Client, Server, free_port
+from support.samples.deployment import user
+from support.samples.expiry import manifest_with
 
 from keyhouse.server.client_api import routes
 from keyhouse.server.metrics.names import METRICS

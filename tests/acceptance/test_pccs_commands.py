@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_server import Server
+from support.process.command import Ended, run
+from support.process.server import Server
 
 from keyhouse.attestation import read_collateral
 from keyhouse_simulation.pccs import Fault, PccsServer, Served

@@ -8,11 +8,11 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
-from keyhouse_tests_command import refused_start, run
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Client, Reply, Server, free_port
-from keyhouse_tests_updates import together
-from keyhouse_tests_workloads import WORKLOAD, grpcio, request
+from support.peers.workloads import WORKLOAD, grpcio, request
+from support.process.command import refused_start, run
+from support.process.server import Client, Reply, Server, free_port
+from support.samples.deployment import manifest
+from support.samples.updates import together
 
 from keyhouse.attestation import (
     Measurements,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_answers import checked
-from keyhouse_tests_deployment import user
-from keyhouse_tests_openapi import require_described
-from keyhouse_tests_server import Client, Reply, Server
-from keyhouse_tests_updates import Api, raise_version, together
+from support.peers.answers import checked
+from support.peers.openapi import require_described
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import user
+from support.samples.updates import Api, raise_version, together
 
 pytestmark = pytest.mark.acceptance
 

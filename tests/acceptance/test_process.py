@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from keyhouse_tests_command import refusal, refused_start, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_process import KEYHOUSE
-from keyhouse_tests_server import Server
+from support.process.command import refusal, refused_start, run
+from support.process.server import Server
+from support.process.start import KEYHOUSE
+from support.samples.deployment import manifest, user
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.attestation.platforms.tdx import TSM_REPORTS

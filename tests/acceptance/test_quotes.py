@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import Server
+from support.process.server import Server
+from support.samples.deployment import manifest, user
 
 from keyhouse.attestation import (
     Verifier,

@@ -7,8 +7,9 @@ import ssl
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import user
-from keyhouse_tests_recovery import (
+from support.process.server import Client, Server
+from support.samples.deployment import user
+from support.samples.recovery import (
     Holder,
     ciphertexts_of,
     encrypted,
@@ -18,7 +19,6 @@ from keyhouse_tests_recovery import (
     holders,
     recoverable,
 )
-from keyhouse_tests_server import Client, Server
 
 pytestmark = pytest.mark.acceptance
 

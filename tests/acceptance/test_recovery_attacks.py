@@ -13,11 +13,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_abuse import Wire, in_parallel, open_wires
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_crafted import keys_of_a_root
-from keyhouse_tests_deployment import user
-from keyhouse_tests_recovery import (
+from support.peers.abuse import Wire, in_parallel, open_wires
+from support.process.command import Ended, run
+from support.process.server import Client, Reply, Server
+from support.samples.crafted import keys_of_a_root
+from support.samples.deployment import user
+from support.samples.recovery import (
     Holder,
     ciphertexts_of,
     encrypted,
@@ -27,7 +28,6 @@ from keyhouse_tests_recovery import (
     holders,
     recoverable,
 )
-from keyhouse_tests_server import Client, Reply, Server
 
 from keyhouse.authority import IndexHolder, read_recovery_index, recovery_index
 from keyhouse.base.secret import Secret

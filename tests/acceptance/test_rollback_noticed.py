@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_recovery import Holder, holders, recoverable
-from keyhouse_tests_server import Server
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.samples.deployment import manifest, user
+from support.samples.recovery import Holder, holders, recoverable
 
 from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.base.secret import Secret

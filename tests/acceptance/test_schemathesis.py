@@ -15,15 +15,15 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_answers import observe
-from keyhouse_tests_deployment import user
-from keyhouse_tests_openapi import DOCUMENT, closed
-from keyhouse_tests_server import Server
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi import checks
+from support.peers.answers import observe
+from support.peers.openapi import DOCUMENT, closed
+from support.process.server import Server
+from support.samples.deployment import user
 
 from keyhouse.coordinator import Phase
 from keyhouse.server.client_api import routes

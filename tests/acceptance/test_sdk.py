@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
-from keyhouse_tests_deployment import user
-from keyhouse_tests_sdk import MODES, Mode, connected, trust_in_server
-from keyhouse_tests_server import Server
-from keyhouse_tests_updates import holder_key, together
-from keyhouse_tests_workloads import grpcio, request
+from support.peers.sdk import MODES, Mode, connected, trust_in_server
+from support.peers.workloads import grpcio, request
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.updates import holder_key, together
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_answers import checked
-from keyhouse_tests_command import refused_start, run
-from keyhouse_tests_deployment import user
-from keyhouse_tests_recovery import Holder, ciphertexts_of, hand_in
-from keyhouse_tests_server import Client, Reply, Server
-from keyhouse_tests_updates import Api, holder_key, together
+from support.peers.answers import checked
+from support.process.command import refused_start, run
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import user
+from support.samples.recovery import Holder, ciphertexts_of, hand_in
+from support.samples.updates import Api, holder_key, together
 
 from keyhouse.client.address import Address
 from keyhouse.client.errors import TrustFailed

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_abuse import besieged, open_wires
-from keyhouse_tests_command import refused_start, run
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.abuse import besieged, open_wires
+from support.process.command import refused_start, run
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 

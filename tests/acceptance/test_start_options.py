@@ -14,9 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import Client, Server
+from support.process.command import Ended, run
+from support.process.server import Client, Server
+from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 

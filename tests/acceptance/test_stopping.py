@@ -10,8 +10,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import PATIENCE, Client, Server
+from support.process.server import PATIENCE, Client, Server
+from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_server import Server
+from support.process.command import Ended, run
+from support.process.server import Server
+from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import user
-from keyhouse_tests_peer import Certified, listening
-from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_server
-from keyhouse_tests_server import Server
-from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_engine, on_token
-from keyhouse_tests_updates import together
-from keyhouse_tests_workloads import grpcio, request
+from support.peers.peer import Certified, listening
+from support.peers.sdk import MODES, Mode, connected, session_with, trust_in_server
+from support.peers.workloads import grpcio, request
+from support.process.command import run
+from support.process.server import Server
+from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_engine, on_token
+from support.samples.deployment import user
+from support.samples.updates import together
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (

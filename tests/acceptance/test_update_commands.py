@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import user
-from keyhouse_tests_process import KEYHOUSE, start
-from keyhouse_tests_server import Server, free_port
-from keyhouse_tests_updates import raise_version, together
+from support.process.command import Ended, run
+from support.process.server import Server, free_port
+from support.process.start import KEYHOUSE, start
+from support.samples.deployment import user
+from support.samples.updates import raise_version, together
 
 pytestmark = pytest.mark.acceptance
 

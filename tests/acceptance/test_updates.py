@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
-from keyhouse_tests_answers import checked
-from keyhouse_tests_deployment import User, user
-from keyhouse_tests_server import Client, Reply, Server
-from keyhouse_tests_updates import VERSIONS, Api, Change, holder_key, raise_version, together
+from support.peers.answers import checked
+from support.process.server import Client, Reply, Server
+from support.samples.deployment import User, user
+from support.samples.updates import VERSIONS, Api, Change, holder_key, raise_version, together
 
 pytestmark = pytest.mark.acceptance
 

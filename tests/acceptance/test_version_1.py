@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_manifests import rsa_public_pem
-from keyhouse_tests_server import Server
+from support.process.server import Server
+from support.samples.deployment import manifest, user
+from support.samples.manifests import rsa_public_pem
 
 from keyhouse.coordinator import Phase
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_activation import marble_manifest
-from keyhouse_tests_answers import b64, with_web_certificate
-from keyhouse_tests_deployment import User, user
-from keyhouse_tests_golden import golden, is_writing, settled, write
-from keyhouse_tests_joined import joined
-from keyhouse_tests_manifests import rsa_public_pem
-from keyhouse_tests_server import Client, Reply, Server
+from support.peers.answers import b64, with_web_certificate
+from support.peers.golden import golden, is_writing, settled, write
+from support.peers.joined import joined
+from support.process.server import Client, Reply, Server
+from support.samples.activation import marble_manifest
+from support.samples.deployment import User, user
+from support.samples.manifests import rsa_public_pem
 
 from keyhouse.coordinator import Phase
 

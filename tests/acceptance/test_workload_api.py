@@ -19,10 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from grpclib.client import Channel, UnaryUnaryMethod
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_https import make_pair
-from keyhouse_tests_server import Server, free_port
-from keyhouse_tests_workloads import (
+from support.peers.https import make_pair
+from support.peers.workloads import (
     ACTIVATE,
     WORKLOAD,
     Http2Wire,
@@ -32,6 +30,8 @@ from keyhouse_tests_workloads import (
     marble_root,
     request,
 )
+from support.process.server import Server, free_port
+from support.samples.deployment import manifest, user
 
 from keyhouse.coordinator import Phase
 from keyhouse.server.net.grpc_status import Status

@@ -14,12 +14,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from keyhouse_tests_deployment import user
-from keyhouse_tests_joined import joined
-from keyhouse_tests_recovery import ciphertexts_of, hand_in, holder, recoverable
-from keyhouse_tests_server import Server
-from keyhouse_tests_updates import together
-from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, marble_root, request
+from support.peers.joined import joined
+from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, marble_root, request
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverable
+from support.samples.updates import together
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.server.net.grpc_status import Status

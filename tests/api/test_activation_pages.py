@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import msgspec
-from keyhouse_tests_activation import deployment, marble_manifest
-from keyhouse_tests_deployment import user
-from keyhouse_tests_services import service_of
-from keyhouse_tests_signing_request import signing_request
+from support.peers.client_api import service_of
+from support.samples.activation import deployment, marble_manifest
+from support.samples.deployment import user
+from support.samples.signing_request import signing_request
 
 from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations
 from keyhouse.server.http.exchange import Head

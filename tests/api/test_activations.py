@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_activation import (
+from support.samples.activation import (
     TLS_CERT,
     Deployment,
     deployment,
     marble_manifest,
     quoted_request,
 )
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     NOW,
     FixedClock,
     crashing_engine,
@@ -24,7 +24,7 @@ from keyhouse_tests_deployment import (
     set_manifest,
     user,
 )
-from keyhouse_tests_signing_request import signing_request
+from support.samples.signing_request import signing_request
 
 from keyhouse.attestation import QuoteRefused
 from keyhouse.attestation.quote.form import MAX_QUOTE

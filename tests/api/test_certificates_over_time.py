@@ -5,10 +5,10 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
-from keyhouse_tests_deployment import NOW, FixedClock, moment, running_engine, set_manifest
-from keyhouse_tests_expiry import manifest_with
-from keyhouse_tests_services import service_of
 from structlog.testing import capture_logs
+from support.peers.client_api import service_of
+from support.samples.deployment import NOW, FixedClock, moment, running_engine, set_manifest
+from support.samples.expiry import manifest_with
 
 from keyhouse.server.client_api import Service
 from keyhouse.server.http.exchange import Answer, Head

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     NOW,
     FixedClock,
     manifest,
@@ -15,7 +15,7 @@ from keyhouse_tests_deployment import (
     set_manifest,
     user,
 )
-from keyhouse_tests_recovery import holders, recoverable
+from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import (
     Collateral,

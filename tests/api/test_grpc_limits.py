@@ -13,8 +13,8 @@ from h2.events import DataReceived, StreamEnded
 from h2.exceptions import StreamClosedError
 from h2.settings import SettingCodes
 from hyperframe.frame import RstStreamFrame
-from keyhouse_tests_listener import workloads
-from keyhouse_tests_workloads import WORKLOAD, Http2Wire, framed, grpcio, request
+from support.peers.listener import workloads
+from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.net.grpc_status import Status

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_listener import workloads
-from keyhouse_tests_workloads import Http2Wire, framed, request
+from support.peers.listener import workloads
+from support.peers.workloads import Http2Wire, framed, request
 
 from keyhouse.server.grpc.call import CallRefused
 from keyhouse.server.grpc.timeout import read_timeout

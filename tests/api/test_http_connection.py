@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_https import (
+from support.peers.https import (
     ALICE,
     ECHO_LIMIT,
     Client,
@@ -455,7 +455,7 @@ def test_address_in_use_is_named(server: Running) -> None:
 
 WITHOUT_DESCRIPTORS = """
 import os, pathlib, resource, socket, sys
-from keyhouse_tests_https import Client, client_context, running
+from support.peers.https import Client, client_context, running
 
 context = client_context(None, pathlib.Path("."))
 with running() as server, Client(server.port, context) as client:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_activation import deployment, marble_manifest
-from keyhouse_tests_deployment import user
+from support.samples.activation import deployment, marble_manifest
+from support.samples.deployment import user
 
 from keyhouse.authority import LIFETIME
 from keyhouse.base.errors import Unauthenticated

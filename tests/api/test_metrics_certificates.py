@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_deployment import NOW, moment, running_engine, set_manifest, user
-from keyhouse_tests_expiry import certificate_until, manifest_with
 from prometheus_client.parser import text_string_to_metric_families
+from support.samples.deployment import NOW, moment, running_engine, set_manifest, user
+from support.samples.expiry import certificate_until, manifest_with
 
 from keyhouse.coordinator import View, prepare_upload
 from keyhouse.coordinator.engine.engine import Engine

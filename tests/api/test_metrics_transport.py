@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from keyhouse_tests_https import ECHO_LIMIT, Probe
+from support.peers.https import ECHO_LIMIT, Probe
 
 from keyhouse.server.http.counts import UNKNOWN, RequestCounts
 from keyhouse.server.listeners import Listener

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import jsonschema_rs
 import msgspec
 import pytest
-from keyhouse_tests_openapi import DOCUMENT, OPERATIONS, recorded, require_described
-from keyhouse_tests_reference import DOCUMENTS, REFERENCE
+from support.peers.openapi import DOCUMENT, OPERATIONS, recorded, require_described
+from support.reference import DOCUMENTS, REFERENCE
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.phases import TABLE, Outcome
@@ -35,7 +35,7 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 def test_document_in_the_repository_is_the_one_that_the_code_makes() -> None:
     assert (REFERENCE / "openapi.json").read_text(encoding="utf-8") == DOCUMENTS[
         "openapi.json"
-    ](), "renew it: .venv/bin/python tests/keyhouse_tests_reference.py"
+    ](), "renew it: PYTHONPATH=tests .venv/bin/python -m support.reference"
 
 
 def test_document_that_is_served_is_the_same() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from keyhouse_tests_collateral import Site
+from support.samples.collateral import Site
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_crafted import Made, keys_of_a_root, made
-from keyhouse_tests_deployment import (
+from support.samples.crafted import Made, keys_of_a_root, made
+from support.samples.deployment import (
     MACHINE,
     NOW,
     FixedClock,
@@ -19,7 +19,7 @@ from keyhouse_tests_deployment import (
     running_engine,
     stored,
 )
-from keyhouse_tests_recovery import Holder, encrypted, holder, holders, recoverable
+from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
 from keyhouse.authority import (
     CoordinatorKeys,

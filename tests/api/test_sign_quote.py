@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from keyhouse_tests_deployment import NOW, manifest, running_engine, set_manifest
+from support.samples.deployment import NOW, manifest, running_engine, set_manifest
 
 from keyhouse.attestation import TcbStatus, add_header
 from keyhouse.base.errors import BadRequest, Forbidden

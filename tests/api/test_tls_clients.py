@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from keyhouse_tests_https import ALICE, BOB, Running, fingerprint, make_pair, running
-from keyhouse_tests_tool import built_with_go, tool
+from support.peers.https import ALICE, BOB, Running, fingerprint, make_pair, running
+from support.process.tool import built_with_go, tool
 
 GO_CLIENT = Path(__file__).parent / "goclient"
 

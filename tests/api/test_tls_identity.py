@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
-from keyhouse_tests_https import (
+from support.peers.https import (
     ALICE,
     BOB,
     SERVER,
@@ -245,7 +245,7 @@ def test_key_log_variable_has_no_effect(tmp_path: Path) -> None:
     log = tmp_path / "keys"
     code = (
         "import socket, ssl, pathlib, tempfile\n"
-        "from keyhouse_tests_https import *\n"
+        "from support.peers.https import *\n"
         "with running() as server:\n"
         "    context = client_context(None, pathlib.Path(tempfile.mkdtemp()))\n"
         "    with Client(server.port, context) as client:\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.bindings.openssl.binding import Binding
-from keyhouse_tests_https import ALICE, SERVER, client_context
 from OpenSSL import SSL
+from support.peers.https import ALICE, SERVER, client_context
 
 from keyhouse.base.errors import Broken
 from keyhouse.server.net.handshakes import Handshakes

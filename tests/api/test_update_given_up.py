@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_deployment import NOW, FixedClock, running_engine, set_manifest
-from keyhouse_tests_services import head_of, service_of
-from keyhouse_tests_updates import together
+from support.peers.client_api import head_of, service_of
+from support.samples.deployment import NOW, FixedClock, running_engine, set_manifest
+from support.samples.updates import together
 
 from keyhouse.coordinator import CannotBeApplied
 from keyhouse.server.client_api import changes

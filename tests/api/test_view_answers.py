@@ -1,7 +1,7 @@
 """Which answers are kept: those of the current view, in bounded room, the ones asked for again."""
 
 import pytest
-from keyhouse_tests_authority import coordinator_keys
+from support.samples.authority import coordinator_keys
 
 from keyhouse.coordinator import View
 from keyhouse.coordinator.core.state import AcceptingManifest

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_collateral import NOW, RECORDED_AT, Site, platform_of, recorded
+from support.samples.collateral import NOW, RECORDED_AT, Site, platform_of, recorded
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_collateral import RECORDED_AT, Site, platform_of, recorded
-from keyhouse_tests_https import make_pair
+from support.peers.https import make_pair
+from support.samples.collateral import RECORDED_AT, Site, platform_of, recorded
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

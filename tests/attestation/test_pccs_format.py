@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_collateral import recorded
+from support.samples.collateral import recorded
 
 from keyhouse.attestation import Collateral, CollateralRefused, PckCa, PlatformKind, Tee
 from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_hardware import (
+from support.samples.hardware import (
     SGX_QUOTE,
     Gramine,
     answering,

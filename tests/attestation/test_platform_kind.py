@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_collateral import NOW, Site, recorded
+from support.samples.collateral import NOW, Site, recorded
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

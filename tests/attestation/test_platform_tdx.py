@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_hardware import SGX_QUOTE, TDX_QUOTE, Tsm
+from support.samples.hardware import SGX_QUOTE, TDX_QUOTE, Tsm
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from keyhouse_tests_authority import NOW, coordinator_keys, ecdsa, issued
-from keyhouse_tests_tool import built_with_go, tool
+from support.process.tool import built_with_go, tool
+from support.samples.authority import NOW, coordinator_keys, ecdsa, issued
 
 from keyhouse.authority import (
     CoordinatorKeys,

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_authority import NOW, coordinator_keys, ecdsa, issued
+from support.samples.authority import NOW, coordinator_keys, ecdsa, issued
 
 from keyhouse.authority import generate, trial
 from keyhouse.base.errors import Problem

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_authority import (
+from support.samples.authority import (
     NOW,
     coordinator_keys,
     ecdsa,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from keyhouse_tests_authority import NOW, coordinator_keys, openssl_text, openssl_verify
+from support.samples.authority import NOW, coordinator_keys, openssl_text, openssl_verify
 
 from keyhouse.authority import (
     CoordinatorKeys,

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_authority import NOW, coordinator_keys
+from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial
 from keyhouse.base.errors import Invalid

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_authority import NOW, coordinator_keys, openssl_text, openssl_verify
-from keyhouse_tests_signing_request import signing_request
+from support.samples.authority import NOW, coordinator_keys, openssl_text, openssl_verify
+from support.samples.signing_request import signing_request
 
 from keyhouse.authority import (
     Curve,

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_recovery import Holder, encrypted, holder, holders
+from support.samples.recovery import Holder, encrypted, holder, holders
 
 from keyhouse.authority import (
     Deposit,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_authority import NOW, coordinator_keys
+from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import (
     IndexDamaged,

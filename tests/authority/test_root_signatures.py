@@ -5,7 +5,7 @@ from base64 import b64encode
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from keyhouse_tests_authority import coordinator_keys
+from support.samples.authority import coordinator_keys
 
 from keyhouse.authority import sign_ephemeral_key, sign_manifest, sign_quote_text
 from keyhouse.authority.coordinator_keys import certificate_of

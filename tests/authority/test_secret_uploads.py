@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_authority import NOW
+from support.samples.authority import NOW
 
 from keyhouse.authority import StoredSecret, import_secret
 from keyhouse.base.errors import BadRequest, Invalid, Refused

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_authority import coordinator_keys
-from keyhouse_tests_signing_request import request_key, signing_request
+from support.samples.authority import coordinator_keys
+from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
 from keyhouse.authority.request_parts import MOST_NAMES, MOST_PARTS

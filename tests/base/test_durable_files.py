@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_trace import read_trace, tracer
+from support.process.strace import read_trace, tracer
 
 from keyhouse.base.durable_files import create, create_file, put_file, replace_file, write_new
 

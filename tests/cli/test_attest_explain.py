@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_command import Ended, run
+from support.process.command import Ended, run
 
 from keyhouse.attestation import TcbStatus, report_data, write_collateral
 from keyhouse_simulation import COORDINATOR, Parameters, SimulatedPlatform, TcbInfo, make_machine

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_collateral import recorded
-from keyhouse_tests_command import run
+from support.process.command import run
+from support.samples.collateral import recorded
 
 from keyhouse.attestation import TcbStatus, read_collateral, report_data, write_collateral
 from keyhouse_simulation import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_command_tree import typed
+from support.process.command_tree import typed
 from typer.testing import Result
 
 from keyhouse.cli.options.context_file import (

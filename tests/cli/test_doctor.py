@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_deployment import user
+from support.process.command import Ended, run
+from support.samples.deployment import user
 
 from keyhouse.cli.doctor.files import remembered_findings, user_findings
 from keyhouse.cli.doctor.finding import (

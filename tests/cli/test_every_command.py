@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command import run
-from keyhouse_tests_command_tree import Leaf, leaves, typed
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_process import KEYHOUSE
+from support.process.command import run
+from support.process.command_tree import Leaf, leaves, typed
+from support.process.start import KEYHOUSE
+from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
 from keyhouse.cli.output.talk import exit_code

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import FixedClock, manifest, new_process, set_manifest
-from keyhouse_tests_hardware import Gramine
-from keyhouse_tests_recovery import holders, recoverable
+from support.samples.deployment import FixedClock, manifest, new_process, set_manifest
+from support.samples.hardware import Gramine
+from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from keyhouse_tests_command_tree import typed
+from support.process.command_tree import typed
 
 from keyhouse.cli.attest.sigstruct import SIZE, SigstructUnusable, read_sigstruct
 

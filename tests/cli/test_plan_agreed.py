@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_peer import Peer, serving
-from keyhouse_tests_sdk import trust_in_peer
+from support.peers.peer import Peer, serving
+from support.peers.sdk import trust_in_peer
 
 from keyhouse.base.errors import Problem, Refused
 from keyhouse.cli.manifest.plan_agreed import Reviewed

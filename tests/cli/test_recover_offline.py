@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_recovery import OAEP, holder
+from support.process.command import Ended, run
+from support.samples.recovery import OAEP, holder
 
 ANN, BEN = holder("rk0"), holder("rk1")
 SHARE = bytes(range(32))

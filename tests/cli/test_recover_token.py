@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from keyhouse_tests_command_tree import typed
-from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_token, put_key
+from support.process.command_tree import typed
+from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
 from typer.testing import Result
 
 SHARE = bytes(range(32))

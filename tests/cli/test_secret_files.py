@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_deployment import user
+from support.samples.deployment import user
 
 from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.secret import Secret

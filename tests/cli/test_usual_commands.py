@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command_tree import leaves, root
+from support.process.command_tree import leaves, root
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/coming-from-the-usual-tool.md"
 

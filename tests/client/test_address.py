@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_peer import certify
+from support.peers.peer import certify
 
 from keyhouse.client import Address, ClientSetup, Timeouts, parse_address
 from keyhouse.client.http.connection import Connection

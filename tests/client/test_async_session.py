@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from keyhouse_tests_peer import Peer, certify, serving, success
-from keyhouse_tests_sdk import trust_in_peer
+from support.peers.peer import Peer, certify, serving, success
+from support.peers.sdk import trust_in_peer
 
 from keyhouse.client import NO_RETRIES, AsyncCoordinator, FileMemory, TrustFailed, Unreachable
 

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from keyhouse_tests_command import Ended, run
-from keyhouse_tests_peer import Certified, Peer, certify, serving, success
-from keyhouse_tests_recovery import OAEP, holder
+from support.peers.peer import Certified, Peer, certify, serving, success
+from support.process.command import Ended, run
+from support.samples.recovery import OAEP, holder
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keyhouse_tests_peer import Drip, Fault, Flood, Peer, serving, success
-from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
+from support.peers.peer import Drip, Fault, Flood, Peer, serving, success
+from support.peers.sdk import MODES, Mode, connected, session_with, trust_in_peer
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_peer import Peer, serving, success
+from support.peers.peer import Peer, serving, success
 
 from keyhouse.client import (
     Address,

@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_peer import Certified, certify
+from support.peers.peer import Certified, certify
 
 from keyhouse.client import TrustFailed
 from keyhouse.client.pinned_tls import pinned_context, watching_context

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
-from keyhouse_tests_peer import Certified, Peer, certify, listening, serving, success
+from support.peers.peer import Certified, Peer, certify, listening, serving, success
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (

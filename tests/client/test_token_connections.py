@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from keyhouse_tests_peer import Certified, Flood, certify, listening, serving, success
-from keyhouse_tests_sdk import MODES, Mode, connected, session_with, trust_in_peer
-from keyhouse_tests_token import (
+from support.peers.peer import Certified, Flood, certify, listening, serving, success
+from support.peers.sdk import MODES, Mode, connected, session_with, trust_in_peer
+from support.process.softhsm import (
     PIN,
     TOKEN,
     children,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_peer import certify, serving
-from keyhouse_tests_sdk import MODES, Mode, session_with, trust_in_peer
-from keyhouse_tests_token import (
+from support.peers.peer import certify, serving
+from support.peers.sdk import MODES, Mode, session_with, trust_in_peer
+from support.process.softhsm import (
     LIBRARY,
     PIN,
     TOKEN,

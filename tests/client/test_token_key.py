@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
 )
-from keyhouse_tests_peer import certify
-from keyhouse_tests_token import LIBRARY, PIN, TOKEN, needs_token, put_key
+from support.peers.peer import certify
+from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import ClientSetup, TokenKey, open_token_key

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_odd_certificates import odd_certificates
-from keyhouse_tests_peer import Peer, certify, serving
+from support.peers.peer import Peer, certify, serving
+from support.samples.odd_certificates import odd_certificates
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

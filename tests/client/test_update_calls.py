@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import user
-from keyhouse_tests_peer import Peer, serving, success
-from keyhouse_tests_server import Server
-from keyhouse_tests_updates import together
+from support.peers.peer import Peer, serving, success
+from support.process.server import Server
+from support.samples.deployment import user
+from support.samples.updates import together
 
 from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.client import (

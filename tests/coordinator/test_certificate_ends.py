@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from keyhouse_tests_deployment import (
+from structlog.testing import capture_logs
+from support.samples.deployment import (
     NOW,
     moment,
     running_engine,
@@ -15,8 +16,7 @@ from keyhouse_tests_deployment import (
     upload,
     user,
 )
-from keyhouse_tests_expiry import certificate_until, manifest_with
-from structlog.testing import capture_logs
+from support.samples.expiry import certificate_until, manifest_with
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import Broken, Forbidden, Unavailable

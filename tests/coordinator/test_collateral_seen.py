@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
-from keyhouse_tests_crafted import made
-from keyhouse_tests_deployment import (
+from msgspec.structs import replace
+from support.samples.crafted import made
+from support.samples.deployment import (
     NOW,
     FixedClock,
     crashing_engine,
@@ -16,8 +17,7 @@ from keyhouse_tests_deployment import (
     running_engine,
     set_manifest,
 )
-from keyhouse_tests_recovery import holders, recoverable
-from msgspec.structs import replace
+from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
 from keyhouse.coordinator import Context, Running, SeeCollateral

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from keyhouse_tests_activation import marble_manifest
-from keyhouse_tests_deployment import NOW, moment, new_process
+from support.samples.activation import marble_manifest
+from support.samples.deployment import NOW, moment, new_process
 
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated, Unavailable

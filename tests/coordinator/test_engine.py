@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     NOW,
     FixedClock,
     crashing_engine,

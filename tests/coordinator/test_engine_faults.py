@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_activation import marble_manifest
-from keyhouse_tests_deployment import (
+from support.samples.activation import marble_manifest
+from support.samples.deployment import (
     NOW,
     FixedClock,
     manifest,

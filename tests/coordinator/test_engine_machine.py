@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from keyhouse_tests_deployment import NOW, manifest, moment, new_process, user
+from support.samples.deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Refused

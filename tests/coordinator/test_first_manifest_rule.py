@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     FixedClock,
     manifest,
     new_process,

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     NOW,
     FixedClock,
     crashing_engine,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import msgspec
-from keyhouse_tests_deployment import manifest, running_engine, set_manifest
+from support.samples.deployment import manifest, running_engine, set_manifest
 
 from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.coordinator.activation.package_identity import rules_of_manifest, rules_of_package

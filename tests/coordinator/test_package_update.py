@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography import x509
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     NOW,
     FixedClock,
     running_engine,

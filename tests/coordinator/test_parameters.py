@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from keyhouse_tests_activation import Deployment, deployment, marble_manifest
-from keyhouse_tests_deployment import upload, user
+from support.samples.activation import Deployment, deployment, marble_manifest
+from support.samples.deployment import upload, user
 
 from keyhouse.base.errors import Conflicting
 from keyhouse.coordinator import InitiateUpdate, Parameters, prepare_update

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from keyhouse_tests_deployment import user
-from keyhouse_tests_plans import (
+from support.samples.deployment import user
+from support.samples.plans import (
     Deployment,
     Document,
     brief,

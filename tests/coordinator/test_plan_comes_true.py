@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_deployment import user
-from keyhouse_tests_plans import Deployment, Document, document, encoded, holder_pem, raised
-from keyhouse_tests_updates import together
+from support.samples.deployment import user
+from support.samples.plans import Deployment, Document, document, encoded, holder_pem, raised
+from support.samples.updates import together
 
 from keyhouse.base.errors import Conflicting, Forbidden
 from keyhouse.base.secret import Secret

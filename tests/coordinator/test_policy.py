@@ -2,7 +2,7 @@
 
 import json
 
-from keyhouse_tests_manifests import full
+from support.samples.manifests import full
 
 from keyhouse.coordinator import policy_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_deployment import NOW, moment
-from keyhouse_tests_manifests import changed, full
+from support.samples.deployment import NOW, moment
+from support.samples.manifests import changed, full
 
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Invalid

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import NOW, manifest, running_engine
+from support.samples.deployment import NOW, manifest, running_engine
 
 from keyhouse.base.errors import Unavailable
 from keyhouse.coordinator import Phase, State, View, until_current

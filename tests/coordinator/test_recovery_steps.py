@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_crafted import Made, made
-from keyhouse_tests_deployment import FixedClock, new_process, running_engine, stored
-from keyhouse_tests_recovery import holders, recoverable
-from keyhouse_tests_state import Snapshots
+from support.samples.crafted import Made, made
+from support.samples.deployment import FixedClock, new_process, running_engine, stored
+from support.samples.recovery import holders, recoverable
+from support.samples.state import Snapshots
 
 from keyhouse.authority import CoordinatorKeys, Deposit
 from keyhouse.base.errors import Broken, Unavailable

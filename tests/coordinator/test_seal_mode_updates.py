@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     MACHINE,
     FixedClock,
     crashing_engine,
@@ -21,8 +21,8 @@ from keyhouse_tests_deployment import (
     upload,
     user,
 )
-from keyhouse_tests_state import Snapshots
-from keyhouse_tests_updates import holder_key, together
+from support.samples.state import Snapshots
+from support.samples.updates import holder_key, together
 
 from keyhouse.authority import combine_xor
 from keyhouse.base.errors import Broken

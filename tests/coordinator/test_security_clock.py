@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_deployment import (
+from structlog.testing import capture_logs
+from support.samples.deployment import (
     NOW,
     FixedClock,
     manifest,
@@ -15,7 +16,6 @@ from keyhouse_tests_deployment import (
     set_manifest,
     upload,
 )
-from structlog.testing import capture_logs
 
 from keyhouse.base.errors import Broken, Unavailable
 from keyhouse.coordinator.clock import BUILD_TIME, LOOK_EVERY, HostClock

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from keyhouse_tests_deployment import (
+from support.samples.deployment import (
     crashing_engine,
     running_engine,
     set_manifest,
@@ -26,7 +26,7 @@ from keyhouse_tests_deployment import (
     upload,
     user,
 )
-from keyhouse_tests_updates import raise_version, together
+from support.samples.updates import raise_version, together
 
 from keyhouse.base.errors import Refused
 from keyhouse.coordinator import (

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from keyhouse_tests_command import run
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_server import free_port
+from support.process.command import run
+from support.process.server import free_port
+from support.samples.deployment import manifest
 
 from keyhouse.server.process.settings import SETTINGS, read_settings
 

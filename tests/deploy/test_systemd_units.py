@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from keyhouse_tests_deployment import manifest, user
-from keyhouse_tests_process import KEYHOUSE
-from keyhouse_tests_server import Server
+from support.process.server import Server
+from support.process.start import KEYHOUSE
+from support.samples.deployment import manifest, user
 
 from keyhouse.server.process.settings import SETTINGS, read_settings
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_deployment import manifest
-from keyhouse_tests_page import walk
-from keyhouse_tests_server import Server
+from support.process.page import walk
+from support.process.server import Server
+from support.samples.deployment import manifest
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/back-up-and-restore.md"
 

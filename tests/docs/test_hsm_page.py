@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_page import walk
-from keyhouse_tests_server import Server
-from keyhouse_tests_token import needs_engine
+from support.process.page import walk
+from support.process.server import Server
+from support.process.softhsm import needs_engine
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/hsm-identities.md"
 

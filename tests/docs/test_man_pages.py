@@ -4,9 +4,9 @@ import shutil
 import subprocess
 
 import pytest
-from keyhouse_tests_man import MAN, pages
+from support.man import MAN, pages
 
-_NEW = "renew them: .venv/bin/python tests/keyhouse_tests_man.py"
+_NEW = "renew them: PYTHONPATH=tests .venv/bin/python -m support.man"
 
 
 def test_there_is_a_page_for_each_command() -> None:

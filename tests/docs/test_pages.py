@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_command_tree import root
+from support.process.command_tree import root
 from typer.core import TyperGroup
 
 from keyhouse.cli.run.settings import RUN_SETTINGS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keyhouse_tests_reference import REFERENCE, SECTIONS, renewed
+from support.reference import REFERENCE, SECTIONS, renewed
 
 from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.coordinator.core.events import Event
@@ -26,7 +26,7 @@ def _page(name: str) -> str:
 def test_generated_sections_are_as_the_code_has_them(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
 
-    assert page == renewed(page), "renew it: .venv/bin/python tests/keyhouse_tests_reference.py"
+    assert page == renewed(page), "renew it: PYTHONPATH=tests .venv/bin/python -m support.reference"
 
 
 def test_every_generated_section_stands_in_one_page() -> None:

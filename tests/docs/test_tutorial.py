@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from keyhouse_tests_server import free_port
+from support.process.server import free_port
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _PAGE: Final = _ROOT / "docs/tutorial/index.md"

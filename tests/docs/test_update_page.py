@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_page import walk
-from keyhouse_tests_server import Server
+from support.process.page import walk
+from support.process.server import Server
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/update-with-several-parties.md"
 

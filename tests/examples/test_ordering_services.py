@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from keyhouse_tests_deployment import user
-from keyhouse_tests_mesh import coordinator_keys, leaf_for
-from keyhouse_tests_server import free_port
+from support.peers.mesh import coordinator_keys, leaf_for
+from support.process.server import free_port
+from support.samples.deployment import user
 
 from keyhouse.authority import certificate_pem
 from keyhouse.launcher.trust import MARBLE_TYPE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, NOON, OTHER_DEK, Snapshots, open_home
+from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, open_home
 
 from keyhouse.base.errors import KeyhouseError, NotFound
 from keyhouse.journal import (

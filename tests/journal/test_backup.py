@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, NOON_MICROSECONDS, Snapshots, open_home
+from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home
 
 from keyhouse.journal import (
     Fresh,

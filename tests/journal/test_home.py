@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import (
+from support.samples.state import (
     DEK,
     NOON_MICROSECONDS,
     OTHER_DEK,

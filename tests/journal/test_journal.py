@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_state import DEK, OTHER_DEK, STORE_ID
+from support.samples.state import DEK, OTHER_DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError, TooLarge
 from keyhouse.journal import (

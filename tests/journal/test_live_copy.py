@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from keyhouse_tests_state import DEK, STORE_ID
+from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Journal, SqliteStore, StoreBusy

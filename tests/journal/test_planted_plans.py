@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, open_home
+from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, open_home
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
+from support.samples.state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret

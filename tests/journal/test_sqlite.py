@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, STORE_ID
+from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import (

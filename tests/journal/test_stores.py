@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from keyhouse_tests_state import DEK, STORE_ID
+from support.samples.state import DEK, STORE_ID
 
 from keyhouse.journal.chain import Position, Sealer, first_link
 from keyhouse.journal.keys import key_check

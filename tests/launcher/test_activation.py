@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from grpclib import GRPCError
 from grpclib.const import Status
-from keyhouse_tests_https import running
-from keyhouse_tests_mesh import AnyClient, MeshPeer, coordinator_keys, leaf_for, pem
-from keyhouse_tests_odd_certificates import odd_certificates
+from support.peers.https import running
+from support.peers.mesh import AnyClient, MeshPeer, coordinator_keys, leaf_for, pem
+from support.samples.odd_certificates import odd_certificates
 
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Broken, KeyhouseError, Refused, Unavailable

@@ -9,8 +9,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
-from keyhouse_tests_mesh import coordinator_keys, leaf_for, pem, predefined
-from keyhouse_tests_odd_certificates import odd_certificates
+from support.peers.mesh import coordinator_keys, leaf_for, pem, predefined
+from support.samples.odd_certificates import odd_certificates
 
 from keyhouse.authority import renew_intermediate
 from keyhouse.base.secret import Secret

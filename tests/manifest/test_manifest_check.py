@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_manifests import (
+from support.samples.manifests import (
     NOW,
     Document,
     certificate_pem,

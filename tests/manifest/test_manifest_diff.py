@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_manifests import Change as Edit
-from keyhouse_tests_manifests import Document, changed, full, sample
+from support.samples.manifests import Change as Edit
+from support.samples.manifests import Document, changed, full, sample
 
 from keyhouse.manifest import decode
 from keyhouse.manifest.diff import Change, diff

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from keyhouse_tests_manifests import (
+from support.samples.manifests import (
     Change,
     Document,
     changed,

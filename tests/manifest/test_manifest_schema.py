@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyhouse_tests_manifests import (
+from support.reference import DOCUMENTS, REFERENCE
+from support.samples.manifests import (
     Document,
     certificate_pem,
     full,
@@ -22,7 +23,6 @@ from keyhouse_tests_manifests import (
     rsa_public_pem,
     sample,
 )
-from keyhouse_tests_reference import DOCUMENTS, REFERENCE
 
 from keyhouse.base.errors import Invalid
 from keyhouse.manifest.source.schema import manifest_schema
@@ -115,7 +115,7 @@ def test_schema_in_the_repository_is_the_one_that_the_model_makes() -> None:
     name = "manifest.schema.json"
 
     assert (REFERENCE / name).read_text(encoding="utf-8") == DOCUMENTS[name](), (
-        "renew it: .venv/bin/python tests/keyhouse_tests_reference.py"
+        "renew it: PYTHONPATH=tests .venv/bin/python -m support.reference"
     )
 
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from keyhouse_tests_manifests import full, sample
+from support.samples.manifests import full, sample
 
 from keyhouse.base.errors import Invalid
 from keyhouse.manifest import check_package_update, read_package_update, warnings_of_versions

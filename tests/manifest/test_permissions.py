@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
-from keyhouse_tests_manifests import NOW, full, sample
+from support.samples.manifests import NOW, full, sample
 
 from keyhouse.manifest import Action, Manifest, Permissions, check
 

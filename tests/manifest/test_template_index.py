@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from keyhouse_tests_manifests import NOW, full, sample
+from support.samples.manifests import NOW, full, sample
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest import Manifest, Source, TemplateIndex, check, index_templates

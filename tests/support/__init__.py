@@ -1,0 +1,1 @@
+"""What tests share: real processes, peers on the network, and samples."""

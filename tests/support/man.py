@@ -1,0 +1,126 @@
+"""The man pages, made from the commands. Run it as a program to write them anew.
+
+One page for each command that stands alone and for each group: ``keyhouse-manifest.1``.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from keyhouse import __version__
+from support.process.command_tree import root
+
+__all__ = ["MAN", "pages"]
+
+MAN: Final = Path(__file__).parents[2] / "docs" / "man"
+
+_CODES: Final = (
+    ("0", "done"),
+    ("1", "refused: by the coordinator, or because a file or a manifest is not right"),
+    ("2", "wrong usage"),
+    ("3", "unreachable, or asked to come again later"),
+    ("4", "trust failed: scripts must not try again"),
+)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its file's name."""
+    commands = {name: one for name, one in root().commands.items() if not one.hidden}
+    below = {f"keyhouse-{name}.1": _page(f"keyhouse {name}", one) for name, one in commands.items()}
+    return {"keyhouse.1": _first(commands), **below}
+
+
+def _first(commands: dict[str, Any]) -> str:
+    lines = [*_head("keyhouse", root().help), ".SH COMMANDS"]
+    for name, one in commands.items():
+        lines += [".TP", rf"\fBkeyhouse\-{_escaped(name)}\fR(1)", _escaped(_summary(one))]
+    lines += [".SH EXIT STATUS"]
+    for code, meaning in _CODES:
+        lines += [".TP", code, _escaped(meaning)]
+    return "\n".join(lines) + "\n"
+
+
+def _page(words: str, command: Any) -> str:
+    lines = _head(words, _summary(command))
+    for name, one in _leaves(words, command):
+        lines += [f'.SH "{_escaped(name.upper())}"', ".nf", _escaped(_usage(name, one)), ".fi"]
+        lines += _help(one.help or "")
+        lines += _options(one)
+    lines += [".SH SEE ALSO", r"\fBkeyhouse\fR(1)"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(words: str, summary: str) -> list[str]:
+    name = words.replace(" ", "-")
+    version = f"keyhouse {__version__}"
+    return [
+        f'.TH "{_escaped(name.upper())}" "1" "" "{version}" "Keyhouse"',
+        ".SH NAME",
+        rf"{_escaped(name)} \- {_escaped(summary.rstrip('.'))}",
+    ]
+
+
+def _leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(command, TyperGroup):
+        yield words, command
+        return
+    for name, one in command.commands.items():
+        if not one.hidden:
+            yield from _leaves(f"{words} {name}", one)
+
+
+def _usage(words: str, command: Any) -> str:
+    with typer.Context(command, info_name=words) as context:
+        return f"{words} {' '.join(command.collect_usage_pieces(context))}"
+
+
+def _summary(command: Any) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())
+
+
+def _help(text: str) -> list[str]:
+    """Return paragraphs; one that begins with ``\\b`` stays as it is."""
+    lines = []
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("\b"):
+            lines += [".PP", ".nf", *map(_escaped, paragraph.splitlines()[1:]), ".fi"]
+        else:
+            lines += [".PP", _escaped(" ".join(paragraph.split()))]
+    return lines
+
+
+def _options(command: Any) -> list[str]:
+    lines = []
+    with typer.Context(command) as context:
+        for one in command.get_params(context):
+            record = None if getattr(one, "hidden", False) else one.get_help_record(context)
+            if record is not None:
+                shown = re.sub(r"\s+", " ", record[1])
+                lines += [".TP", rf"\fB{_escaped(record[0])}\fR", _escaped(shown or "(no more)")]
+    return lines
+
+
+def _escaped(text: str) -> str:
+    """Return ``text`` so that roff shows it: nothing in it is a request."""
+    shown = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
+    shown = shown.replace("'", r"\(aq").replace("`", r"\(ga").replace("~", r"\(ti")
+    return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in shown.split("\n"))
+
+
+def write(folder: Path = MAN) -> None:
+    """Write all pages, and remove those of commands that are no more."""
+    folder.mkdir(exist_ok=True)
+    made = pages()
+    for path in folder.glob("*.1"):
+        if path.name not in made:
+            path.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,1 @@
+"""Both ends of the network: clients of a coordinator, and peers that stand in its place."""

@@ -1,0 +1,213 @@
+"""A real coordinator under attack: an honest client beside it, its memory, its log, its end."""
+
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from support.process.server import Client, Server
+from support.samples.deployment import user
+
+T = TypeVar("T")
+
+MIB: Final = 1024 * 1024
+PATIENCE: Final = 30.0  # seconds for one answer, on a machine that does much else
+LATEST: Final = 10.0  # seconds that an honest client may have to wait, on such a machine
+PAUSE: Final = 0.05  # seconds between two requests of the honest client
+EXPECTED_WARNINGS: Final = (
+    "SIMULATION",
+    "the process is less protected",
+    "out of descriptors",
+    "the limit of open files",
+    "connections aborted",
+)
+MOST_LINES: Final = 40  # of log, however many connections fail
+
+
+class Honest(threading.Thread):
+    """Reads the status and uploads, again and again, until told to stop."""
+
+    def __init__(self, server: Server, *, uploads: bool) -> None:
+        super().__init__(name="honest")
+        self.seconds: list[float] = []
+        self.failures: list[str] = []
+        self._server = server
+        self._uploads = uploads
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        """Ask until told to stop; note how long each answer took, and what went wrong."""
+        turn = 0
+        while not self._end.is_set():
+            try:
+                with self._server.client(user("writer")) as client:
+                    for _ in range(10):  # then on a new connection
+                        turn += 1
+                        self._ask(client, turn)
+                        if self._end.wait(PAUSE):
+                            return
+            except (OSError, AssertionError) as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                return
+
+    def _ask(self, client: Client, turn: int) -> None:
+        begin = time.perf_counter()
+        if self._uploads and turn % 2:
+            reply = client.upload({"key0": turn.to_bytes(16, "big")})
+        else:
+            reply = client.get("/api/v2/status")
+        self.seconds.append(time.perf_counter() - begin)
+        assert reply.status == 200, (reply.status, reply.body[:300])
+
+    def stop(self) -> None:
+        """Let it end, and judge what it was given."""
+        self._end.set()
+        self.join()
+        assert not self.failures, self.failures
+        ordered = sorted(self.seconds)
+        middle, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+        print(  # noqa: T201 - shown by pytest -s: measured, never asserted closely
+            f"honest client: {len(ordered)} answers, median {middle * 1000:.1f} ms,"
+            f" p99 {late * 1000:.1f} ms, longest {ordered[-1] * 1000:.1f} ms"
+        )
+        assert ordered[-1] < LATEST
+
+
+@contextmanager
+def besieged(
+    folder: Path, raw: bytes | None, *, growth: int, wrapper: Sequence[str] = (), told: int = 0
+) -> Iterator[Server]:
+    """Run a coordinator that must outlive what the block does to it.
+
+    With ``raw`` it runs that manifest, and the honest client uploads too. All the time the honest
+    client is answered; at its highest, memory is no more than ``growth`` MiB above the beginning.
+    At the end the coordinator answers, stops in order and has logged little and no error:
+    ``told`` lines for what honest clients did, and few others.
+    """
+    server = Server(folder / "besieged", wrapper=wrapper)
+    with server:
+        if raw is not None:
+            with server.client() as client:
+                assert client.set_manifest(raw).status == 200
+        before = memory(server, "VmRSS")
+        honest = Honest(server, uploads=raw is not None)
+        honest.start()
+        try:
+            yield server
+        finally:
+            honest.stop()
+        peak, after = memory(server, "VmHWM"), memory(server, "VmRSS")
+        print(  # noqa: T201 - as above
+            f"memory: {before / MIB:.0f} MiB, at most {peak / MIB:.0f}, at last {after / MIB:.0f}"
+        )
+        assert peak - before < growth * MIB
+        with server.client() as client:
+            assert client.get("/api/v2/status").status == 200
+        assert server.stop() == 0
+    check_log(server, MOST_LINES + told)
+
+
+def memory(server: Server, kind: str) -> int:
+    """Return resident bytes of the process: ``VmRSS`` now, ``VmHWM`` the most it ever had."""
+    assert server.process is not None
+    status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith(f"{kind}:"))
+    return int(line.split()[1]) * 1024
+
+
+def check_log(server: Server, most: int) -> None:
+    """Refuse a log that is long, or has an error, a surprise, or anything but lines of JSON."""
+    lines = server.logged().splitlines()
+    assert len(lines) < most, lines[-5:]
+    for line in lines:
+        entry = json.loads(line)
+        if entry["level"] != "info":
+            assert entry["level"] == "warning", line
+            assert entry["event"].startswith(EXPECTED_WARNINGS), line
+
+
+def tls_context(*, fast: bool = True) -> ssl.SSLContext:
+    """Return a client's context that trusts anybody; ``fast`` keeps its own part cheap."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if fast:
+        context.set_ecdh_curve("prime256v1")
+    return context
+
+
+CONTEXT: Final = tls_context()
+
+
+def raw_socket(server: Server) -> socket.socket:
+    """Return a TCP connection."""
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+
+
+class Wire:
+    """One TLS connection for bytes that no client library would send."""
+
+    def __init__(self, server: Server, context: ssl.SSLContext = CONTEXT) -> None:
+        raw = raw_socket(server)
+        try:
+            self.tls = context.wrap_socket(raw)
+        except BaseException:
+            raw.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tls.close()
+
+    def send(self, data: bytes) -> None:
+        """Send all of ``data``."""
+        self.tls.sendall(data)
+
+    def send_until_cut(self, data: bytes, most: int) -> int:
+        """Send ``data`` again and again up to ``most`` bytes; return how many were let go."""
+        sent = 0
+        with suppress(OSError):
+            while sent < most:
+                self.tls.sendall(data)
+                sent += len(data)
+        return sent
+
+    def answer(self) -> tuple[int, bytes]:
+        """Read until the server closes or falls silent; return the first status, and all bytes.
+
+        The status is 0 where nothing came.
+        """
+        found = b""
+        with suppress(OSError):
+            while piece := self.tls.recv(65536):
+                found += piece
+        return (int(found[9:12]) if found.startswith(b"HTTP/1.1 ") else 0), found
+
+
+def ask(server: Server, data: bytes, context: ssl.SSLContext = CONTEXT) -> tuple[int, bytes]:
+    """Send ``data`` on a connection of its own; return what ``Wire.answer`` does."""
+    with Wire(server, context) as wire:
+        with suppress(OSError):
+            wire.send(data)
+        return wire.answer()
+
+
+def in_parallel(count: int, threads: int, work: Callable[[int], T]) -> list[T]:
+    """Return what ``work`` returns for 0, 1 ... ``count`` - 1."""
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, range(count)))
+
+
+@contextmanager
+def open_wires(server: Server, count: int, threads: int = 2) -> Iterator[list[Wire]]:
+    """Hold ``count`` TLS connections open."""
+    with ExitStack() as stack:
+        yield in_parallel(count, threads, lambda _: stack.enter_context(Wire(server)))

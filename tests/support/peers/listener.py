@@ -1,0 +1,109 @@
+"""A workload listener in a thread, over a real engine, with limits and answers of a test."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import uvloop
+
+from keyhouse.coordinator import ActivationRequest, Parameters
+from keyhouse.server.net.limits import WorkloadLimits
+from keyhouse.server.workload_api.listener import WorkloadListener
+from support.samples.deployment import FixedClock, running_engine
+
+T = TypeVar("T")
+
+
+class Joining:
+    """Answers activations. The type decides: ``wait`` until ``gate`` is set, ``fail``, ``big``."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.identities: list[bytes | None] = []
+        self.cancelled = threading.Event()
+
+    async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
+        """Answer as the marble type says."""
+        self.identities.append(identity)
+        if request.marble_type == "wait":
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+        if request.marble_type == "fail":
+            raise ValueError("a secret")
+        big = {"big": bytes(1_000_000)} if request.marble_type == "big" else {}
+        return Parameters(files=big, env={}, argv=("program",))
+
+
+class RunningWorkloads(NamedTuple):
+    """A listener that runs in a thread of its own."""
+
+    listener: WorkloadListener
+    joining: Joining
+    port: int
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, function: Callable[[], T]) -> T:
+        """Call ``function`` on the listener's loop and return what it returns."""
+
+        async def call() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(20)
+
+    def do_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds on the listener's loop."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(20):
+                while not condition():  # noqa: ASYNC110 - it is no event
+                    await asyncio.sleep(0.005)
+
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(25)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the listener look at its connections as it will in so many seconds.
+
+        With a limit that is long enough for an honest client on a machine that stalls, a test need
+        not wait until it has passed.
+        """
+
+        def look() -> None:
+            for connection in self.listener._connections.all():
+                connection.expire(self.loop.time() + seconds)
+
+        self.do(look)
+
+
+@contextmanager
+def workloads(folder: Path, limits: WorkloadLimits | None = None) -> Iterator[RunningWorkloads]:
+    """Run a listener on loopback until the block ends."""
+    started: Future[RunningWorkloads] = Future()
+    end = threading.Event()
+
+    clock = FixedClock(time.time_ns() // 1000)  # clients look at the certificate that it dates
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        async with running_engine(folder / "data", clock) as engine:
+            joining = Joining()
+            listener = WorkloadListener(engine, joining.activate, simulated=True, limits=limits)
+            await listener.start("127.0.0.1", 0)
+            started.set_result(RunningWorkloads(listener, joining, listener.port, loop))
+            await loop.run_in_executor(None, end.wait)
+            await listener.stop(0.0)
+
+    thread = threading.Thread(target=lambda: uvloop.run(serve()))
+    thread.start()
+    try:
+        yield started.result(20)
+    finally:
+        end.set()
+        thread.join(20)

@@ -1,0 +1,1 @@
+"""Real processes: `keyhouse` itself, tools beside it, and how they are started and watched."""

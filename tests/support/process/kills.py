@@ -1,0 +1,51 @@
+"""Writers that a kill interrupts, and what must be there afterwards."""
+
+import threading
+from http.client import HTTPException
+
+from support.process.server import Client
+
+__all__ = ["Ledger", "Writer"]
+
+
+class Writer(threading.Thread):
+    """Uploads one rising number after the other to a secret of its own until the line is cut."""
+
+    def __init__(self, client: Client, name: str, first: int) -> None:
+        super().__init__(daemon=True)
+        self.client = client
+        self.name_of_secret = name
+        self.acknowledged = first - 1
+        self.attempted = first - 1
+        self.refused: list[bytes] = []
+
+    def run(self) -> None:
+        """Upload until the process has gone, or refuses."""
+        try:
+            while True:
+                self.attempted += 1
+                value = self.attempted.to_bytes(16)
+                reply = self.client.upload({self.name_of_secret: value})
+                if reply.status != 200:
+                    self.refused.append(reply.body)
+                    return
+                self.acknowledged = self.attempted
+        except (OSError, HTTPException):  # the connection died with the process
+            return
+
+
+class Ledger:
+    """What the tests know: for each secret the last acknowledged and the last attempted value."""
+
+    def __init__(self, writers: int) -> None:
+        self.acknowledged = [0] * writers
+        self.attempted = [0] * writers
+
+    def check(self, client: Client) -> None:
+        """Compare with what ``client`` finds, which from then on is what must be there."""
+        names = [f"key{number}" for number in range(len(self.acknowledged))]
+        found = client.secrets(names)
+        for number, name in enumerate(names):
+            held = int.from_bytes(found[name] or b"")
+            assert self.acknowledged[number] <= held <= self.attempted[number]
+            self.acknowledged[number] = self.attempted[number] = held

@@ -1,0 +1,53 @@
+"""Runs `keyhouse run` as a real process: it, or the program that it becomes, ends."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.process.start import KEYHOUSE
+
+__all__ = ["Launched", "command", "launch"]
+
+
+class Launched(NamedTuple):
+    """How a launcher, or the program that it became, ended."""
+
+    code: int
+    out: str
+    err: str
+    pid: int
+
+    @property
+    def shown(self) -> Any:
+        """What the program printed, JSON."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def command(port: int, *words: str) -> list[str]:
+    """Return the command that joins as a ``web`` at 127.0.0.1."""
+    given = ["--coordinator", f"127.0.0.1:{port}", "--type", "web", "--timeout", "60"]
+    return [KEYHOUSE, "run", *given, *words]
+
+
+def launch(
+    port: int,
+    *words: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+) -> Launched:
+    """Return how it ended, started in ``folder`` with these variables only."""
+    process = subprocess.Popen(
+        command(port, *words),
+        cwd=folder,
+        env=dict(env or {}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(stdin, timeout=120)
+    return Launched(process.returncode, out, err, process.pid)

@@ -1,0 +1,250 @@
+"""A real coordinator process for tests, and a plain HTTPS client for it."""
+
+import atexit
+import base64
+import http.client
+import itertools
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import SystemRandom
+from types import TracebackType
+from typing import IO, Any, Final, NamedTuple, Self
+
+from support.process.start import KEYHOUSE, Started, start
+from support.samples.deployment import User
+
+PATIENCE = 30.0  # seconds until a process that should serve is given up
+
+
+class Reply(NamedTuple):
+    """An answer of the Client API."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        """The JSend object."""
+        decoded = json.loads(self.body)
+        assert isinstance(decoded, dict)
+        return decoded
+
+    @property
+    def data(self) -> Any:
+        """The data of a success."""
+        assert self.status == 200, self.body
+        return self.envelope["data"]
+
+
+class Client:
+    """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
+
+    def __init__(self, port: int, user: User | None = None, folder: Path | None = None) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities: that takes 45 ms
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
+        if user is not None:
+            assert folder is not None
+            pem = folder / f"user-{os.getpid()}-{id(self)}.pem"
+            pem.write_bytes(user.pem + user.key_pem)
+            context.load_cert_chain(pem)
+            pem.unlink()
+        self.connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, context=context, timeout=PATIENCE
+        )
+
+    def call(self, method: str, path: str, body: bytes | None = None) -> Reply:
+        """Return the answer to one request."""
+        self.connection.request(method, path, body=body)
+        answer = self.connection.getresponse()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Reply(answer.status, headers, answer.read())
+
+    def get(self, path: str) -> Reply:
+        """GET ``path``."""
+        return self.call("GET", path)
+
+    def post(self, path: str, value: Any) -> Reply:
+        """POST ``value`` as JSON."""
+        return self.call("POST", path, json.dumps(value).encode())
+
+    def set_manifest(self, raw: bytes) -> Reply:
+        """Set the manifest ``raw``."""
+        return self.post("/api/v2/manifest", {"manifest": base64.b64encode(raw).decode()})
+
+    def upload(self, values: Mapping[str, bytes]) -> Reply:
+        """Upload keys."""
+        encoded = {name: {"key": base64.b64encode(key).decode()} for name, key in values.items()}
+        return self.post("/api/v2/secrets", {"secrets": encoded})
+
+    def secrets(self, names: Sequence[str]) -> dict[str, bytes | None]:
+        """Return the private values of ``names``."""
+        query = "&".join(f"s={name}" for name in names)
+        found = self.get(f"/api/v2/secrets?{query}").data["secrets"]
+        return {
+            name: base64.b64decode(secret["private"]) if secret["private"] else None
+            for name, secret in found.items()
+        }
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _ports() -> Iterator[int]:
+    """Yield ports that the kernel gives to no outgoing connection, other ones in each worker.
+
+    One that it gives out itself may be taken by a client of some other test before a server
+    listens on it.
+    """
+    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(12_000 + worker % 8, ephemeral, 8)
+    yield from itertools.cycle(SystemRandom().sample(own, len(own)))
+
+
+_PORTS: Final = _ports()
+_HELD: Final[deque[socket.socket]] = deque()
+_MOST_HELD: Final = 32
+
+
+@atexit.register
+def _let_go() -> None:
+    while _HELD:
+        _HELD.pop().close()
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody has.
+
+    It is held for a while, so that no other run of the tests on this machine gets it as well before
+    a server listens on it, or while that is restarted. Servers, which set ``SO_REUSEADDR``, may
+    listen on it all the same.
+    """
+    for port in itertools.islice(_PORTS, 1000):
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+            continue
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _HELD.append(held)
+        if len(_HELD) > _MOST_HELD:
+            _HELD.popleft().close()
+        return port
+    raise AssertionError("no port is free")
+
+
+class Server:
+    """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped.
+
+    ``cold``: in an interpreter of its own each time, see ``support.process.start``.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+        cold: bool = False,
+    ) -> None:
+        self.data = data
+        self.port, self.mesh_port = free_port(), free_port()
+        self.log = data.parent / f"{data.name}.log"
+        self._cold = cold
+        self._command = [
+            *wrapper,
+            KEYHOUSE,
+            "serve",
+            "--platform",
+            "simulation",
+            "--data-dir",
+            str(data),
+            "--client-addr",
+            f"127.0.0.1:{self.port}",
+            "--mesh-addr",
+            f"127.0.0.1:{self.mesh_port}",
+            *arguments,
+        ]
+        self._environment = dict(environment or {})
+        self.process: Started | None = None
+
+    def start(self) -> Self:
+        """Start the process; return once it serves."""
+        with self.log.open("ab") as log:
+            self.process = self._start(log)
+        deadline = time.monotonic() + PATIENCE
+        while not _listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(self.log.read_text()[-4000:])
+        return self
+
+    def _start(self, log: IO[bytes]) -> Started:
+        program, *arguments = self._command
+        if program != KEYHOUSE:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        return start(
+            arguments, output=log, errors=log, environment=self._environment, cold=self._cold
+        )
+
+    def client(self, user: User | None = None) -> Client:
+        """Return a connection, as ``user`` or as nobody."""
+        return Client(self.port, user, self.data.parent)
+
+    def kill(self) -> None:
+        """End the process as a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask the process to stop; return its exit code."""
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def logged(self) -> str:
+        """Return everything that was logged."""
+        return self.log.read_text()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+
+
+def _listens(port: int) -> bool:
+    """Tell whether something accepts connections; wait a moment if nothing does."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        time.sleep(0.005)  # polling a foreign process: there is no event to wait for
+        return False
+    return True

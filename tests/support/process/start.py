@@ -1,0 +1,245 @@
+"""Starts `keyhouse` processes: each from a warm interpreter, or from an interpreter of its own.
+
+The suite starts hundreds. An interpreter that has imported everything and forks saves most of
+what a start costs; from `keyhouse.cli.main` on it is the same program, with streams, environment,
+folder and process id of its own. Two such interpreters take turns, so that a restarted
+coordinator hashes strings as another process would. ``KEYHOUSE_TESTS_COLD=1`` gives every process
+an interpreter of its own, as a shell would. What shells of the tests type can be warm as well:
+``on_path`` gives them a ``keyhouse`` that asks here for its process.
+"""
+
+import atexit
+import itertools
+import json
+import os
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Final, Protocol
+
+from support.process.forkserver import EXIT, LONGEST_REQUEST
+
+__all__ = ["KEYHOUSE", "Started", "on_path", "start", "typed"]
+
+KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
+
+_PROGRAM: Final = Path(__file__).with_name("forkserver.py")
+_STAND_IN: Final = Path(__file__).with_name("stand_in.py")
+_COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
+_LONGEST: Final = LONGEST_REQUEST // 2
+_TURNS: Final = 2
+
+# Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
+# a library when it is loaded.
+_PLAIN: Final = frozenset({"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "OE_SIMULATION"})
+_PLAIN_PREFIXES: Final = ("KEYHOUSE_", "EDG_")
+# What a shell sets by itself, and Python where no locale is set.
+_OF_SHELLS: Final = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
+# Ctrl-C in their terminal has to reach them, or they become another program.
+_IN_PERSON: Final = (["serve"], ["run"], ["dev"])
+
+
+class Started(Protocol):
+    """A process, as ``subprocess.Popen`` shows it."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code once its end was seen, negative for a signal."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code when it has ended. Raises ``subprocess.TimeoutExpired``."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal if it still runs."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+
+def start(
+    arguments: Sequence[str],
+    *,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    output: IO[bytes],
+    errors: IO[bytes],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    cold: bool = False,
+) -> Started:
+    """Start ``keyhouse`` with these arguments and variables only.
+
+    ``cold``: in an interpreter of its own, for tests of how the process itself comes to be.
+    """
+    if cold or _COLD or not _may_fork(arguments, environment):
+        return subprocess.Popen(
+            [KEYHOUSE, *arguments],
+            stdin=stdin,
+            stdout=output,
+            stderr=errors,
+            env=dict(environment),
+            cwd=folder,
+        )
+    kind = "serve" if arguments[:1] == ["serve"] else "command"
+    with Path(os.devnull).open("rb") as nothing:
+        given = nothing if isinstance(stdin, int) else stdin
+        streams = (given.fileno(), output.fileno(), errors.fileno())
+        control = next(_nurseries[kind]).control()
+        return _fork(control, arguments, environment, folder or Path.cwd(), streams)
+
+
+@contextmanager
+def on_path() -> Iterator[tuple[str, Sequence[int]]]:
+    """Give a PATH for shells, and the descriptors that they need: ``keyhouse`` is warm for them."""
+    path = f"{Path(KEYHOUSE).parent}{os.pathsep}{os.environ['PATH']}"
+    if _COLD:
+        yield path, ()
+        return
+    number = next(_nurseries["command"]).control().fileno()
+    words = [sys.executable, "-E", "-S", str(_STAND_IN), str(number)]
+    with TemporaryDirectory() as folder:
+        program = Path(folder, "keyhouse")
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        program.chmod(0o700)
+        yield f"{folder}{os.pathsep}{path}", (number,)
+
+
+def typed(control: socket.socket, arguments: Sequence[str]) -> int:
+    """Do what a shell has asked of ``keyhouse``, in its place; return the exit code.
+
+    ``control`` leads to the warm interpreter for commands.
+    """
+    others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
+    if arguments[:1] in _IN_PERSON or not _may_fork(arguments, others):
+        os.execv(KEYHOUSE, [KEYHOUSE, *arguments])  # noqa: S606 it is what a shell wants to start
+    return _fork(control, arguments, os.environ, Path.cwd(), (0, 1, 2)).wait()
+
+
+def _may_fork(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    plain = all(name in _PLAIN or name.startswith(_PLAIN_PREFIXES) for name in environment)
+    size = sum(map(len, [*arguments, *environment, *environment.values()]))
+    return plain and size < _LONGEST // 6  # JSON may write a character in six
+
+
+def _fork(
+    control: socket.socket,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    streams: tuple[int, int, int],
+) -> "_Forked":
+    request = {
+        "arguments": [KEYHOUSE, *arguments],
+        "environment": dict(environment),
+        "folder": str(folder),
+    }
+    ends, told = os.pipe()
+    try:
+        socket.send_fds(control, [json.dumps(request).encode()], [*streams, told])
+    finally:
+        os.close(told)
+    return _Forked(ends)
+
+
+class _Forked:
+    """A process that a nursery made; what waits for it there writes its exit code to a pipe."""
+
+    def __init__(self, ends: int) -> None:
+        self._ends = os.fdopen(ends, "rb", buffering=0)
+        self.returncode: int | None = None
+        self._lock = threading.Lock()
+        self.pid = self._number()
+
+    def _number(self) -> int:
+        raw = self._ends.read(EXIT.size)
+        number: int = EXIT.unpack(raw)[0]
+        return number
+
+    def poll(self) -> int | None:
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("keyhouse", timeout or 0.0)
+        return code
+
+    def _ended(self, patience: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None:
+                poll = select.poll()
+                poll.register(self._ends, select.POLLIN)
+                if poll.poll(None if patience is None else patience * 1000):
+                    self.returncode = self._number()
+                    self._ends.close()
+            return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __del__(self) -> None:
+        self._ends.close()
+
+
+class _Nursery:
+    """One warm interpreter; started when it is first needed, ended with this process."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+
+    def control(self) -> socket.socket:
+        """Return the socket that takes requests."""
+        with self._lock:
+            return self._control or self._start()
+
+    def _start(self) -> socket.socket:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        isolated = ["-I", "-B"] if self._kind == "serve" else []
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, *isolated, str(_PROGRAM), self._kind, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={},
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(_end, self._control, process)
+        return self._control
+
+
+def _end(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    control.close()
+    process.wait()
+
+
+def _in_turn(kind: str) -> Iterator[_Nursery]:
+    return itertools.cycle([_Nursery(kind) for _ in range(_TURNS if kind == "serve" else 1)])
+
+
+_nurseries: Final = {kind: _in_turn(kind) for kind in ("serve", "command")}

@@ -1,0 +1,252 @@
+"""What of the reference is made from code. Run it as a program to write it anew.
+
+A page has a pair of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``; between them stands
+what ``SECTIONS[NAME]`` gives.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial, StoredSecret
+from keyhouse.base import errors
+from keyhouse.base.secret import Secret
+from keyhouse.cli.run.settings import RUN_SETTINGS
+from keyhouse.client import Coordinator
+from keyhouse.client import errors as client_errors
+from keyhouse.client.errors import REASONS
+from keyhouse.client.http.retries import AGAIN, Happened
+from keyhouse.coordinator.core.events import Uploaded
+from keyhouse.coordinator.core.phases import as_markdown
+from keyhouse.coordinator.core.state import Pending
+from keyhouse.journal import record
+from keyhouse.journal.chain import first_link
+from keyhouse.journal.directory import index_file, sealing, tombstone
+from keyhouse.journal.keys import index_mac_key, key_check, record_key
+from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
+from keyhouse.manifest import templates
+from keyhouse.manifest.source.schema import manifest_schema
+from keyhouse.server.client_api import ERRORS, Route, routes
+from keyhouse.server.client_api.description.openapi import openapi
+from keyhouse.server.client_api.v1 import reads as v1_reads
+from keyhouse.server.metrics.names import METRICS
+from keyhouse.server.process.settings import SETTINGS, Setting
+from keyhouse.wire.plan import MEANINGS
+from support.man import write as write_man_pages
+
+__all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
+
+recovery_index = import_module(
+    "keyhouse.authority.recovery.index"
+)  # the package has a function so named
+
+REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
+
+_MARKED: Final = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def renewed(page: str) -> str:
+    """Return ``page`` with each generated section as the code has it now."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{SECTIONS[found[2]]()}\n{found[3]}", page)
+
+
+def _layout(module: ModuleType) -> str:
+    """Return the first literal block of a module's docstring as a fenced block."""
+    text = inspect.cleandoc(module.__doc__ or "").partition("::\n")[2]
+    lines: list[str] = []
+    for line in text.lstrip("\n").splitlines():
+        if line and not line.startswith("    "):
+            break
+        lines.append(line[4:])
+    body = "\n".join(lines).rstrip("\n")
+    return f"```\n{body}\n```\n"
+
+
+def _settings(settings: Iterable[Setting]) -> str:
+    rows = (
+        (
+            f"`{setting.flag}`",
+            setting.kind,
+            f"`{setting.default}`" if setting.default else "off",
+            ", ".join(f"`{name}`" for name in setting.variables) or "none",
+            setting.help,
+        )
+        for setting in settings
+    )
+    return _table(("Flag", "Class", "Default", "Variables, in order", "Meaning"), rows)
+
+
+def _routes() -> str:
+    rows = (
+        (
+            route.method,
+            f"`{route.path}`",
+            route.caller.value,
+            route.gate.value if route.gate else "",
+            f"{route.body_limit:,}" if route.write else "",
+            _answer(route),
+        )
+        for route in routes().routes
+    )
+    return _table(("Method", "Path", "Who may call", "Feature gate", "Body, bytes", "Answer"), rows)
+
+
+def _answer(route: Route) -> str:
+    return "410, moved" if v1_reads.recover is route.read else "yes"
+
+
+def _metrics() -> str:
+    rows = (
+        (
+            f"`{metric.name}`",
+            metric.kind,
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.help,
+        )
+        for metric in METRICS.values()
+    )
+    return _table(("Name", "Kind", "Labels", "Meaning"), rows)
+
+
+def _errors() -> str:
+    rows = (
+        (
+            f"`{kind.__name__}`",
+            f"`{kind.code}`",
+            str(row.http),
+            row.word,
+            row.grpc.name,
+            inspect.cleandoc(kind.__doc__ or "").partition("\n")[0].replace("``", "`"),
+        )
+        for kind, row in ERRORS.items()
+    )
+    return _table(("Class", "Code", "HTTP", "JSend", "gRPC", "Meaning"), rows)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = tuple(head)
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).rstrip("\n") + "\n"
+
+
+def _values() -> str:
+    kinds = {
+        "keys": CoordinatorKeys,
+        "value of a secret": StoredSecret,
+        "upload": Uploaded,
+        "recovery": RecoveryMaterial,
+        "holder": RecoveryHolder,
+        "pending": Pending,
+    }
+    rows = ((name, ", ".join(kind.__struct_fields__)) for name, kind in kinds.items())
+    return _table(("Value", "Fields"), rows)
+
+
+def _journal_values() -> str:
+    dek, store_id = Secret(bytes(range(32))), bytes(range(0x20, 0x30))
+    rows = (
+        ("key of the records", record_key(dek, store_id, 1).reveal()),
+        ("MAC key of the index", index_mac_key(dek, store_id, 1).reveal()),
+        ("key check", key_check(dek, store_id, 1)),
+        ("chain value before record 1", first_link(store_id)),
+    )
+    return _table(("Value", "Hex"), ((name, f"`{value.hex()}`") for name, value in rows))
+
+
+def _sql() -> str:
+    statements = "\n".join(f"{text};" for *_, text in _SCHEMA)
+    return f"```sql\n{statements}\n```\n"
+
+
+def _pragmas() -> str:
+    statements = "\n".join(f"PRAGMA {name}={value};" for name, value, _ in _SETTINGS)
+    return f"```sql\n{statements}\n```\n"
+
+
+def _operations() -> str:
+    def text(annotation: object) -> str:
+        whole = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        return re.sub(r"(?:\w+\.)+(\w+)", r"\1", whole).replace("|", "or")
+
+    rows = []
+    for name in sorted(set(dir(Coordinator)) - {"connect", "close", "run", "trusted"}):
+        if name.startswith("_"):
+            continue
+        operation = inspect.getattr_static(Coordinator, name)
+        signature = operation.__signature__
+        names = ", ".join(
+            each.name if each.default is each.empty else f"{each.name}={each.default}"
+            for each in signature.parameters.values()
+        )
+        does = inspect.cleandoc(operation.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        result = text(signature.return_annotation).replace("NoneType", "None")
+        rows.append((f"`{name}({names})`", f"`{result}`", does.replace("``", "`")))
+    return _table(("Operation", "Result", "What it does"), rows)
+
+
+def _plan_words() -> str:
+    rows = ((f"`{word.value}`", meaning) for word, meaning in MEANINGS.items())
+    return _table(("Word", "What happens"), rows)
+
+
+def _reasons() -> str:
+    return _table(
+        ("HTTP", "`reason`"), ((str(status), f"`{reason}`") for status, reason in REASONS.items())
+    )
+
+
+def _tried_again() -> str:
+    rows = (
+        (str(what), *("yes" if (method, what) in AGAIN else "no" for method in ("GET", "POST")))
+        for what in Happened
+    )
+    return _table(("What happened", "GET again", "POST again"), rows)
+
+
+SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
+    "settings": lambda: _settings(SETTINGS),
+    "launcher settings": lambda: _settings(RUN_SETTINGS),
+    "phases": as_markdown,
+    "routes": _routes,
+    "errors": _errors,
+    "metrics": _metrics,
+    "error tree": lambda: _layout(errors),
+    "sdk operations": _operations,
+    "sdk errors": lambda: _layout(client_errors),
+    "plan words": _plan_words,
+    "sdk reasons": _reasons,
+    "sdk retries": _tried_again,
+    "record layout": lambda: _layout(record),
+    "sealed key layout": lambda: _layout(sealing),
+    "index file layout": lambda: _layout(index_file),
+    "tombstone layout": lambda: _layout(tombstone),
+    "index content layout": lambda: _layout(recovery_index),
+    "template grammar": lambda: _layout(templates),
+    "values": _values,
+    "journal values": _journal_values,
+    "sql": _sql,
+    "pragmas": _pragmas,
+}
+
+DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
+    "manifest.schema.json": lambda: _json(manifest_schema()),
+    "openapi.json": lambda: _json(openapi(routes())),
+}
+"""Files that are made as a whole."""
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    write_man_pages()
+    for name, made in DOCUMENTS.items():
+        (REFERENCE / name).write_text(made(), encoding="utf-8")
+    for path in sorted(REFERENCE.glob("*.md")):
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

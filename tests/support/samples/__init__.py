@@ -1,0 +1,1 @@
+"""Samples: users, manifests, states, certificates, quotes, and platforms."""

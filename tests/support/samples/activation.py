@@ -1,0 +1,151 @@
+"""Workloads that join a deployment in this process: everything real but the transport."""
+
+import json
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from keyhouse.attestation import Measurements, quote_binding, report_data
+from keyhouse.coordinator import ActivationRequest, Engine, Parameters
+from keyhouse.server.client_api import QuoteChecks
+from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.events import Events
+from keyhouse_simulation import SimulatedPlatform, make_machine
+from support.samples.deployment import (
+    NOW,
+    FixedClock,
+    moment,
+    running_engine,
+    set_manifest,
+    user,
+)
+from support.samples.signing_request import signing_request
+
+__all__ = ["TLS_CERT", "Deployment", "deployment", "marble_manifest", "platform", "quoted_request"]
+
+TLS_CERT = user("a launcher").der
+"""What the launcher presented on its connection."""
+
+
+@cache
+def platform() -> SimulatedPlatform:
+    """Return a simulated machine, the same for the whole run."""
+    return SimulatedPlatform(make_machine(moment(NOW)), now=lambda: moment(NOW))
+
+
+def marble_manifest(marbles: dict[str, Any] | None = None, **sections: Any) -> bytes:
+    """Return a manifest with these marble types; one named ``web`` of package ``app`` if none.
+
+    ``admin`` may update it; the package is that of ``quoted_request``.
+    """
+    content: dict[str, Any] = {
+        "Packages": {"app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 2}},
+        "Marbles": marbles or {"web": {"Package": "app"}},
+        "Users": {
+            "admin": {"Certificate": user("admin").pem.decode(), "Roles": ["admin", "writer"]},
+        },
+        "Roles": {
+            "admin": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
+            "writer": {
+                "ResourceType": "Packages",
+                "ResourceNames": ["app"],
+                "Actions": ["UpdateSecurityVersion"],
+            },
+        },
+    }
+    for section, values in sections.items():
+        content[section] = content.get(section, {}) | values
+    return json.dumps(content).encode()
+
+
+def quoted_request(
+    marble_type: str = "web",
+    *,
+    marble: str = "",
+    certificate: bytes = TLS_CERT,
+    isvsvn: int = 2,
+    signer: str = "ab",
+) -> ActivationRequest:
+    """Return a request with a quote of an enclave that the package admits, unless it is bent."""
+    enclave = Measurements(
+        unique_id=b"\x01" * 32,
+        signer_id=bytes.fromhex(signer * 32),
+        product_id=7,
+        security_version=isvsvn,
+    )
+    bound = report_data(quote_binding(certificate))
+    return ActivationRequest(
+        quote=platform().workload_quote(enclave, bound),
+        csr=signing_request(),
+        marble_type=marble_type,
+        uuid=marble or str(uuid.uuid4()),
+    )
+
+
+class Deployment:
+    """A running engine, and where workloads join it."""
+
+    def __init__(self, engine: Engine, *, simulated: bool = True) -> None:
+        self.engine = engine
+        self.counts = ActivationCounts()
+        self.events = Events()
+        self.seconds = 0.0  # of what bounds the telling of refusals
+        self._checks = QuoteChecks(
+            platform().root_ca, lambda: platform().collateral, lambda: moment(engine.now())
+        )
+        self.activations = Activations(
+            engine,
+            self._checks,
+            simulated=simulated,
+            events=self.events,
+            counts=self.counts,
+            pace=lambda: self.seconds,
+        )
+
+    async def join(
+        self,
+        marble_type: str = "web",
+        marble: str = "",
+        *,
+        csr: bytes | None = None,
+        quote: bytes = b"",
+        identity: bytes | None = TLS_CERT,
+    ) -> Parameters:
+        """Activate a workload without a quote, unless it has one."""
+        request = ActivationRequest(
+            quote=quote,
+            csr=signing_request() if csr is None else csr,
+            marble_type=marble_type,
+            uuid=marble or str(uuid.uuid4()),
+        )
+        return await self.activations.activate(request, identity)
+
+    @property
+    def audited(self) -> list[dict[str, Any]]:
+        """The audit trail, as far as it is durable."""
+        audit = self.engine.view.log.audit
+        return [json.loads(line) for line in audit.lines(audit.first, len(audit))]
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self.activations.close()
+        self._checks.close()
+
+
+@asynccontextmanager
+async def deployment(
+    path: Path, raw: bytes | None = None, *, simulated: bool = True, clock: FixedClock | None = None
+) -> AsyncIterator[Deployment]:
+    """Run the deployment at ``path``; with ``raw`` that is its first manifest."""
+    async with running_engine(path, clock) as engine:
+        if raw is not None:
+            await set_manifest(engine, raw)
+        opened = Deployment(engine, simulated=simulated)
+        try:
+            yield opened
+        finally:
+            opened.close()

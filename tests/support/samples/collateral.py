@@ -1,0 +1,56 @@
+"""Platforms, quotes and a PCCS for tests of collateral."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from keyhouse.attestation import Collateral, platform_kind, read_collateral, report_data
+from keyhouse_simulation import Machine, Parameters, SimulatedPlatform, make_machine
+from keyhouse_simulation.pccs import PccsServer, Served
+
+__all__ = ["NOW", "RECORDED_AT", "Site", "platform_of", "recorded"]
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RECORDED_AT = datetime.fromtimestamp(1751328000, UTC)
+
+_VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
+
+
+def recorded(name: str) -> tuple[bytes, Collateral]:
+    """Return a quote of a real machine, and Intel's collateral for it at ``RECORDED_AT``."""
+    bundle = (_VECTORS / f"{name}_collateral.json").read_bytes()
+    return (_VECTORS / name).read_bytes(), read_collateral(bundle)
+
+
+def platform_of(
+    machine: Machine, parameters: Parameters | None = None, at: datetime = NOW
+) -> SimulatedPlatform:
+    """Return ``machine`` with collateral whose dates count from ``at``."""
+    return SimulatedPlatform(machine, parameters, now=lambda: at)
+
+
+class Site:
+    """A simulated machine, a clock that stands still until it is turned, and a PCCS (not started).
+
+    ``warned`` has what a source was told to say.
+    """
+
+    def __init__(self, parameters: Parameters | None = None) -> None:
+        self.now = NOW
+        self.machine = make_machine(NOW - timedelta(days=30))
+        self.platform = platform_of(self.machine, parameters)
+        self.quote = self.platform.quote(report_data(bytes(32)))
+        self.root_ca = self.platform.root_ca
+        self.collateral = self.platform.collateral
+        self.kind = platform_kind(self.quote, self.root_ca)
+        self.pccs = PccsServer([Served(self.collateral)])
+        self.warned: list[str] = []
+
+    def clock(self) -> datetime:
+        """Return the site's time."""
+        return self.now
+
+    def publish(self, at: datetime, parameters: Parameters | None = None) -> Collateral:
+        """Let the PCCS serve collateral that was made at ``at``; return it."""
+        collateral = platform_of(self.machine, parameters, at).collateral
+        self.pccs.served = [Served(collateral)]
+        return collateral

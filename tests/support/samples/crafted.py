@@ -1,0 +1,101 @@
+"""States that an attacker makes up: whole journals and indexes under keys of his own."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.authority import (
+    CoordinatorKeys,
+    RecoveryIndex,
+    RecoveryMaterial,
+    index_of,
+    make_coordinator_keys,
+    recovery_index,
+)
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.commands import Context, SetManifest
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.prepare import prepare_manifest
+from keyhouse.journal import index_mac_key
+from support.samples.deployment import NOW, moment, new_process, open_home
+
+EPOCH = 1
+
+
+class Made(msgspec.Struct):
+    """A state before it is written, with all that goes beside it; bend it, then ``write`` it."""
+
+    running: Running
+    log: UpdateLog
+    dek: Secret
+    store_id: bytes
+    signer: CoordinatorKeys  # signs the index
+    index: RecoveryIndex
+
+    def reindex(self, recovery: RecoveryMaterial | None = None) -> None:
+        """Let the index say what the state says, or what ``recovery`` says."""
+        self.index = index_of(
+            recovery or self.running.recovery,
+            self.signer,
+            store_id=self.store_id,
+            epoch=EPOCH,
+            manifest_fingerprint=hashlib.sha256(self.running.manifest).digest(),
+        )
+
+    async def write(self, path: Path, *, mac_key: Secret | None = None) -> None:
+        """Make it the state in ``path``, sealed by a machine that nobody has any more."""
+        home = await open_home(path, Secret(b"a machine that is gone, for ever"))
+        try:
+            await home.establish(
+                store_id=self.store_id,
+                dek=self.dek,
+                base=encode_events(base_events(self.running, self.log.view())),
+                policy="ProductKey",
+                recovery_index=recovery_index(
+                    self.index,
+                    keys=self.signer,
+                    mac_key=mac_key or index_mac_key(self.dek, self.store_id, EPOCH),
+                ),
+            )
+        finally:
+            await home.close()
+
+
+def keys_of_a_root() -> CoordinatorKeys:
+    """Return new keys of a coordinator."""
+    return make_coordinator_keys(
+        dns_names=("localhost",), ip_addresses=(), curve="P-256", now=moment(NOW), simulated=False
+    )
+
+
+def made(raw: bytes) -> Made:
+    """Return the state that setting ``raw`` makes."""
+    accepting = AcceptingManifest(keys_of_a_root())
+    command: SetManifest = prepare_manifest(accepting, raw, now=NOW)
+    process = new_process()
+    context = Context(
+        now=NOW,
+        platform=process.platform,
+        instance=process.instance,
+        version=process.version,
+        measurement=process.measurement,
+    )
+    events = decide(accepting, command, context)
+    running = evolve_all(None, events)
+    assert isinstance(running, Running)
+    crafted = Made(
+        running=running,
+        log=UpdateLog(events),
+        dek=command.dek,
+        store_id=command.store_id,
+        signer=running.keys,
+        index=RecoveryIndex(b"", 0, 0, (), b"", b""),
+    )
+    crafted.reindex()
+    return crafted

@@ -1,0 +1,176 @@
+"""A deployment in the pure core alone, to compare what a plan says with what an update does."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import (
+    AcceptingManifest,
+    Activated,
+    Command,
+    Context,
+    Running,
+    prepare_manifest,
+    prepare_plan,
+    prepare_update,
+    prepare_upload,
+)
+from keyhouse.coordinator.core.commands import Activate, InitiateUpdate, UpdatePackages
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.wire.plan import PlanChange, PlanData
+from keyhouse.wire.user_secret import UserSecret
+from support.samples.deployment import NOW, moment, user
+from support.samples.updates import holder_key
+
+__all__ = ["Deployment", "Document", "brief", "document", "encoded", "holder_pem", "raised"]
+
+Document = dict[str, Any]
+
+
+def document() -> Document:
+    """Return a manifest with some of everything, which ``alice`` alone may update.
+
+    ``writer`` may write ``note`` and ``other``; ``releaser`` may raise ``app``.
+    """
+    people = {"alice": ["admin"], "writer": ["write"], "releaser": ["release"]}
+    return {
+        "Packages": {
+            "app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3},
+            "tool": {"UniqueID": "cd" * 32},
+        },
+        "Marbles": {
+            "web": {
+                "Package": "app",
+                "Parameters": {
+                    "Env": {"KEY": "{{ hex .Secrets.shared }}", "OWN": "{{ hex .Secrets.own }}"},
+                    "Files": {"/cert": "{{ pem .Secrets.cert.Cert }}"},
+                    "Argv": ["./web"],
+                },
+                "TLS": ["inside"],
+            },
+            "job": {"Package": "tool", "MaxActivations": 5},
+        },
+        "TLS": {"inside": {"Incoming": [{"Port": "7000"}]}},
+        "Secrets": {
+            "shared": {"Type": "symmetric-key", "Size": 128, "Shared": True},
+            "own": {"Type": "symmetric-key", "Size": 256},
+            "cert": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
+            "leaf": {"Type": "cert-ed25519"},
+            "note": {"Type": "plain", "UserDefined": True},
+            "other": {"Type": "plain", "UserDefined": True},
+        },
+        "Users": {
+            name: {"Certificate": user(name).pem.decode(), "Roles": roles}
+            for name, roles in people.items()
+        },
+        "Roles": {
+            "admin": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
+            "write": {
+                "ResourceType": "Secrets",
+                "ResourceNames": ["note", "other"],
+                "Actions": ["ReadSecret", "WriteSecret"],
+            },
+            "release": {
+                "ResourceType": "Packages",
+                "ResourceNames": ["app"],
+                "Actions": ["UpdateSecurityVersion"],
+            },
+        },
+        "RecoveryKeys": {"rk0": holder_pem("rk0")},
+        "Config": {"UpdateThreshold": 1},
+    }
+
+
+def holder_pem(name: str) -> str:
+    """Return the public recovery key ``name``."""
+    public = holder_key(name).public_key()
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def encoded(change: Callable[[Document], object] = lambda _: None) -> bytes:
+    """Return the manifest after ``change``."""
+    content = document()
+    change(content)
+    return json.dumps(content).encode()
+
+
+def raised(**versions: int) -> bytes:
+    """Return a package update."""
+    packages = {name: {"SecurityVersion": version} for name, version in versions.items()}
+    return json.dumps({"Packages": packages}).encode()
+
+
+def brief(change: PlanChange) -> str:
+    """Return what programs read of a change in one line: all but its section and its sentence."""
+    step = f"{change.before} > {change.after}" if change.before or change.after else ""
+    parts = (change.what, change.name, change.field, step, ", ".join(change.names))
+    return " | ".join(part for part in parts if part)
+
+
+@cache
+def _keys() -> CoordinatorKeys:
+    return make_coordinator_keys(
+        dns_names=("localhost",), ip_addresses=(), curve="P-256", now=moment(NOW), simulated=True
+    )
+
+
+class Deployment:
+    """A state, and what people do to it."""
+
+    def __init__(self, raw: bytes) -> None:
+        first = AcceptingManifest(keys=_keys())
+        events = decide(first, prepare_manifest(first, raw, now=NOW), _CONTEXT)
+        state = evolve_all(first, events)
+        assert isinstance(state, Running)
+        self.state = state
+
+    def do(self, command: Command) -> None:
+        """Decide ``command`` and apply it."""
+        state = evolve_all(self.state, decide(self.state, command, _CONTEXT))
+        assert isinstance(state, Running)
+        self.state = state
+
+    def upload(self, **values: bytes) -> None:
+        """Upload as ``writer``."""
+        uploads = {name: UserSecret(key=Secret(value)) for name, value in values.items()}
+        self.do(prepare_upload(self.state, user("writer").der, uploads))
+
+    def activate(self, marble: str, times: int) -> None:
+        """Count activations of a type that has a limit."""
+        for _ in range(times):
+            activated = Activated(
+                time=NOW,
+                marble_type=marble,
+                uuid="11111111-2222-3333-4444-555555555555",
+                names=(),
+                counted=True,
+                quoted=False,
+            )
+            self.do(
+                Activate(
+                    manifest=self.state.manifest,
+                    intermediate=self.state.keys.intermediate_cert,
+                    activated=activated,
+                )
+            )
+
+    def plan(self, raw: bytes, by: str = "alice") -> PlanData:
+        """Return the plan of an update."""
+        return prepare_plan(self.state, user(by).der, raw, now=NOW)
+
+    def prepare(
+        self, raw: bytes, by: str = "alice", plan: str = ""
+    ) -> InitiateUpdate | UpdatePackages:
+        """Prepare an update, bound to a plan or not."""
+        return prepare_update(self.state, user(by).der, raw, now=NOW, plan=plan)
+
+
+_CONTEXT = Context(
+    now=NOW, platform="test", instance=bytes(16), version="0.1.0", measurement=bytes(32)
+)

@@ -1,0 +1,118 @@
+"""Manifests whose users update them together, and updates over HTTPS in both versions."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from support.process.server import Client, Reply
+from support.samples.deployment import user
+
+__all__ = ["VERSIONS", "Api", "Change", "holder_key", "raise_version", "together"]
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+
+UPDATERS: Final = ("alice", "bob", "carol")
+VERSIONS: Final = (1, 2)
+
+
+@cache
+def holder_key(name: str) -> rsa.RSAPrivateKey:
+    """Return the private recovery key ``name``: the same one for the whole test run."""
+    del name
+    return rsa.generate_private_key(65537, 2048)
+
+
+def _holder_pem(name: str) -> str:
+    public = holder_key(name).public_key()
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def together(
+    change: Change = lambda _: None,
+    *,
+    updaters: Iterable[str] = UPDATERS,
+    holders: Iterable[str] = (),
+    word: str = "",
+    **config: Any,
+) -> bytes:
+    """Return a manifest that ``updaters`` may update; by default any two of three agree.
+
+    ``writer`` may read and write ``note``, ``releaser`` may raise ``app`` over 3. A ``word`` makes
+    manifests differ that are the same in all else; a ``change`` bends the document at the end.
+    """
+    people = {name: ["admin"] for name in updaters}
+    people |= {"writer": ["write"], "releaser": ["release"]}
+    document: Document = {
+        "Packages": {"app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3}},
+        "Marbles": {"app": {"Package": "app", "Parameters": {"Argv": [word]}}},
+        "Secrets": {
+            "note": {"Type": "plain", "UserDefined": True},
+            "shared": {"Type": "symmetric-key", "Size": 128, "Shared": True},
+        },
+        "Users": {
+            name: {"Certificate": user(name).pem.decode(), "Roles": roles}
+            for name, roles in people.items()
+        },
+        "Roles": {
+            "admin": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
+            "write": {
+                "ResourceType": "Secrets",
+                "ResourceNames": ["note"],
+                "Actions": ["ReadSecret", "WriteSecret"],
+            },
+            "release": {
+                "ResourceType": "Packages",
+                "ResourceNames": ["app"],
+                "Actions": ["UpdateSecurityVersion"],
+            },
+        },
+        "RecoveryKeys": {name: _holder_pem(name) for name in holders},
+        "Config": {"UpdateThreshold": 2, **config},
+    }
+    change(document)
+    return json.dumps(document).encode()
+
+
+def raise_version(version: int) -> bytes:
+    """Return the package update that raises ``app`` to ``version``."""
+    return json.dumps({"Packages": {"app": {"SecurityVersion": version}}}).encode()
+
+
+class Api:
+    """The update endpoints of one version of the Client API."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self._prefix = "/api/v2" if version > 1 else ""
+
+    def plan(self, client: Client, raw: bytes) -> Reply:
+        """POST the question what an update would do; version 2 only."""
+        return client.call("POST", f"{self._prefix}/plan", self._body(raw))
+
+    def update(self, client: Client, raw: bytes, plan: str = "") -> Reply:
+        """POST an update."""
+        return client.call("POST", f"{self._prefix}/update", self._body(raw, plan))
+
+    def acknowledge(self, client: Client, raw: bytes, plan: str = "") -> Reply:
+        """POST an acknowledgement."""
+        return client.call("POST", f"{self._prefix}/update-manifest", self._body(raw, plan))
+
+    def pending(self, client: Client) -> Reply:
+        """GET the pending update."""
+        return client.get(f"{self._prefix}/update-manifest")
+
+    def cancel(self, client: Client) -> Reply:
+        """POST that the update is given up."""
+        return client.call("POST", f"{self._prefix}/update-cancel", b"")
+
+    def _body(self, raw: bytes, plan: str = "") -> bytes:
+        if self.version == 1:
+            return raw
+        body = {"manifest": base64.b64encode(raw).decode(), **({"plan": plan} if plan else {})}
+        return json.dumps(body).encode()
