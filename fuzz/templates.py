@@ -1,8 +1,9 @@
 """Templates of ``Files`` and ``Env``.
 
 Oracle: only ``BadRequest`` comes out of parsing; what is accepted and has no action is unchanged;
-each accepted call, written out, is read as the same call; rendering gives bytes, or raises
-``MissingValue`` for a value that is not there or ``BadRequest`` for a zero byte in ``string``.
+each accepted call, written out whole, is read as the same call; if the rules of manifests let all
+calls through, rendering gives bytes, or raises ``MissingValue`` for a value that is not there, or
+``BadRequest`` for a zero byte in ``string``.
 """
 
 from random import Random
@@ -14,7 +15,9 @@ from fuzz.target import Finding, Target
 
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
+from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.templates import Call, MissingValue, Template, Values, parse
+from keyhouse.wire.definitions import SecretType
 
 __all__ = ["TemplateTarget"]
 
@@ -31,6 +34,7 @@ _WORDS: Final = (
     *(b"\xc3\xa9", b"\xff", b"\x00", b"_", b"$x", b"if", b"range", b"len", b"printf", b"1"),
     *(b"{{" * 50, b"(" * 50, b" " * 300, b".a" * 200, b"{{hex .Secrets.name}}" * 40),
 )
+_SHOWN: Final = 100  # characters of a name
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -42,6 +46,11 @@ class _Value(msgspec.Struct, frozen=True):
 _KEY: Final = _Value(Secret(b"\0\x01key"), Secret(b"public"), b"")
 _CERT: Final = _Value(Secret(b"private"), Secret(b"public"), b"cert")
 _SOME: Final = {"name": _KEY, "other": _CERT, "my-name": _CERT}
+_TYPES: Final = {
+    "name": SecretType.PLAIN,
+    "other": SecretType.CERT_ECDSA,
+    "my-name": SecretType.CERT_ECDSA,
+}
 _VALUES: Final = Values({"RootCA": _CERT}, _SOME, _SOME)
 
 
@@ -64,9 +73,11 @@ class TemplateTarget(Target):
             return f"refused: {refused.message.partition(', line')[0]}"
         if b"{{" not in case and b"".join(_literals(template)) != case:
             raise Finding("text without an action was changed")
-        for call in template.calls:
+        for call in filter(_is_shown_whole, template.calls):
             if parse(b"{{ %s }}" % str(call).encode()).calls != (call,):
                 raise Finding("a call, written out, is read as another one")
+        if not all(map(_can_work, template.calls)):
+            return "refused: by the rules"
         try:
             template.render(_VALUES)
         except MissingValue:
@@ -74,6 +85,17 @@ class TemplateTarget(Target):
         except BadRequest:
             return "accepted: a zero byte"
         return "accepted: rendered"
+
+
+def _can_work(call: Call) -> bool:
+    """Tell whether the rules of manifests let a file or a variable have this call."""
+    problems = (call_problem(call, in_env=in_env, types=_TYPES) for in_env in (False, True))
+    return None in problems
+
+
+def _is_shown_whole(call: Call) -> bool:
+    """Tell whether ``str`` is for reading again: people are shown the beginning of a long name."""
+    return len(call.name) <= _SHOWN and (call.name.isascii() or not call.name.isidentifier())
 
 
 def _literals(template: Template) -> list[bytes]:

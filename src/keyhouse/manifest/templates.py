@@ -149,15 +149,15 @@ _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\r\n]++(?!-\}\}))
     | (?P<end>[ \t\r\n]+-\}\}|\}\})
-    | (?P<path>(?:\.[^\W\d]\w*+)++)
+    | (?P<path>(?:\.[^\W\d]\w*+)+)
     | (?P<word>[^\W\d]\w*+)
-    | (?P<string>"(?:[^"\\\n]|\\.)*+"|`[^`]*+`)
+    | (?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*+`)
     | (?P<mark>[()|])
     """,
     re.VERBOSE,
 )
 # Nearly every action, such as `` hex .Secrets.name }}``: the tokens of it in one match.
-_COMMON = re.compile(r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)++)[ \t\r\n]*+\}\}")
+_COMMON = re.compile(r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)+)[ \t\r\n]*+\}\}")
 _SUPPORTED = (
     "supported are pem, hex, base64, raw and string with one value:"
     " {{ hex .Secrets.name }}, {{ .Secrets.name.Cert | pem }}, {{ raw (index .Secrets"

@@ -45,14 +45,16 @@ _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HOST: Final = re.compile(
     rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
 )
-# Repetitions in the following are possessive (``*+``): what does not match fails in linear time.
+# What does not match in the following fails in linear time: characters are repeated possessively
+# (``*+``), and no line matches in two ways. Groups are not: in CPython 3.11.2, for
+# one, a possessive group does not give back what it has read of a repetition that fails.
 _SPECIAL: Final = (
     rb"(?i:host|connection|upgrade|content-encoding|content-length|transfer-encoding|expect)"
 )
 _VALUE: Final = rb"[\t -~\x80-\xff]"
 _PLAIN_FIELDS: Final = (
     rb"(?:(?:(?!" + _SPECIAL + rb":)" + _TOKEN + rb"+:" + _VALUE + rb"*+"
-    rb"|(?i:connection):[ \t]*+(?i:keep-alive)[ \t]*+)\r\n)*+"
+    rb"|(?i:connection):[ \t]*+(?i:keep-alive)[ \t]*+)\r\n)*"
 )
 _COMMON_HEAD: Final = re.compile(
     rb"(GET|POST) (/[!\"$&->@-~]*+)(?:\?([!\"$-~]*+))? HTTP/1\.1\r\n"
@@ -63,7 +65,7 @@ _COMMON_HEAD: Final = re.compile(
     + _PLAIN_FIELDS
     + rb"(?:(?i:content-length):[ \t]*+([0-9]{1,15})[ \t]*+\r\n"
     + _PLAIN_FIELDS
-    + rb")?+\r\n"
+    + rb")?\r\n"
 )
 _LONGEST_COMMON_HEAD: Final = 2048
 _ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
