@@ -21,7 +21,7 @@ __all__ = ["KillTarget"]
 
 _WRITERS: Final = 4
 _A_DEPLOYMENT: Final = 250  # kills; then a new one, for its log only grows
-_MOMENTS: Final = (0.0, 0.001, 0.01, 0.05, 0.2)
+_MOMENTS: Final = (0.001, 0.01, 0.05, 0.2, 0.5)  # seconds, at most
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(float)
