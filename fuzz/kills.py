@@ -2,7 +2,8 @@
 
 Oracle: after each restart every secret holds a value that was acknowledged or the one that was in
 flight; manifest and root are the same; and the update log has one entry for each write that is
-there, no more and no fewer. A case is the moment of one kill; all kills hit one deployment.
+there, no more and no fewer. A case is the moment of one kill: seconds after the first request, or
+after the first answer to a write. All kills hit one deployment.
 """
 
 import shutil
@@ -14,7 +15,7 @@ from typing import ClassVar, Final
 import msgspec
 from fuzz.target import Finding, Target
 from support.process.kills import Ledger, Writer
-from support.process.server import Server
+from support.process.server import PATIENCE, Server
 from support.samples.deployment import manifest, user
 
 __all__ = ["KillTarget"]
@@ -22,9 +23,10 @@ __all__ = ["KillTarget"]
 _WRITERS: Final = 4
 _A_DEPLOYMENT: Final = 250  # kills; then a new one, for its log only grows
 _MOMENTS: Final = (0.001, 0.01, 0.05, 0.2, 0.5)  # seconds, at most
+_ANSWERED: Final = 0.75  # the part of kills that wait for the first answer to a write
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(float)
+_decoder = msgspec.msgpack.Decoder(tuple[float, bool])
 
 
 class _Deployment:
@@ -40,7 +42,7 @@ class _Deployment:
             self.identity = self._identity()
             self.server.kill()
 
-    def round(self, seconds: float) -> int:
+    def round(self, seconds: float, *, answered: bool) -> int:
         """Start, check, write, kill; return how many writes were acknowledged."""
         self.kills += 1
         self.server.start()
@@ -52,6 +54,8 @@ class _Deployment:
         ]
         for writer in writers:
             writer.start()
+        if answered:
+            writers[0].answered.wait(PATIENCE)
         writers[0].join(seconds)
         self.server.kill()
         for number, writer in enumerate(writers):
@@ -102,8 +106,8 @@ class KillTarget(Target):
         self._deployment: _Deployment | None = None
 
     def draw(self, chance: Random) -> bytes:
-        """Return the seconds from the first write to the kill."""
-        return _encode(chance.choice(_MOMENTS) * chance.random())
+        """Return a moment; three of four begin at the first answer, however slow the machine is."""
+        return _encode((chance.choice(_MOMENTS) * chance.random(), chance.random() < _ANSWERED))
 
     def judge(self, case: bytes) -> str:
         """Play one round. What was found is left on the disk."""
@@ -112,7 +116,8 @@ class KillTarget(Target):
             self._folder = Path(tempfile.mkdtemp(prefix="keyhouse-fuzz-kills-"))
             self._deployment = _Deployment(self._folder, cold=self._cold)
         try:
-            written = self._deployment.round(_decoder.decode(case))
+            seconds, answered = _decoder.decode(case)
+            written = self._deployment.round(seconds, answered=answered)
         except BaseException as error:
             self._deployment.end()
             error.add_note(f"kept: {self._folder}")

@@ -18,6 +18,7 @@ class Writer(threading.Thread):
         self.acknowledged = first - 1
         self.attempted = first - 1
         self.refused: list[bytes] = []
+        self.answered = threading.Event()  # set with the first answer, or once there will be none
 
     def run(self) -> None:
         """Upload until the process has gone, or refuses."""
@@ -30,8 +31,11 @@ class Writer(threading.Thread):
                     self.refused.append(reply.body)
                     return
                 self.acknowledged = self.attempted
+                self.answered.set()
         except (OSError, HTTPException):  # the connection died with the process
             return
+        finally:
+            self.answered.set()
 
 
 class Ledger:
