@@ -29,7 +29,7 @@ from support.peers.https import (
 )
 
 from keyhouse.base.errors import Unavailable
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 

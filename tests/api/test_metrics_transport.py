@@ -9,7 +9,7 @@ import pytest
 from support.peers.https import ECHO_LIMIT, Probe
 
 from keyhouse.server.http.counts import UNKNOWN, RequestCounts
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import MOST_KEPT, PLAINTEXT
 

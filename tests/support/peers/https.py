@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.base.secret import Secret
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 

@@ -4,7 +4,7 @@ from keyhouse.server.client_api.routes import Caller, Route, Table
 from keyhouse.server.client_api.service import Service
 from keyhouse.server.client_api.v1 import table as v1
 from keyhouse.server.client_api.v2 import table as v2
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext

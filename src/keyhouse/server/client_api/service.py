@@ -16,7 +16,8 @@ from keyhouse.server.client_api.bodies import LogBody, LogText
 from keyhouse.server.client_api.routes import Caller, Route, Table
 from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
-from keyhouse.server.listeners import Acceptor, Listener
+from keyhouse.server.http.listener import Listener
+from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.concurrency import Places, Turns
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.services.marbles import identify_marble

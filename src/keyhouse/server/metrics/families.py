@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import (
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Engine
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.services.activation_counts import ActivationCounts
 from keyhouse.server.services.quote_checks import CollateralHealth

@@ -15,7 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
-from keyhouse.server.listeners import Listener
+from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
 from keyhouse.server.metrics.families import Sources, families
 from keyhouse.server.metrics.text import text_of

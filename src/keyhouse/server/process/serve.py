@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from keyhouse.coordinator import Engine, NewDeployment
     from keyhouse.journal import Home
     from keyhouse.server.client_api import Service
-    from keyhouse.server.listeners import Acceptor
+    from keyhouse.server.net.acceptor import Acceptor
 
 __all__ = ["main"]
 

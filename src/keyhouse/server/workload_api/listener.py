@@ -13,7 +13,7 @@ from keyhouse.coordinator.activation.parts import ActivationRequest, Parameters
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.counts import GrpcCounts
 from keyhouse.server.grpc.service import GrpcService
-from keyhouse.server.listeners import Acceptor
+from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext
 

@@ -1,4 +1,4 @@
-"""Listeners: accept connections, give each the TLS context of the moment, end them in order.
+"""Accepts connections, gives each the TLS context of the moment, ends them in order.
 
 Connections are accepted here and not by the event loop's own server, for three reasons: a
 connection counts against the limit from its first byte on, not only after its handshake; one over
@@ -10,27 +10,22 @@ import contextlib
 import errno
 import resource
 import socket
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from keyhouse.base.errors import Unavailable
-from keyhouse.server.http.connection import HttpConnection
-from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Application
-from keyhouse.server.http.service import HttpService
 from keyhouse.server.net.connections import Connection, Connections
 from keyhouse.server.net.handshakes import Handshakes
-from keyhouse.server.net.limits import ConnectionLimits, Limits
+from keyhouse.server.net.limits import ConnectionLimits
 from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
-__all__ = ["Acceptor", "Listener"]
+__all__ = ["Acceptor"]
 
-_log = structlog.get_logger("keyhouse.server.listeners")
+_log = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
@@ -225,47 +220,6 @@ class Acceptor:
         for connection in self._connections.all():
             connection.expire(now)
         self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
-
-
-class Listener(Acceptor):
-    """Serves an application over HTTPS.
-
-    ``PLAINTEXT`` in place of a context serves HTTP without TLS; with ``counts`` each answer is
-    counted there.
-    """
-
-    def __init__(
-        self,
-        application: Application,
-        context: TlsContext | Plaintext,
-        limits: Limits | None = None,
-        counts: RequestCounts | None = None,
-    ) -> None:
-        self.limits = limits or Limits()
-        self._context = context
-        self._service = HttpService(application, self.limits, counts)
-        super().__init__(
-            self._service,
-            self.limits,
-            lambda generation: HttpConnection(self._service, generation),
-            lambda: self._context,
-        )
-
-    def in_flight(self) -> Counter[str]:
-        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
-        found: Counter[str] = Counter()
-        for connection in self._connections.all():
-            if isinstance(connection, HttpConnection) and connection.in_flight is not None:
-                found[connection.in_flight] += 1
-        return found
-
-    def replace_context(self, context: TlsContext) -> int:
-        """Serve new connections under ``context``; return the number of its generation.
-
-        Connections that are open, or in their handshake, go on under the context they have.
-        """
-        self._context = context
-        return self.begin_generation()
 
 
 def _possible_connections(wanted: int) -> int:

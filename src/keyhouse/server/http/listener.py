@@ -1,0 +1,55 @@
+"""The listener of an application over HTTPS, or over HTTP without TLS."""
+
+from collections import Counter
+
+from keyhouse.server.http.connection import HttpConnection
+from keyhouse.server.http.counts import RequestCounts
+from keyhouse.server.http.exchange import Application
+from keyhouse.server.http.service import HttpService
+from keyhouse.server.net.acceptor import Acceptor
+from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.plain_transport import Plaintext
+from keyhouse.server.net.tls import TlsContext
+
+__all__ = ["Listener"]
+
+
+class Listener(Acceptor):
+    """Serves an application over HTTPS.
+
+    ``PLAINTEXT`` in place of a context serves HTTP without TLS; with ``counts`` each answer is
+    counted there.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        context: TlsContext | Plaintext,
+        limits: Limits | None = None,
+        counts: RequestCounts | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._context = context
+        self._service = HttpService(application, self.limits, counts)
+        super().__init__(
+            self._service,
+            self.limits,
+            lambda generation: HttpConnection(self._service, generation),
+            lambda: self._context,
+        )
+
+    def in_flight(self) -> Counter[str]:
+        """Return how many requests are admitted and not answered, by path. Costs a look at all."""
+        found: Counter[str] = Counter()
+        for connection in self._connections.all():
+            if isinstance(connection, HttpConnection) and connection.in_flight is not None:
+                found[connection.in_flight] += 1
+        return found
+
+    def replace_context(self, context: TlsContext) -> int:
+        """Serve new connections under ``context``; return the number of its generation.
+
+        Connections that are open, or in their handshake, go on under the context they have.
+        """
+        self._context = context
+        return self.begin_generation()
