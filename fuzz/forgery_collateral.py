@@ -59,24 +59,24 @@ def wrong_signer(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
 
 
 def _wrong_document(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    maker, stranger = world.maker, world.stranger
+    vendor, stranger = world.vendor, world.stranger
     name = chance.choice(("tcb_info", "qe_identity"))
     text = getattr(case.collateral, name)
     if chance.random() < 0.6:
         text = changed_document(text, chance)
-    # An outsider's key, or one of the maker's that is for other things.
-    keys = (world.attacker_key, stranger.tcb_key, maker.pck_ca_key, maker.pck_key)
+    # An outsider's key, or one of the vendor's that is for other things.
+    keys = (world.attacker_key, stranger.tcb_key, vendor.pck_ca_key, vendor.pck_key)
     key = chance.choice(keys)
     chains = [
-        pem(maker.tcb_signer, maker.root),
-        pem(maker.pck_ca, maker.root),
-        pem(maker.pck, maker.root),
+        pem(vendor.tcb_signer, vendor.root),
+        pem(vendor.pck_ca, vendor.root),
+        pem(vendor.pck, vendor.root),
         pem(stranger.tcb_signer, stranger.root),
-        pem(stranger.tcb_signer, maker.root),
-        pem(_signer(world, key, chance.choice(keys)), maker.root),
-        pem(_signer(world, key, maker.pck_ca_key, name_of(maker)), maker.pck_ca, maker.root),
+        pem(stranger.tcb_signer, vendor.root),
+        pem(_signer(world, key, chance.choice(keys)), vendor.root),
+        pem(_signer(world, key, vendor.pck_ca_key, name_of(vendor)), vendor.pck_ca, vendor.root),
     ]
-    matching = {id(maker.pck_ca_key): chains[1], id(maker.pck_key): chains[2]}
+    matching = {id(vendor.pck_ca_key): chains[1], id(vendor.pck_key): chains[2]}
     chain = matching.get(id(key), chains[5]) if chance.random() < 0.5 else chance.choice(chains)
     collateral = replace(
         case.collateral,
@@ -95,36 +95,36 @@ def _signer(
     issuer: ec.EllipticCurvePrivateKey,
     name: str = _ROOT_NAME,
 ) -> x509.Certificate:
-    return issue_leaf(_SIGNER_NAME, key, (name, issuer), world.maker.pck.not_valid_before_utc)
+    return issue_leaf(_SIGNER_NAME, key, (name, issuer), world.vendor.pck.not_valid_before_utc)
 
 
 def _wrong_list(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    maker, stranger = world.maker, world.stranger
-    keys = (world.attacker_key, maker.tcb_key, maker.pck_key, stranger.root_key)
+    vendor, stranger = world.vendor, world.stranger
+    keys = (world.attacker_key, vendor.tcb_key, vendor.pck_key, stranger.root_key)
     lists = Lists(number=chance.choice((1, 2, 2**31)), issued_ago=timedelta(hours=1))
     if chance.random() < 0.5:
-        key = chance.choice((*keys, maker.pck_ca_key))
-        made = issue_list(maker.root, key, [], lists, NOW)
+        key = chance.choice((*keys, vendor.pck_ca_key))
+        made = issue_list(vendor.root, key, [], lists, NOW)
         return _with(case, replace(case.collateral, root_ca_crl=_der(made)))
-    key = chance.choice((*keys, maker.root_key))
-    made = issue_list(maker.pck_ca, key, [], lists, NOW)
+    key = chance.choice((*keys, vendor.root_key))
+    made = issue_list(vendor.pck_ca, key, [], lists, NOW)
     collateral = replace(case.collateral, pck_crl=_der(made))
     if chance.random() < 0.4:  # with a chain that fits
-        issuer = chance.choice((maker.root, maker.tcb_signer, stranger.pck_ca))
-        fitting = {id(maker.root): maker.root_key, id(maker.tcb_signer): maker.tcb_key}
+        issuer = chance.choice((vendor.root, vendor.tcb_signer, stranger.pck_ca))
+        fitting = {id(vendor.root): vendor.root_key, id(vendor.tcb_signer): vendor.tcb_key}
         made = issue_list(issuer, fitting.get(id(issuer), stranger.pck_ca_key), [], lists, NOW)
-        chain = pem(issuer, maker.root)
+        chain = pem(issuer, vendor.root)
         collateral = replace(collateral, pck_crl=_der(made), pck_crl_issuer_chain=chain)
     return _with(case, collateral)
 
 
 def insider_document(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with documents that the maker signed though he never should have."""
+    """Return ``case`` with documents that the vendor signed though he never should have."""
     collateral, signed = case.collateral, set(case.signed)
-    signer = world.maker.tcb_signer.tbs_certificate_bytes
+    signer = world.vendor.tcb_signer.tbs_certificate_bytes
     for name, role in chance.choice((_TCB, _TCB, _QE, _TCB + _QE)):
         text = changed_document(getattr(collateral, name), chance)
-        signature = sign(world.maker.tcb_key, text.encode())
+        signature = sign(world.vendor.tcb_key, text.encode())
         collateral = replace(collateral, **{name: text, f"{name}_signature": signature})
         signed.add(part(role, text.encode(), signer))
     return replace(_with(case, collateral), signed=frozenset(signed))
@@ -135,22 +135,22 @@ _QE: Final = (("qe_identity", "qe-id"),)
 
 
 def insider_list(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with a revocation list that the maker made oddly."""
-    maker = world.maker
+    """Return ``case`` with a revocation list that the vendor made oddly."""
+    vendor = world.vendor
     lists = Lists(
         number=chance.choice((0, 1, 255, 2**31, 2**64, 2**150)),
         issued_ago=timedelta(days=chance.choice((-400, -1, 0, 1, 400))),
         valid_for=timedelta(days=chance.choice((0, 1, 2, 365))),
     )
     revoked = chance.sample(
-        (maker.pck, maker.pck_ca, maker.tcb_signer, world.neighbour.pck, maker.root),
+        (vendor.pck, vendor.pck_ca, vendor.tcb_signer, world.neighbour.pck, vendor.root),
         chance.randrange(3),
     )
     if chance.random() < 0.5:
-        made = issue_list(maker.root, maker.root_key, revoked, lists, NOW)
+        made = issue_list(vendor.root, vendor.root_key, revoked, lists, NOW)
         collateral = replace(case.collateral, root_ca_crl=_der(made))
     else:
-        made = issue_list(maker.pck_ca, maker.pck_ca_key, revoked, lists, NOW)
+        made = issue_list(vendor.pck_ca, vendor.pck_ca_key, revoked, lists, NOW)
         collateral = replace(case.collateral, pck_crl=_der(made))
     signed = case.signed | frozenset(covered_by_collateral(collateral))
     return replace(_with(case, collateral), signed=signed)

@@ -176,7 +176,7 @@ def _enclave_status(parts: QuoteParts, qe: dict[str, Any]) -> str:
 def _pck_value(pck: x509.Certificate, entry: int, size: int, *, inner: int = 0) -> bytes:
     """Return an octet string of the SGX extension; of its sequence 2, the entry ``inner``.
 
-    Tags in it are not looked at: the library does not either, and only the maker could change them.
+    Tags in it are not looked at: the library does not either, and only the vendor can change them.
     """
     oid = _SGX + bytes([entry]) + (bytes([inner]) if inner else b"")
     entry_of = re.escape(bytes([len(oid)]) + oid) + b"." + re.escape(bytes([size]))

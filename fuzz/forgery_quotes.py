@@ -42,70 +42,74 @@ def unbound_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
         parts = replace(parts, key=_point(key))
     if how > 1:  # which a quoting enclave of his vouches for
         report = _binding(parts.qe_report, parts.key, parts.authentication)
-        signer = chance.choice((key, world.maker.attestation_key, world.stranger.pck_key))
+        signer = chance.choice((key, world.vendor.attestation_key, world.stranger.pck_key))
         parts = replace(parts, qe_report=report, qe_signature=sign(signer, report))
     return _with(case, parts)
 
 
 def forged_chain(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote that is right but for its PCK chain, whose keys are not the maker's to use."""
-    key, maker = world.attacker_key, world.maker
-    start, extension = maker.pck.not_valid_before_utc, pck_extension(Pck())
+    """Return a quote that is right but for its PCK chain, signed by the wrong keys."""
+    key, vendor = world.attacker_key, world.vendor
+    start, extension = vendor.pck.not_valid_before_utc, pck_extension(Pck())
     wrong = chance.choice(_wrong_issuers(world))
-    pck = issue_leaf(_PCK_NAME, key, (name_of(maker), wrong), start, extension)
-    chain = [pck, maker.pck_ca, maker.root]
+    pck = issue_leaf(_PCK_NAME, key, (name_of(vendor), wrong), start, extension)
+    chain = [pck, vendor.pck_ca, vendor.root]
     how = chance.randrange(5)
     if how == 1:  # a leaf, or the signer of documents, plays the authority
-        authority = chance.choice((maker.pck, maker.tcb_signer, world.neighbour.pck))
+        authority = chance.choice((vendor.pck, vendor.tcb_signer, world.neighbour.pck))
         issuer = authority.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
-        signer = maker.tcb_key if authority is maker.tcb_signer else maker.pck_key
+        signer = vendor.tcb_key if authority is vendor.tcb_signer else vendor.pck_key
         pck = issue_leaf(_PCK_NAME, key, (str(issuer), signer), start, extension)
-        chain = [pck, authority, maker.root]
+        chain = [pck, authority, vendor.root]
         if chance.random() < 0.3:
-            chain = [pck, authority, maker.pck_ca, maker.root]
-    elif how == 2:  # an authority of the attacker's that claims the maker's root
-        ca = issue_authority(name_of(maker), key, (_ROOT_NAME, wrong), start)
-        pck = issue_leaf(_PCK_NAME, key, (name_of(maker), key), start, extension)
-        chain = [pck, ca, maker.root]
-    elif how == 3:  # the stranger's whole chain, with the maker's root behind it
-        chain = [world.stranger.pck, world.stranger.pck_ca, maker.root]
+            chain = [pck, authority, vendor.pck_ca, vendor.root]
+    elif how == 2:  # an authority of the attacker's that claims the vendor's root
+        ca = issue_authority(name_of(vendor), key, (_ROOT_NAME, wrong), start)
+        pck = issue_leaf(_PCK_NAME, key, (name_of(vendor), key), start, extension)
+        chain = [pck, ca, vendor.root]
+    elif how == 3:  # the stranger's whole chain, with the vendor's root behind it
+        chain = [world.stranger.pck, world.stranger.pck_ca, vendor.root]
         key = world.stranger.pck_key
     elif how == 4:  # issued by the root itself
         pck = issue_leaf(_PCK_NAME, key, (_ROOT_NAME, wrong), start, extension)
-        chain = [pck, maker.root, maker.root]
+        chain = [pck, vendor.root, vendor.root]
     return _with(case, _of_machine(parts_of_quote(case.quote), key, key, pem(*chain)))
 
 
 def insider_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
     """Return a quote with changes that the machine's own keys have signed."""
-    maker, parts = world.maker, parts_of_quote(case.quote)
+    vendor, parts = world.vendor, parts_of_quote(case.quote)
     if chance.random() < 0.5:
         body = _changed_fields(parts.body, chance)
-        return _signed(case, replace(parts, body=body, signature=sign(maker.attestation_key, body)))
+        return _signed(
+            case, replace(parts, body=body, signature=sign(vendor.attestation_key, body))
+        )
     if chance.random() < 0.5:
         parts = replace(parts, authentication=chance.randbytes(chance.choice((0, 1, 32, 900))))
     report = _binding(parts.qe_report, parts.key, parts.authentication)
     if chance.random() < 0.8:
         report = _changed_fields(report, chance)
-    return _signed(case, replace(parts, qe_report=report, qe_signature=sign(maker.pck_key, report)))
+    return _signed(
+        case, replace(parts, qe_report=report, qe_signature=sign(vendor.pck_key, report))
+    )
 
 
 def insider_machine(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote of a machine whose PCK certificate the maker made oddly."""
-    maker, key = world.maker, world.neighbour.pck_key
+    """Return a quote of a machine whose PCK certificate the vendor made oddly."""
+    vendor, key = world.vendor, world.neighbour.pck_key
     extension = pck_extension(_odd_pck(chance))
     if chance.random() < 0.6:
         extension = mutated(extension, chance)
-    start = maker.pck.not_valid_before_utc
-    pck = issue_leaf(_PCK_NAME, key, (name_of(maker), maker.pck_ca_key), start, extension)
-    chain = pem(pck, maker.pck_ca, maker.root)
+    start = vendor.pck.not_valid_before_utc
+    pck = issue_leaf(_PCK_NAME, key, (name_of(vendor), vendor.pck_ca_key), start, extension)
+    chain = pem(pck, vendor.pck_ca, vendor.root)
     parts = _of_machine(parts_of_quote(case.quote), world.neighbour.attestation_key, key, chain)
     return _signed(case, parts)
 
 
 def _wrong_issuers(world: World) -> list[ec.EllipticCurvePrivateKey]:
-    maker, stranger = world.maker, world.stranger
-    own = [maker.tcb_key, maker.pck_key, maker.attestation_key, world.neighbour.pck_key]
+    vendor, stranger = world.vendor, world.stranger
+    own = [vendor.tcb_key, vendor.pck_key, vendor.attestation_key, world.neighbour.pck_key]
     return [*own, stranger.root_key, stranger.pck_ca_key, world.attacker_key]
 
 

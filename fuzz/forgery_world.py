@@ -1,4 +1,4 @@
-"""The rightful makers of quotes and collateral, a stranger, and all that they ever signed."""
+"""The rightful vendors of quotes and collateral, a stranger, and all that they ever signed."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -29,16 +29,16 @@ _BRIEF: Final = timedelta(days=5)
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """One simulated maker with three machines, a stranger with the same names, and Intel.
+    """One simulated vendor with three machines, a stranger with the same names, and Intel.
 
     ``quotes`` and ``collaterals`` are all genuine; most of the pairs do not belong together. The
     first of each do.
     """
 
-    maker: Machine
-    neighbour: Machine  # another machine of the maker, of the same kind
-    foreign: Machine  # another machine of the maker, of another kind
-    stranger: Machine  # of another maker, who chose the same names
+    vendor: Machine
+    neighbour: Machine  # another machine of the vendor, of the same kind
+    foreign: Machine  # another machine of the vendor, of another kind
+    stranger: Machine  # of another vendor, who chose the same names
     attacker_key: ec.EllipticCurvePrivateKey
     quotes: tuple[bytes, ...]
     collaterals: tuple[Collateral, ...]
@@ -48,8 +48,8 @@ class World:
 
     @cached_property
     def root(self) -> bytes:
-        """The pinned root of the simulated maker, DER."""
-        return self.maker.root.public_bytes(Encoding.DER)
+        """The pinned root of the simulated vendor, DER."""
+        return self.vendor.root.public_bytes(Encoding.DER)
 
     @cached_property
     def signed(self) -> frozenset[bytes]:
@@ -74,19 +74,19 @@ class World:
 
 
 def name_of(machine: Machine) -> str:
-    """Return the common name of the PCK CA of every simulated maker."""
+    """Return the common name of the PCK CA of every simulated vendor."""
     return str(machine.pck_ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
 def make_world() -> World:
     """Return a world with new keys."""
-    maker, stranger = (make_machine(NOW - timedelta(days=30), Pck()) for _ in range(2))
-    neighbour = _another(maker, Pck(ppid=b"SIMULATED PPID 1"))
-    foreign = _another(maker, Pck(ppid=b"SIMULATED PPID 2", fmspc=_OTHER_KIND, pce_id=b"\0\1"))
-    platforms = [SimulatedPlatform(maker, each, now=lambda: NOW) for each in _parameters()]
+    vendor, stranger = (make_machine(NOW - timedelta(days=30), Pck()) for _ in range(2))
+    neighbour = _another(vendor, Pck(ppid=b"SIMULATED PPID 1"))
+    foreign = _another(vendor, Pck(ppid=b"SIMULATED PPID 2", fmspc=_OTHER_KIND, pce_id=b"\0\1"))
+    platforms = [SimulatedPlatform(vendor, each, now=lambda: NOW) for each in _parameters()]
     strange = SimulatedPlatform(stranger, now=lambda: NOW)
     return World(
-        maker=maker,
+        vendor=vendor,
         neighbour=neighbour,
         foreign=foreign,
         stranger=stranger,
@@ -95,7 +95,7 @@ def make_world() -> World:
             platforms[0].quote(bytes(64)),
             platforms[0].quote(b"\xff" * 64),
             *(_quote(machine, debug=False) for machine in (neighbour, foreign)),
-            _quote(maker, debug=True),
+            _quote(vendor, debug=True),
         ),
         collaterals=tuple(each.collateral for each in platforms),
         strange_quote=strange.quote(bytes(64)),
@@ -109,13 +109,13 @@ def _quote(machine: Machine, *, debug: bool) -> bytes:
     return SimulatedPlatform(machine, parameters, now=lambda: NOW).quote(b"\x01" * 64)
 
 
-def _another(maker: Machine, pck: Pck) -> Machine:
-    """Return another machine of ``maker``."""
+def _another(vendor: Machine, pck: Pck) -> Machine:
+    """Return another machine of ``vendor``."""
     key = ec.generate_private_key(ec.SECP256R1())
-    start = maker.pck.not_valid_before_utc
-    issuer = (name_of(maker), maker.pck_ca_key)
+    start = vendor.pck.not_valid_before_utc
+    issuer = (name_of(vendor), vendor.pck_ca_key)
     return dataclasses.replace(
-        maker,
+        vendor,
         pck_key=key,
         attestation_key=ec.generate_private_key(ec.SECP256R1()),
         pck=issue_leaf(
@@ -125,7 +125,7 @@ def _another(maker: Machine, pck: Pck) -> Machine:
 
 
 def _parameters() -> list[Parameters]:
-    """Return what the maker says at different times and of different machines."""
+    """Return what the vendor says at different times and of different machines."""
     tcb, qe, lists = TcbInfo(), QeIdentity(), Lists()
     replace = msgspec.structs.replace
     return [
@@ -151,7 +151,7 @@ def _parameters() -> list[Parameters]:
 
 
 def _recorded() -> tuple[ForgedCase, ...]:
-    """Return quotes of real machines, which all have one maker: what one covers, both do."""
+    """Return quotes of real machines, which all have one vendor: what one covers, both do."""
     found = []
     for name in ("sgx_quote", "tdx_quote"):
         bundle = (_VECTORS / f"{name}_collateral.json").read_bytes()

@@ -108,7 +108,7 @@ def workload_quote(machine: Machine) -> bytes:
 
 
 def of_another_kind(machine: Machine) -> Machine:
-    """Return a machine by the same maker of which the PCCS knows nothing."""
+    """Return a machine by the same vendor of which the PCCS knows nothing."""
     issuer = ("Keyhouse Simulation PCK Platform CA", machine.pck_ca_key)
     extension = pck_extension(Pck(fmspc=bytes(6)))
     start = machine.pck.not_valid_before_utc

@@ -114,13 +114,13 @@ def test_the_listener_serves_the_root_of_the_state_after_a_full_update_and_after
 
 
 def neighbour(machine: Machine) -> Machine:
-    """Return another machine by the same maker."""
+    """Return another machine by the same vendor."""
     key, attestation_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    (maker,) = machine.pck.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    (vendor,) = machine.pck.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     extension = pck_extension(Pck(ppid=os.urandom(16)))
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     pck = issue_leaf(
-        "Another PCK Certificate", key, (str(maker.value), machine.pck_ca_key), start, extension
+        "Another PCK Certificate", key, (str(vendor.value), machine.pck_ca_key), start, extension
     )
     return replace(machine, pck_key=key, attestation_key=attestation_key, pck=pck)
 

@@ -25,7 +25,7 @@ from keyhouse.attestation import (
     marks_of,
     read_facts,
 )
-from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, Recovery, prepare_update
 from keyhouse.server.services.collateral_memory import JournalledMarks
@@ -166,8 +166,8 @@ async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_upd
     (data / "sealed_key").unlink()
     async with running_engine(data) as engine:
         assert engine.view.phase is Phase.RECOVERY
-        deposit = Deposit(holder.name, Secret(share), holder.sign(share))
-        await engine.recover(Recovery(Secret(share), (deposit,), _ready))
+        submission = SubmittedShare(holder.name, Secret(share), holder.sign(share))
+        await engine.recover(Recovery(Secret(share), (submission,), _ready))
         await _only_as_new_as(engine, marks)
         state, raw = engine.view.running, recoverable([holder], secrets=4)
         update = prepare_update(state, user("admin").der, raw, now=engine.now())

@@ -168,7 +168,7 @@ class PerPlatform:
         return self.found
 
 
-async def test_collateral_is_asked_for_by_the_platform_that_the_maker_certified() -> None:
+async def test_collateral_is_asked_for_by_the_platform_that_the_vendor_certified() -> None:
     source = PerPlatform(collateral("sgx_quote"))
     checks = QuoteChecks(INTEL_SGX_ROOT, source, lambda: AT)
     stranger = Site().quote

@@ -98,7 +98,7 @@ def test_the_time_decides_to_the_second() -> None:
     assert early.value.reason is QuoteProblem.NOT_YET_VALID
 
 
-def test_collateral_of_another_maker_is_refused() -> None:
+def test_collateral_of_another_vendor_is_refused() -> None:
     with pytest.raises(CollateralUnusable, match="pinned root") as caught:
         require_sound(SGX_COLLATERAL, SITE.root_ca, RECORDED_AT)
     assert caught.value.reason is QuoteProblem.CHAIN

@@ -412,7 +412,7 @@ def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_
 
 async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
     other = make_machine(site.now - timedelta(days=30), Pck(ppid=b"ANOTHER MACHINE!"))
-    # Same maker: only the PCK certificate is of the machine.
+    # Same vendor: only the PCK certificate is of the machine.
     same = type(other)(**{**vars(site.machine), "attestation_key": other.attestation_key})
     quote = SimulatedPlatform(same, collateral=site.collateral).quote(report_data(bytes(32)))
     with site.pccs:
@@ -437,7 +437,7 @@ async def test_a_fetch_that_nobody_waits_for_does_not_hold_up_the_end(
 
 
 def _quote_of(site: Site, fmspc: bytes) -> bytes:
-    """Return a quote of another kind of platform under the site's maker."""
+    """Return a quote of another kind of platform under the site's vendor."""
     whole = site.machine
     issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
     start = site.now - timedelta(days=30)
@@ -447,7 +447,7 @@ def _quote_of(site: Site, fmspc: bytes) -> bytes:
 
 
 def _quotes_of_kinds(site: Site, count: int) -> list[bytes]:
-    """Return quotes of as many kinds of platforms, all under the site's maker."""
+    """Return quotes of as many kinds of platforms, all under the site's vendor."""
     return [_quote_of(site, number.to_bytes(6, "big")) for number in range(count)]
 
 

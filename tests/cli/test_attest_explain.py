@@ -152,7 +152,7 @@ def test_a_time_that_is_none_is_refused(at: str) -> None:
 
 
 def test_tomorrows_collateral_tells_which_workloads_a_recovery_would_stop(tmp_path: Path) -> None:
-    """One machine, one quote, two bundles: before and after its maker found something."""
+    """One machine, one quote, two bundles: before and after its vendor found something."""
     now = datetime.now(UTC)
     machine = make_machine(now - timedelta(days=2))
     root, quote = tmp_path / "root.pem", tmp_path / "quote"

@@ -108,7 +108,7 @@ def test_a_pccs_under_another_ca_gives_nothing(air: Air) -> None:
     assert "--pccs-ca" in ended.err
 
 
-def test_collateral_of_another_maker_is_not_written(air: Air, tmp_path: Path) -> None:
+def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -> None:
     output = tmp_path / "none.json"
     words = ("--fmspc", "511151115111", "--pccs", air.pccs.url, "--pccs-ca", air.ca)
     ended = run("collateral", "fetch", *words, "-o", str(output))

@@ -115,7 +115,7 @@ def test_a_simulated_quote_is_refused_under_intels_root(tmp_path: Path) -> None:
         verify(Peer.new(), tmp_path, root_ca=INTEL_SGX_ROOT)
 
 
-def test_a_quote_of_another_simulated_maker_is_refused(tmp_path: Path) -> None:
+def test_a_quote_of_another_simulated_vendor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrustFailed, match="pinned root"):
         verify(Peer.new(), tmp_path, root_ca=platform().root_ca)
 

@@ -12,7 +12,7 @@ from support.samples.deployment import FixedClock, new_process, running_engine, 
 from support.samples.recovery import holders, recoverable
 from support.samples.state import Snapshots
 
-from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.errors import Broken, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
@@ -37,8 +37,8 @@ async def _ready(_keys: CoordinatorKeys) -> Callable[[], None]:
 
 def _recovery(crafted: Made) -> Recovery:
     share = KEYS[0].share(crafted.running.recovery.holders[0].ciphertext)
-    deposit = Deposit(KEYS[0].name, Secret(share), KEYS[0].sign(share))
-    return Recovery(Secret(share), (deposit,), _ready)
+    submission = SubmittedShare(KEYS[0].name, Secret(share), KEYS[0].sign(share))
+    return Recovery(Secret(share), (submission,), _ready)
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def test_wrong_data_key_opens_nothing(tmp_path: Path) -> None:
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step) as engine:
         right = _recovery(crafted)
-        wrong = Recovery(Secret(bytes(32)), right.deposits, _ready)
+        wrong = Recovery(Secret(bytes(32)), right.submitted, _ready)
         with pytest.raises(RecoveryRefused):
             await engine.recover(wrong)
         assert engine.view.phase is Phase.RECOVERY

@@ -139,7 +139,7 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_every_object_of_the_model_is_in_the_schema_with_all_its_fields() -> None:
-    by_title = {kind.__name__.removeprefix("Written"): kind for kind in DESCRIBED}
+    by_title = {kind.__name__.removesuffix("Document"): kind for kind in DESCRIBED}
 
     found = {title: sorted(schema["properties"]) for title, schema in _objects()}
 

@@ -50,7 +50,7 @@ async def test_what_is_stale_is_true_and_older(folder: Path, machine: SimulatedP
     require_sound(stale, machine.root_ca, read_facts(now).issued)
 
 
-async def test_another_makers_is_not_true(folder: Path, machine: SimulatedPlatform) -> None:
+async def test_another_vendors_is_not_true(folder: Path, machine: SimulatedPlatform) -> None:
     foreign = await fetched(folder, "--fault", "wrong-ca=1.0")
     with pytest.raises(CollateralUnusable, match="do not lead to the pinned root"):
         require_sound(foreign, machine.root_ca, read_facts(machine.collateral).issued)

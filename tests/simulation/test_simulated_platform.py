@@ -126,7 +126,7 @@ def test_statuses_and_advisories_come_out_as_they_were_put_in() -> None:
             assert (verdict.tcb_status, verdict.advisories) == (status, ("INTEL-SA-00334",))
 
 
-# What the maker or machine could say under valid signatures, and why it is refused.
+# What the vendor or machine could say under valid signatures, and why it is refused.
 DAY = timedelta(days=1)
 TRUE_SIGNATURES: dict[str, tuple[Parameters, QuoteProblem]] = {
     "debug": (Parameters(enclave=Enclave(debug=True)), QuoteProblem.DEBUG),
@@ -444,12 +444,12 @@ def test_each_changed_byte_of_a_certificate_of_the_quote_is_refused() -> None:
             assert reason(bent, GOOD.collateral) is not None, (which, at)
 
 
-# Not tcb_info and qe_identity: both makers say the same, only their signatures differ.
+# Not tcb_info and qe_identity: both vendors say the same, only their signatures differ.
 SWAPPED = [n for n in Collateral.__struct_fields__ if n not in {"tcb_info", "qe_identity"}]
 
 
 @pytest.mark.parametrize("name", SWAPPED)
-def test_collateral_of_another_maker_in_any_field_is_refused(name: str) -> None:
+def test_collateral_of_another_vendor_in_any_field_is_refused(name: str) -> None:
     theirs = platform(machine=OTHER_CA).collateral
     bent = msgspec.structs.replace(GOOD.collateral, **{name: getattr(theirs, name)})
     assert reason(QUOTE, bent) is not None

@@ -1,4 +1,4 @@
-"""The certificates and revocation lists of a simulated maker, shaped as Intel's are."""
+"""The certificates and revocation lists of a simulated vendor, shaped as Intel's are."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A simulated machine: its keys, and the certificates that its simulated maker gave it."""
+"""A simulated machine: its keys, and the certificates that its simulated vendor gave it."""
 
 import os
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _PCK = "Keyhouse Simulation PCK Certificate"
 
 @dataclass(frozen=True, repr=False)
 class Machine:
-    """Keys are P-256. A real maker keeps the first three and the machine never sees them."""
+    """Keys are P-256. A real vendor keeps the first three and the machine never sees them."""
 
     root_key: ec.EllipticCurvePrivateKey
     pck_ca_key: ec.EllipticCurvePrivateKey

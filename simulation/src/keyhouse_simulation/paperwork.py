@@ -1,4 +1,4 @@
-"""The collateral that the simulated maker signs for its machine."""
+"""The collateral that the simulated vendor signs for its machine."""
 
 from datetime import datetime
 

@@ -7,7 +7,7 @@
 
 serves the collateral of that simulated machine. A fault strikes each request with its probability;
 equal seeds and requests give equal faults. It keeps nothing, and nothing production trusts it:
-what it serves is signed by the simulated maker.
+what it serves is signed by the simulated vendor.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Fault(StrEnum):
     NOT_FOUND = "404"
     STALE = "stale"  # what it had earlier: see ``Served.stale``
     GARBAGE = "garbage"  # bytes that are none of the format
-    WRONG_CA = "wrong-ca"  # signed by another maker: see ``Served.foreign``
+    WRONG_CA = "wrong-ca"  # signed by another vendor: see ``Served.foreign``
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _port(text: str) -> int:
 
 
 def _served(folder: Path) -> Served:
-    """Return the collateral of the machine in ``folder``, and another maker's; for each fault one.
+    """Return the collateral of the machine in ``folder``, and another vendor's; for each fault one.
 
     Raises ``OSError``, ``CollateralRefused`` and ``Unusable`` if it holds none.
     """

@@ -61,7 +61,7 @@ class SimulatedPlatform:
 
     @property
     def root_ca(self) -> bytes:
-        """The root of the simulated maker, DER: this platform's alone."""
+        """The root of the simulated vendor, DER: this platform's alone."""
         return self._root_ca
 
     @property

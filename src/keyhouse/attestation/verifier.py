@@ -24,8 +24,8 @@ import msgspec
 
 from keyhouse.attestation.collateral.authentic import (
     issued_pck_chain,
-    require_maker,
     require_signed,
+    require_vendor_root,
 )
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import require_same_authority
@@ -63,7 +63,7 @@ class Verifier:
     """
 
     def __init__(self, root_ca: bytes) -> None:
-        require_maker(root_ca)
+        require_vendor_root(root_ca)
         self._root_ca = root_ca
         self._verifier = dcap_qvl.QuoteVerifier(root_ca)
 

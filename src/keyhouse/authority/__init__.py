@@ -24,12 +24,12 @@ from keyhouse.authority.recovery.material import (
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.authority.recovery.submitted import (
     PLAIN_SIZES,
-    Deposit,
     ShareRefused,
+    SubmittedShare,
     data_key,
-    judge,
     require_signed,
     require_signer,
+    verify_share,
 )
 from keyhouse.authority.secrets.generate import generate, is_generated_with_manifest, trial
 from keyhouse.authority.secrets.uploads import import_secret
@@ -60,7 +60,6 @@ __all__ = [
     "PLAIN_SIZES",
     "CoordinatorKeys",
     "Curve",
-    "Deposit",
     "EphemeralKey",
     "IndexDamaged",
     "IndexHolder",
@@ -72,6 +71,7 @@ __all__ = [
     "ShareRefused",
     "SigningRequest",
     "StoredSecret",
+    "SubmittedShare",
     "certificate_pem",
     "check_index_mac",
     "combine_shamir",
@@ -86,7 +86,6 @@ __all__ = [
     "is_generated_with_manifest",
     "is_signed_by_root",
     "issue_marble_certificate",
-    "judge",
     "make_coordinator_keys",
     "make_recovery",
     "parse_names",
@@ -103,4 +102,5 @@ __all__ = [
     "sign_manifest",
     "sign_quote_text",
     "trial",
+    "verify_share",
 ]

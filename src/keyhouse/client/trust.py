@@ -4,7 +4,7 @@
 2. The certificate served in that handshake is the root of the answer's chain: who proved to own
    its key is who the quote is about.
 3. The intermediate is a CA that the root has signed.
-4. The quote verifies under the pinned root of the platform's maker, at this time.
+4. The quote verifies under the pinned root of the platform's vendor, at this time.
 5. It binds the root certificate and the nonce, and is of the expected identity.
 6. With a memory: it is the deployment that was here before, and in no older state.
 """
@@ -67,7 +67,7 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
 
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
-    root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's maker
+    root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
 
 
 def verifying(

@@ -29,7 +29,7 @@ def verify_coordinator(
     """Return the coordinator at ``address`` if it proves to be ``expected``.
 
     ``collateral``: a bundle, or what gives the one for the quote.
-    ``root_ca_der`` is the root of the platform's maker (``INTEL_SGX_ROOT``, or a simulated one).
+    ``root_ca_der`` is the root of the platform's vendor (``INTEL_SGX_ROOT``, or a simulated one).
     ``nonce``: the one of ``expected`` or 32 fresh bytes if not given. ``now``: the present if not
     given. ``timeout`` in seconds, for the whole call.
 

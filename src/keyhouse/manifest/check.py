@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.manifest.convert import manifest_of
-from keyhouse.manifest.document import WrittenManifest
+from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.rules.access import (
@@ -24,7 +24,7 @@ from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.jsonreader import Read, Unreadable, read
 
-__all__ = ["MAX_BYTES", "Checked", "check", "read_written"]
+__all__ = ["MAX_BYTES", "Checked", "check", "read_document"]
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -44,7 +44,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     type, only such problems, unknown fields and repeated keys are told, because rules would go
     astray. Not checked here: whether a certificate can be made of each template.
     """
-    written = read_written(raw)
+    written = read_document(raw)
     findings = Findings()
     with suppress(TooManyError):
         _apply_rules(written.value, now, findings)
@@ -75,7 +75,7 @@ def _check_initial_values(manifest: Manifest) -> None:
         raise Invalid("the manifest", problems)
 
 
-def read_written(raw: bytes) -> Read[WrittenManifest]:
+def read_document(raw: bytes) -> Read[ManifestDocument]:
     """Return what ``raw`` says, with unknown fields and repeated keys as problems.
 
     Raises ``Invalid`` if it is over 16 MiB or has a part of the wrong JSON type.
@@ -84,12 +84,12 @@ def read_written(raw: bytes) -> Read[WrittenManifest]:
         problem = f"has {len(raw)} bytes, at most {MAX_BYTES} are read"
         raise Invalid("the manifest", [Problem("", problem)])
     try:
-        return read(raw, WrittenManifest)
+        return read(raw, ManifestDocument)
     except Unreadable as failure:
         raise Invalid("the manifest", failure.problems) from failure
 
 
-def _apply_rules(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
+def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:
     check_packages(manifest.packages, findings)
     check_infrastructures(manifest.infrastructures, findings)
     check_marbles(manifest, secret_types(manifest), findings)

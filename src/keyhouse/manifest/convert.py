@@ -7,13 +7,13 @@ import msgspec
 
 from keyhouse.base.errors import BadRequest, Invalid
 from keyhouse.manifest.document import (
-    WrittenConfig,
-    WrittenEntry,
-    WrittenManifest,
-    WrittenMarble,
-    WrittenRole,
-    WrittenSecret,
-    WrittenTemplate,
+    ConfigDocument,
+    EntryDocument,
+    ManifestDocument,
+    MarbleDocument,
+    RoleDocument,
+    SecretDocument,
+    TemplateDocument,
 )
 from keyhouse.manifest.model import (
     Action,
@@ -52,7 +52,7 @@ def decode(raw: bytes) -> Manifest:
     ``Invalid`` for bytes that never were a manifest.
     """
     try:
-        return manifest_of(decode_json(raw, WrittenManifest), raw)
+        return manifest_of(decode_json(raw, ManifestDocument), raw)
     except Unreadable as failure:
         raise Invalid("the manifest", failure.problems) from failure
     except (KeyError, ValueError, BadRequest) as failure:
@@ -64,7 +64,7 @@ def fingerprint(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def manifest_of(written: WrittenManifest, raw: bytes) -> Manifest:
+def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
     """Return ``written`` as the values it means. ``raw`` is kept as it is."""
     return Manifest(
         raw=raw,
@@ -86,7 +86,7 @@ def manifest_of(written: WrittenManifest, raw: bytes) -> Manifest:
     )
 
 
-def decode_entry(entry: str | WrittenEntry) -> Entry:
+def decode_entry(entry: str | EntryDocument) -> Entry:
     """Return the content of a file or variable. Raises ``BadRequest`` if it cannot be decoded."""
     if isinstance(entry, str):
         return Entry(entry.encode())
@@ -103,7 +103,7 @@ def decode_entry(entry: str | WrittenEntry) -> Entry:
         raise BadRequest("is not hex", hint="two hex digits for each byte, nothing else") from None
 
 
-def certificate_template(written: WrittenTemplate) -> CertificateTemplate:
+def certificate_template(written: TemplateDocument) -> CertificateTemplate:
     """Return the template without what has no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
@@ -122,7 +122,7 @@ def _package(package: Package) -> Package:
     return msgspec.structs.replace(package, unique_id=unique_id, signer_id=signer_id)
 
 
-def _marble(marble: WrittenMarble) -> Marble:
+def _marble(marble: MarbleDocument) -> Marble:
     written = marble.parameters
     return Marble(
         package=marble.package,
@@ -137,8 +137,8 @@ def _marble(marble: WrittenMarble) -> Marble:
     )
 
 
-def _secret(secret: WrittenSecret) -> SecretDefinition:
-    template = secret.cert if isinstance(secret.cert, WrittenTemplate) else None
+def _secret(secret: SecretDocument) -> SecretDefinition:
+    template = secret.cert if isinstance(secret.cert, TemplateDocument) else None
     return SecretDefinition(
         type=SecretType(secret.type),
         size=secret.size,
@@ -152,7 +152,7 @@ def _secret(secret: WrittenSecret) -> SecretDefinition:
     )
 
 
-def _role(role: WrittenRole) -> Role:
+def _role(role: RoleDocument) -> Role:
     return Role(
         resource_type=ResourceType(role.resource_type),
         resource_names=role.resource_names,
@@ -160,7 +160,7 @@ def _role(role: WrittenRole) -> Role:
     )
 
 
-def _config(config: WrittenConfig) -> Config:
+def _config(config: ConfigDocument) -> Config:
     return Config(
         seal_mode=SealMode(config.seal_mode or SealMode.PRODUCT_KEY),
         feature_gates=tuple(sorted({_GATES[gate.lower()] for gate in config.feature_gates})),

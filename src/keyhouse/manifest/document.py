@@ -10,20 +10,20 @@ from keyhouse.wire.definitions import CertificateTemplate, Subject, Uri, manifes
 from keyhouse.wire.jsonreader import UInt64
 
 __all__ = [
-    "WrittenConfig",
-    "WrittenEntry",
-    "WrittenManifest",
-    "WrittenMarble",
-    "WrittenRole",
-    "WrittenSecret",
-    "WrittenSubject",
-    "WrittenTemplate",
-    "WrittenUri",
-    "WrittenUser",
+    "ConfigDocument",
+    "EntryDocument",
+    "ManifestDocument",
+    "MarbleDocument",
+    "RoleDocument",
+    "SecretDocument",
+    "SubjectDocument",
+    "TemplateDocument",
+    "UriDocument",
+    "UserDocument",
 ]
 
 
-class WrittenEntry(msgspec.Struct, frozen=True, rename=manifest_name):
+class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """The long form of a value in ``Files`` or ``Env``."""
 
     data: str = ""
@@ -31,31 +31,31 @@ class WrittenEntry(msgspec.Struct, frozen=True, rename=manifest_name):
     no_templates: bool = False
 
 
-class WrittenParameters(msgspec.Struct, frozen=True, rename=manifest_name):
+class ParametersDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Marbles.<type>.Parameters``; ``null`` is no value of ``Files`` and ``Env``."""
 
-    files: dict[str, str | WrittenEntry] = {}
-    env: dict[str, str | WrittenEntry] = {}
+    files: dict[str, str | EntryDocument] = {}
+    env: dict[str, str | EntryDocument] = {}
     argv: tuple[str, ...] = ()
 
 
-class WrittenMarble(msgspec.Struct, frozen=True, rename=manifest_name):
+class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Marbles.<type>``."""
 
     package: str = ""
     max_activations: UInt64 = 0
-    parameters: WrittenParameters = WrittenParameters()
+    parameters: ParametersDocument = ParametersDocument()
     tls: tuple[str, ...] = ()
     disable_secret_binding: bool = False
 
 
-class WrittenSubject(Subject, frozen=True, kw_only=True, rename=manifest_name):
+class SubjectDocument(Subject, frozen=True, kw_only=True, rename=manifest_name):
     """A subject with the field that has no effect."""
 
     names: object = None
 
 
-class WrittenUri(Uri, frozen=True, kw_only=True, rename=manifest_name):
+class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name):
     """A URI with the other fields that Go writes: they may be there, but have to be empty."""
 
     opaque: object = None
@@ -68,11 +68,11 @@ class WrittenUri(Uri, frozen=True, kw_only=True, rename=manifest_name):
     raw_fragment: object = None
 
 
-class WrittenTemplate(CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name):
+class TemplateDocument(CertificateTemplate, frozen=True, kw_only=True, rename=manifest_name):
     """A certificate template with the fields that have no effect."""
 
-    subject: WrittenSubject = WrittenSubject()
-    uris: tuple[WrittenUri, ...] = ()
+    subject: SubjectDocument = SubjectDocument()
+    uris: tuple[UriDocument, ...] = ()
     # The coordinator sets these itself:
     authority_key_id: object = None
     basic_constraints_valid: object = None
@@ -100,27 +100,27 @@ class WrittenTemplate(CertificateTemplate, frozen=True, kw_only=True, rename=man
     require_explicit_policy_zero: object = None
 
 
-class WrittenSecret(msgspec.Struct, frozen=True, rename=manifest_name):
+class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Secrets.<name>``."""
 
     type: str = ""
     size: UInt64 = 0
     shared: bool = False
     user_defined: bool = False
-    cert: bytes | WrittenTemplate | None = None
+    cert: bytes | TemplateDocument | None = None
     valid_for: UInt64 = 0
     private: Secret | None = None
     public: Secret | None = None
 
 
-class WrittenUser(msgspec.Struct, frozen=True, rename=manifest_name):
+class UserDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Users.<name>``."""
 
     certificate: str = ""
     roles: tuple[str, ...] = ()
 
 
-class WrittenRole(msgspec.Struct, frozen=True, rename=manifest_name):
+class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Roles.<name>``."""
 
     resource_type: str = ""
@@ -128,7 +128,7 @@ class WrittenRole(msgspec.Struct, frozen=True, rename=manifest_name):
     actions: tuple[str, ...] = ()
 
 
-class WrittenConfig(msgspec.Struct, frozen=True, rename=manifest_name):
+class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """``Config``."""
 
     seal_mode: str = ""
@@ -138,18 +138,18 @@ class WrittenConfig(msgspec.Struct, frozen=True, rename=manifest_name):
     rotate_root_secret: bool = False
 
 
-class WrittenManifest(msgspec.Struct, frozen=True, rename=manifest_name):
+class ManifestDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """The whole."""
 
     packages: dict[str, Package] = {}
     infrastructures: dict[str, Infrastructure] = {}
-    marbles: dict[str, WrittenMarble] = {}
-    secrets: dict[str, WrittenSecret] = {}
-    users: dict[str, WrittenUser] = {}
-    roles: dict[str, WrittenRole] = {}
+    marbles: dict[str, MarbleDocument] = {}
+    secrets: dict[str, SecretDocument] = {}
+    users: dict[str, UserDocument] = {}
+    roles: dict[str, RoleDocument] = {}
     recovery_keys: dict[str, str] = {}
     tls: dict[str, TlsTag] = {}
-    config: WrittenConfig = WrittenConfig()
+    config: ConfigDocument = ConfigDocument()
 
 
 def has_content(value: Any) -> bool:

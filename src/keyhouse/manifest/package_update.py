@@ -7,8 +7,8 @@ import msgspec
 
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at, quoted
-from keyhouse.manifest.check import read_written
-from keyhouse.manifest.document import WrittenConfig, WrittenManifest
+from keyhouse.manifest.check import read_document
+from keyhouse.manifest.document import ConfigDocument, ManifestDocument
 from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Package
 from keyhouse.manifest.rules.packages import LARGEST
@@ -29,19 +29,19 @@ def read_package_update(raw: bytes) -> PackageUpdate | None:
     It is one if no other section than ``Packages`` and ``Config`` has content (manifest format,
     "Package update"). Raises ``Invalid`` if ``raw`` cannot be read.
     """
-    read = read_written(raw)
+    read = read_document(raw)
     written = read.value
     if any(getattr(written, section) for section in _SECTIONS_OF_FULL_UPDATES):
         return None
     findings = Findings()
-    if written.config != WrittenConfig():
+    if written.config != ConfigDocument():
         problem = "cannot be changed by a package update"
         findings.refuse(("Config",), problem, "upload a complete manifest")
     return PackageUpdate(written.packages, (*read.problems, *findings.problems))
 
 
 _SECTIONS_OF_FULL_UPDATES = tuple(
-    field for field in WrittenManifest.__struct_fields__ if field not in {"packages", "config"}
+    field for field in ManifestDocument.__struct_fields__ if field not in {"packages", "config"}
 )
 
 

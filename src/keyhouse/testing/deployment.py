@@ -53,7 +53,7 @@ class Deployment:
     ``manifest``: what it enforces, JSON or what becomes it; None: it waits for its first one, which
     ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
     who opens the same again has the same deployment, at no earlier time than it was changed last,
-    on a machine of which its maker says what it said last. ``certificate_days``: how long
+    on a machine of which its vendor says what it said last. ``certificate_days``: how long
     certificates of workloads are good, as the setting of ``keyhouse serve``.
 
     Raises ``PlatformMissing`` without the distribution keyhouse-simulation, and ``CallRefused`` for
@@ -137,7 +137,7 @@ class Deployment:
         self._keep_up()
 
     def set_tcb(self, status: TcbStatus | str, advisories: Sequence[str] = ()) -> None:
-        """Let the maker of the machine say from now on that its TCB has this ``status``.
+        """Let the vendor of the machine say from now on that its TCB has this ``status``.
 
         It is what a TCB recovery does to machines that were not updated: ``OutOfDate``, or
         ``SWHardeningNeeded`` with the ``advisories`` that they are open to. Activations are judged

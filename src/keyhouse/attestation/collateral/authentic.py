@@ -23,12 +23,12 @@ from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
 from keyhouse.attestation.errors import ConfigurationRefused, QuoteProblem
 from keyhouse.attestation.refusals import refusal
 
-__all__ = ["issued_pck_chain", "require_maker", "require_signed"]
+__all__ = ["issued_pck_chain", "require_signed", "require_vendor_root"]
 
 _HALF = 32
 
 
-def require_maker(root_ca: bytes) -> None:
+def require_vendor_root(root_ca: bytes) -> None:
     """Raise ``ConfigurationRefused`` unless ``root_ca``, DER, is a root: signed by itself."""
     try:
         root = x509.load_der_x509_certificate(root_ca)
@@ -42,7 +42,7 @@ def require_maker(root_ca: bytes) -> None:
 
 
 # Only what has passed is remembered, so strangers' chains take no memory: a chain has passed if the
-# maker issued it to a machine.
+# vendor issued it to a machine.
 @functools.lru_cache(maxsize=1024)
 def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
     """Return PCK certificate, its CA and the root, DER: each is signed by the next.
@@ -93,7 +93,7 @@ def _require_links(chain: tuple[bytes, ...]) -> list[x509.Certificate]:
 
 @functools.lru_cache(maxsize=64)
 def _require_authority(child: bytes, issuer: bytes) -> None:
-    """Check what many chains share: the maker's authorities are few."""
+    """Check what many chains share: the vendor's authorities are few."""
     parent = x509.load_der_x509_certificate(issuer)
     x509.load_der_x509_certificate(child).verify_directly_issued_by(parent)
 

@@ -1,4 +1,4 @@
-"""The collateral of a quote: what Intel (or a simulated maker) says about its platform.
+"""The collateral of a quote: what Intel (or a simulated vendor) says about its platform.
 
 A bundle is one JSON object. Its field names are those of ``dcap_qvl.QuoteCollateralV3``, so that
 bundles of other tools for air-gapped sites can be used as they are: chains are PEM text, leaf

@@ -1,6 +1,6 @@
 """Asks a PCCS (Intel's PCS, version 4) for collateral: over HTTPS, bounded in size and time.
 
-What comes is not trusted: the maker has signed it, or it is of no use. TLS keeps others from
+What comes is not trusted: the vendor has signed it, or it is of no use. TLS keeps others from
 seeing and from holding back what is asked for.
 """
 

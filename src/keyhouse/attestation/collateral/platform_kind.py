@@ -24,7 +24,7 @@ _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
 
 
 class PckCa(StrEnum):
-    """Which of the maker's two authorities issued the PCK certificate."""
+    """Which of the vendor's two authorities issued the PCK certificate."""
 
     PLATFORM = "platform"
     PROCESSOR = "processor"

@@ -92,7 +92,7 @@ class _Failure(msgspec.Struct, frozen=True):
 class PccsSource:
     """The collateral of ``pccs``, kept in ``folder`` (``None``: in memory alone).
 
-    ``root_ca``: the pinned root of the platforms' maker, DER. ``now`` gives the time, with a zone.
+    ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` gives the time, with a zone.
     ``warn`` is told, in words, of fetches that failed and until when what is kept serves.
     ``told`` is given what each fetch brought. ``known``: the marks of what was seen before, in
     other processes too. ``grace``: seconds that fetches which nobody waits for get at the end. Use

@@ -1,9 +1,9 @@
-"""Judging uploaded shares, and making the data key of enough of them.
+"""Verifies submitted shares, and combines enough of them into the data key.
 
-A deposit is a share with its holder's signature: RSA PKCS #1 v1.5 over SHA-256 of the plain share,
-by the recovery key to which the share was encrypted. Before the journal is open the recovery index
-says which shares and keys there are, and may only refuse by that; afterwards the recovered
-manifest does. Source: wire reference of the interface, "Recovery".
+A share is submitted with its holder's signature: RSA PKCS #1 v1.5 over SHA-256 of the plain share,
+by the recovery key to which the share was encrypted. Before the journal is open, shares and keys
+are compared with the recovery index, which may only refuse; afterwards with the recovered manifest.
+Source: wire reference of the interface, "Recovery".
 """
 
 import hashlib
@@ -28,12 +28,12 @@ from keyhouse.base.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",
-    "Deposit",
     "ShareRefused",
+    "SubmittedShare",
     "data_key",
-    "judge",
     "require_signed",
     "require_signer",
+    "verify_share",
 ]
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
@@ -44,13 +44,13 @@ _MOST_KEYS: Final = 512
 
 
 class ShareRefused(Refused):
-    """An uploaded share is not one that is missing. What was admitted before it stays."""
+    """The share is not one that is missing. Those accepted before it are kept."""
 
     code = "share-refused"
 
 
-class Deposit(msgspec.Struct, frozen=True):
-    """An admitted share of the holder ``name``, with the signature over it."""
+class SubmittedShare(msgspec.Struct, frozen=True):
+    """A verified share of the holder ``name``, with the signature over it."""
 
     name: str
     share: Secret
@@ -60,8 +60,8 @@ class Deposit(msgspec.Struct, frozen=True):
 def require_signer(index: RecoveryIndex, signature: bytes, taken: Collection[str]) -> IndexHolder:
     """Return the holder of ``index`` whose key made ``signature`` over the share of that holder.
 
-    Public operations only, on hashes that the index has: whoever holds no share never makes the
-    coordinator use its own private key. Raises ``ShareRefused``.
+    Only public-key operations, on hashes in the index: a caller without a share cannot make the
+    coordinator use its private key. Raises ``ShareRefused``.
     """
     for holder in index.holders:
         if signed_by(holder.public_key, signature, holder.share_hash):
@@ -73,10 +73,12 @@ def require_signer(index: RecoveryIndex, signature: bytes, taken: Collection[str
     )
 
 
-def judge(index: RecoveryIndex, share: Secret, signature: bytes, taken: Collection[str]) -> Deposit:
-    """Return the plain ``share`` as a deposit if ``index`` has it and its holder signed it.
+def verify_share(
+    index: RecoveryIndex, share: Secret, signature: bytes, taken: Collection[str]
+) -> SubmittedShare:
+    """Return the plain ``share`` if ``index`` has it and its holder signed it.
 
-    ``taken``: the holders whose shares were admitted already. Raises ``ShareRefused``.
+    ``taken``: the holders whose shares were accepted already. Raises ``ShareRefused``.
     """
     digest = hashlib.sha256(share.reveal()).digest()
     known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
@@ -93,16 +95,16 @@ def judge(index: RecoveryIndex, share: Secret, signature: bytes, taken: Collecti
             " (RSA PKCS #1 v1.5, SHA-256)",
         )
     _missing(holder, taken)
-    return Deposit(holder.name, share, signature)
+    return SubmittedShare(holder.name, share, signature)
 
 
-def data_key(index: RecoveryIndex, deposits: Sequence[Deposit]) -> Secret:
-    """Return the data key of as many ``deposits`` as the threshold of ``index`` asks for.
+def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secret:
+    """Return the data key that ``submitted``, as many as the threshold of ``index``, combine to.
 
-    Whether it is the right one, the journal has to show. Raises ``ShareRefused`` if shares do not
-    fit together.
+    Only opening the journal shows whether it is the right one. Raises ``ShareRefused`` if the
+    shares cannot be combined.
     """
-    shares = [deposit.share for deposit in deposits]
+    shares = [submission.share for submission in submitted]
     if len(shares) != index.threshold or not shares:
         raise ShareRefused("too few shares to recover")
     try:
@@ -130,22 +132,22 @@ def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
 
 
 def require_signed(
-    deposits: Sequence[Deposit], keys: Mapping[str, bytes], hashes_of: Mapping[str, bytes]
+    submitted: Sequence[SubmittedShare], keys: Mapping[str, bytes], hashes_of: Mapping[str, bytes]
 ) -> None:
-    """Return if each deposit is the share of another one of ``keys``, and signed by that key.
+    """Require that each share belongs to a different one of ``keys``, and is signed by that key.
 
     Both map names, to SubjectPublicKeyInfo DER and to the SHA-256 of the share. Raises
     ``ShareRefused``.
     """
-    if len({deposit.name for deposit in deposits}) != len(deposits):
+    if len({submission.name for submission in submitted}) != len(submitted):
         raise ShareRefused("two shares are of the same recovery key")
-    for deposit in deposits:
-        digest = hashlib.sha256(deposit.share.reveal()).digest()
-        key = keys.get(deposit.name, b"")
-        own = hmac.compare_digest(hashes_of.get(deposit.name, b""), digest)
-        if not own or not signed_by(key, deposit.signature, digest):
+    for submission in submitted:
+        digest = hashlib.sha256(submission.share.reveal()).digest()
+        key = keys.get(submission.name, b"")
+        own = hmac.compare_digest(hashes_of.get(submission.name, b""), digest)
+        if not own or not signed_by(key, submission.signature, digest):
             raise ShareRefused(
-                f"the recovered manifest has no recovery key {quoted(deposit.name)}"
+                f"the recovered manifest has no recovery key {quoted(submission.name)}"
                 " that signed its share"
             )
 

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from keyhouse.base.errors import Refused
-from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, maker_root
+from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.bundles import Bundle
 from keyhouse.cli.output.bytes import write_output
 from keyhouse.cli.output.talk import AsJson, read_file, show_json, show_rows, speaks
@@ -99,7 +99,7 @@ def fetch(
     """
     from keyhouse.attestation import write_collateral
 
-    root_ca = maker_root(simulation_root)
+    root_ca = vendor_root(simulation_root)
     if not pccs:
         raise Refused("no PCCS is named", hint="name it: --pccs https://name:port")
     kind = named.kind(root_ca)
@@ -147,7 +147,7 @@ def check(
     from keyhouse.attestation import Verifier, platform_kind, read_collateral, require_sound
     from keyhouse.attestation.collateral.facts import require_kind
 
-    root_ca = maker_root(simulation_root)
+    root_ca = vendor_root(simulation_root)
     collateral = read_collateral(read_file(file))
     now = datetime.now(UTC)
     facts = require_sound(collateral, root_ca, now)

@@ -11,7 +11,7 @@ from keyhouse.attestation import Collateral, read_collateral
 from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
 from keyhouse.cli.manifest.file import read_manifest
-from keyhouse.cli.options.pccs import maker_root
+from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.bundles import Bundle
 from keyhouse.cli.output.talk import (
     REFUSED,
@@ -76,7 +76,7 @@ class Judging(Bundle, frozen=True, kw_only=True):
         moment = _moment(self.at)
         raw = None if self.manifest is None else read_manifest(str(self.manifest))
         checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
-        root, bundle = maker_root(self.simulation_root), _bundle(self)
+        root, bundle = vendor_root(self.simulation_root), _bundle(self)
         return explain_quote(quote, root, bundle, moment, checked)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.errors import Invalid
 from keyhouse.cli.output.talk import read_file
-from keyhouse.manifest.source.source_map import Places
+from keyhouse.manifest.source.source_map import SourceMap
 
 if TYPE_CHECKING:
     from keyhouse.manifest.source.yaml_reader import YamlRead
@@ -46,7 +46,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         return canonical_json(read.tree)
 
     @property
-    def places(self) -> Places:
+    def places(self) -> SourceMap:
         """Where the parts of what was written stand."""
         if self.form == "json":
             from keyhouse.manifest.source.json_places import json_places

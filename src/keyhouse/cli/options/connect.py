@@ -10,7 +10,7 @@ import msgspec
 from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.cli.options.kept_certificates import require_kept
 from keyhouse.cli.options.memory import memory_of
-from keyhouse.cli.options.pccs import from_pccs, maker_root
+from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, told
 from keyhouse.cli.output.new_file import NewFile
 from keyhouse.cli.output.progress import working
@@ -62,7 +62,7 @@ def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> Tru
 def _verified(found: Target, memory: StateMemory | None, timeout: float) -> TrustedCoordinator:
     from keyhouse.client import AnswerUnreadable, CallRefused, TrustFailed, verify_coordinator
 
-    expected, root = _expected(found), maker_root(found.simulation_root)
+    expected, root = _expected(found), vendor_root(found.simulation_root)
     collateral = _collateral(found, root)
     try:
         with working(f"verifying {found.host}"):

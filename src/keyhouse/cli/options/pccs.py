@@ -15,7 +15,7 @@ from keyhouse.cli.output.talk import read_file
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral
 
-__all__ = ["PccsCaFile", "PccsUrl", "ca_of", "cache_folder", "from_pccs", "maker_root"]
+__all__ = ["PccsCaFile", "PccsUrl", "ca_of", "cache_folder", "from_pccs", "vendor_root"]
 
 PccsUrl = Annotated[
     str,
@@ -41,8 +41,8 @@ class RootUnreadable(Refused):
     code = "root-unreadable"
 
 
-def maker_root(simulation_root: Path | None) -> bytes:
-    """Return the root to pin, DER: Intel's, or that of a simulated maker."""
+def vendor_root(simulation_root: Path | None) -> bytes:
+    """Return the root to pin, DER: Intel's, or that of a simulated vendor."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 

@@ -168,7 +168,7 @@ class Target(Trusting, frozen=True, kw_only=True):
 def _filled(typed: Target, named: Named) -> Target:
     """Return ``typed`` with the values of a context. What is trusted comes from one place.
 
-    A root of a simulated maker that is left over in a context must not weaken an identity that was
+    A root of a simulated vendor that is left over in a context must not weaken an identity that was
     typed, so who names one of both names both.
     """
     require_address(named, typed.host)

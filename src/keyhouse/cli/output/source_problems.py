@@ -9,7 +9,7 @@ import typer
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import printable
-from keyhouse.manifest.source.source_map import Places, Span
+from keyhouse.manifest.source.source_map import SourceMap, Span
 
 __all__ = ["SourceText", "as_objects"]
 
@@ -24,7 +24,7 @@ class SourceText(msgspec.Struct, frozen=True):
 
     name: str
     content: bytes
-    places: Places
+    places: SourceMap
 
     def show(self, kind: str, problems: Iterable[Problem], *, colour: bool) -> str:
         """Return a paragraph for each problem; ``kind`` is ``error`` or ``warning``."""
@@ -43,7 +43,7 @@ class SourceText(msgspec.Struct, frozen=True):
         return told + (f"  hint: {printable(each.hint)}\n" if each.hint else "")
 
 
-def as_objects(problems: Iterable[Problem], places: Places) -> list[dict[str, Any]]:
+def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
     """Return problems for programs: with ``line`` and ``column``, from 1; null if unknown."""
     found = []
     for each in problems:

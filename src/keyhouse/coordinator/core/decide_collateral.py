@@ -13,7 +13,7 @@ from keyhouse.coordinator.core.state import Running, State
 __all__ = ["MOST_PLATFORMS", "see_collateral"]
 
 MOST_PLATFORMS: Final = 256
-"""Kinds of platforms whose TCB info is remembered; more than any maker has had so far.
+"""Kinds of platforms whose TCB info is remembered; more than any vendor has had so far.
 
 Beyond it the other marks still hold: the evaluation number of a platform's TCB info has to be that
 of the QE identity, which is remembered for each TEE.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from keyhouse.authority import CoordinatorKeys, Deposit
+from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import Context
@@ -41,7 +41,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """Enough admitted shares, and the data key that they gave. None of it is proven yet."""
 
     dek: Secret
-    deposits: tuple[Deposit, ...]
+    submitted: tuple[SubmittedShare, ...]
     make_ready: MakeReady
 
 
@@ -79,7 +79,7 @@ async def recover(
     except BaseException:
         await keeper.relock()
         raise
-    log.warning("the state was recovered", shares_of=[each.name for each in recovery.deposits])
+    log.warning("the state was recovered", shares_of=[each.name for each in recovery.submitted])
     update_log.extend((started,))
     return Recovered(evolve_all(running, (started,)), update_log, clock, serve)
 
@@ -115,7 +115,7 @@ def _checked(
         store_id=journal.store_id,
         epoch=journal.position.epoch,
         mac_key=journal.index_mac_key(journal.position.epoch),
-        deposits=recovery.deposits,
+        submitted=recovery.submitted,
         platform=context.platform,
         claim=context.first_manifest.claim,
     )

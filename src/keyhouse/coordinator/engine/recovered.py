@@ -21,9 +21,9 @@ import hashlib
 import msgspec
 
 from keyhouse.authority import (
-    Deposit,
     IndexDamaged,
     RecoveryIndex,
+    SubmittedShare,
     check_index_mac,
     effective_threshold,
     index_of,
@@ -55,7 +55,7 @@ class OpenedWith(msgspec.Struct, frozen=True):
     store_id: bytes  # of the journal
     epoch: int
     mac_key: Secret  # of its data key and epoch
-    deposits: tuple[Deposit, ...]
+    submitted: tuple[SubmittedShare, ...]
     platform: str  # that runs here
     claim: str = ""  # fingerprint of the only manifest that may be in force; empty: any
 
@@ -75,7 +75,7 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     _check_agreement(state, index)
     _check_root(state)
     _check_settings(state, opened.claim)
-    _check_keys(state, policy_of(state.manifest).manifest, opened.deposits)
+    _check_keys(state, policy_of(state.manifest).manifest, opened.submitted)
 
 
 def _proven_index(opened: OpenedWith) -> RecoveryIndex:
@@ -124,7 +124,7 @@ def _check_settings(state: Running, claim: str) -> None:
         raise RecoveryRefused("the recovered manifest is one whose state is never stored")
 
 
-def _check_keys(state: Running, manifest: Manifest, deposits: tuple[Deposit, ...]) -> None:
+def _check_keys(state: Running, manifest: Manifest, submitted: tuple[SubmittedShare, ...]) -> None:
     keys = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     if not keys:
         raise RecoveryRefused(
@@ -133,10 +133,10 @@ def _check_keys(state: Running, manifest: Manifest, deposits: tuple[Deposit, ...
         )
     if keys != {holder.name: holder.public_key for holder in state.recovery.holders}:
         raise RecoveryRefused("the recovered manifest has other recovery keys than the shares")
-    if len(deposits) != effective_threshold(len(keys), manifest.config.recovery_threshold):
+    if len(submitted) != effective_threshold(len(keys), manifest.config.recovery_threshold):
         raise RecoveryRefused("the recovered manifest asks for another number of shares")
     shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
-    require_signed(deposits, keys, shares)
+    require_signed(submitted, keys, shares)
 
 
 def _foreign(problem: str) -> RecoveryRefused:

@@ -10,7 +10,12 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.base import rsa_sizes
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
-from keyhouse.manifest.document import WrittenConfig, WrittenManifest, WrittenRole, WrittenSecret
+from keyhouse.manifest.document import (
+    ConfigDocument,
+    ManifestDocument,
+    RoleDocument,
+    SecretDocument,
+)
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
@@ -24,7 +29,7 @@ MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
 _SPELLING = "write it so: other programs may not know it in other letters"
 
 
-def check_users(manifest: WrittenManifest, now: datetime, findings: Findings) -> None:
+def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:
     """Check V12, V13, V14 and G3. Certificates are compared by their DER."""
     owners: dict[bytes, str] = {}
     for name in sorted(manifest.users):
@@ -72,7 +77,7 @@ def parse_certificate(der: bytes) -> x509.Certificate | None:
         return None
 
 
-def check_roles(manifest: WrittenManifest, findings: Findings) -> None:
+def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
     """Check V15 to V20, of all roles, whether a user has them or not."""
     for name, role in manifest.roles.items():
         place = ("Roles", name)
@@ -98,7 +103,7 @@ def _unknown(word: str) -> str:
 
 
 def _check_actions(
-    place: Place, role: WrittenRole, known: tuple[Action, ...], findings: Findings
+    place: Place, role: RoleDocument, known: tuple[Action, ...], findings: Findings
 ) -> None:
     folded = {action.lower(): action for action in known}
     for index, action in enumerate(role.actions):
@@ -113,7 +118,7 @@ def _check_actions(
 
 def _check_names(
     place: Place,
-    role: WrittenRole,
+    role: RoleDocument,
     defined: Mapping[str, object],
     section: str,
     findings: Findings,
@@ -125,7 +130,7 @@ def _check_names(
 
 
 def _check_secret_actions(
-    place: Place, role: WrittenRole, secrets: Mapping[str, WrittenSecret], findings: Findings
+    place: Place, role: RoleDocument, secrets: Mapping[str, SecretDocument], findings: Findings
 ) -> None:
     actions = {action.lower() for action in role.actions}
     for index, name in enumerate(role.resource_names):
@@ -191,7 +196,7 @@ def _key_problem(key: RSAPublicKey) -> str:
     return ""
 
 
-def check_config(manifest: WrittenManifest, findings: Findings) -> None:
+def check_config(manifest: ManifestDocument, findings: Findings) -> None:
     """Check V23 to V27."""
     config = manifest.config
     if config.seal_mode not in {"", *SealMode}:
@@ -208,7 +213,7 @@ def check_config(manifest: WrittenManifest, findings: Findings) -> None:
         findings.refuse(here, "is 1, must be at least 2", "0 means that all keys are needed")
 
 
-def _check_gates(config: WrittenConfig, findings: Findings) -> None:
+def _check_gates(config: ConfigDocument, findings: Findings) -> None:
     known = {gate.lower(): gate for gate in FeatureGate}
     for index, name in enumerate(config.feature_gates):
         here = ("Config", "FeatureGates", index)
@@ -223,7 +228,7 @@ def _check_gates(config: WrittenConfig, findings: Findings) -> None:
             findings.warn(here, f"is read as {gate}", _SPELLING)
 
 
-def _check_update_threshold(manifest: WrittenManifest, findings: Findings) -> None:
+def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> None:
     allowing = {
         name
         for name, role in manifest.roles.items()

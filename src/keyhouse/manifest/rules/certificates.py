@@ -5,14 +5,14 @@ Whether a certificate can be made of it is found by trying, in ``keyhouse.author
 
 from cryptography import x509
 
-from keyhouse.manifest.document import WrittenTemplate, WrittenUri, has_content
+from keyhouse.manifest.document import TemplateDocument, UriDocument, has_content
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.wire.definitions import CertificateTemplate, Uri
 
 __all__ = ["check_template"]
 
 
-def check_template(place: Place, template: WrittenTemplate | bytes, findings: Findings) -> None:
+def check_template(place: Place, template: TemplateDocument | bytes, findings: Findings) -> None:
     """Check what the template (an object, or a certificate in DER) at ``place`` loses or allows."""
     if isinstance(template, bytes):
         if _is_ca(template):
@@ -33,20 +33,20 @@ def check_template(place: Place, template: WrittenTemplate | bytes, findings: Fi
 _IGNORED = {
     field: spelled
     for field, spelled in zip(
-        WrittenTemplate.__struct_fields__, WrittenTemplate.__struct_encode_fields__, strict=True
+        TemplateDocument.__struct_fields__, TemplateDocument.__struct_encode_fields__, strict=True
     )
     if field not in CertificateTemplate.__struct_fields__
 }
 _OF_OTHER_URIS = {
     field: spelled
     for field, spelled in zip(
-        WrittenUri.__struct_fields__, WrittenUri.__struct_encode_fields__, strict=True
+        UriDocument.__struct_fields__, UriDocument.__struct_encode_fields__, strict=True
     )
     if field not in Uri.__struct_fields__
 }
 
 
-def _check_uris(place: Place, template: WrittenTemplate, findings: Findings) -> None:
+def _check_uris(place: Place, template: TemplateDocument, findings: Findings) -> None:
     """Refuse parts of a URI that would be lost, which would make it another URI."""
     for index, uri in enumerate(template.uris):
         for field, spelled in _OF_OTHER_URIS.items():

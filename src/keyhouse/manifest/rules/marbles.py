@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.convert import decode_entry
-from keyhouse.manifest.document import WrittenEntry, WrittenManifest, WrittenMarble
+from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.rules.tls import port_number
@@ -30,7 +30,7 @@ _PREDEFINED = {
 }
 
 
-def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) -> None:
+def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings) -> None:
     """Check V2, V3, V6 and G4. ``types``: of each secret; None where the type is unknown."""
     if not manifest.marbles:
         findings.refuse(("Marbles",), "is empty", "name at least one workload type")
@@ -60,17 +60,17 @@ def check_marbles(manifest: WrittenManifest, types: _Types, findings: Findings) 
                 findings.warn(here, "is given as it is: arguments are no templates", "use Env")
 
 
-def _ports(manifest: WrittenManifest, tag: str) -> frozenset[int]:
+def _ports(manifest: ManifestDocument, tag: str) -> frozenset[int]:
     numbers = (port_number(entry.port) for entry in manifest.tls[tag].incoming)
     return frozenset(number for number in numbers if number is not None)
 
 
-def _number_of_ports(manifest: WrittenManifest, ports: Mapping[str, frozenset[int]]) -> int:
+def _number_of_ports(manifest: ManifestDocument, ports: Mapping[str, frozenset[int]]) -> int:
     return sum(len(ports.get(tag, ())) for m in manifest.marbles.values() for tag in m.tls)
 
 
 def _check_tags(
-    place: Place, marble: WrittenMarble, ports: Mapping[str, frozenset[int]], findings: Findings
+    place: Place, marble: MarbleDocument, ports: Mapping[str, frozenset[int]], findings: Findings
 ) -> None:
     taken: dict[int, str] = {}
     for index, tag in enumerate(marble.tls):
@@ -87,7 +87,7 @@ def _check_tags(
 
 def _check_files(
     place: Place,
-    marble: WrittenMarble,
+    marble: MarbleDocument,
     types: _Types,
     parsed: "_Parsed",
     findings: Findings,
@@ -101,7 +101,7 @@ def _check_files(
 
 def _check_env(
     place: Place,
-    marble: WrittenMarble,
+    marble: MarbleDocument,
     types: _Types,
     parsed: "_Parsed",
     findings: Findings,
@@ -117,7 +117,7 @@ def _check_env(
 
 def _check_entry(
     here: Place,
-    entry: str | WrittenEntry,
+    entry: str | EntryDocument,
     types: _Types,
     parsed: "_Parsed",
     findings: Findings,

@@ -3,7 +3,12 @@
 from typing import Final
 
 from keyhouse.base import rsa_sizes
-from keyhouse.manifest.document import WrittenManifest, WrittenSecret, WrittenTemplate, has_content
+from keyhouse.manifest.document import (
+    ManifestDocument,
+    SecretDocument,
+    TemplateDocument,
+    has_content,
+)
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.access import parse_certificate
 from keyhouse.manifest.rules.certificates import check_template
@@ -23,7 +28,7 @@ _COST = {SecretType.CERT_ECDSA: 1, SecretType.CERT_ED25519: 1}
 _COST_OF_LARGE_CURVES = 4
 
 
-def secret_types(manifest: WrittenManifest) -> dict[str, SecretType | None]:
+def secret_types(manifest: ManifestDocument) -> dict[str, SecretType | None]:
     """Return the type of each secret, None where it is unknown."""
     return {
         name: SecretType(secret.type) if secret.type in _TYPES else None
@@ -47,7 +52,7 @@ def key_cost(kind: SecretType, size: int) -> int:
     return _COST.get(kind, 0)
 
 
-def check_secrets(manifest: WrittenManifest, findings: Findings) -> None:
+def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
     """Check V22 and G1, but for certificates: whether they can be made is found by trying."""
     total_bytes = total_cost = 0
     for name, secret in manifest.secrets.items():
@@ -73,7 +78,7 @@ def check_secrets(manifest: WrittenManifest, findings: Findings) -> None:
         findings.refuse(("Secrets",), problem, "use cert-ecdsa, or smaller RSA keys")
 
 
-def _check_size(place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings) -> bool:
+def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings: Findings) -> bool:
     """Report a size that does not fit; return whether it fits."""
     here = (*place, "Size")
     if kind is SecretType.PLAIN:
@@ -89,7 +94,7 @@ def _check_size(place: Place, kind: SecretType, secret: WrittenSecret, findings:
     return not problem
 
 
-def _size_problem(kind: SecretType, secret: WrittenSecret) -> str:
+def _size_problem(kind: SecretType, secret: SecretDocument) -> str:
     size = secret.size
     if kind is SecretType.SYMMETRIC_KEY:
         largest = LARGEST_KEY if secret.shared or secret.user_defined else LARGEST_DERIVED_KEY
@@ -106,7 +111,7 @@ def _size_problem(kind: SecretType, secret: WrittenSecret) -> str:
 
 
 def _check_values(
-    place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings
+    place: Place, kind: SecretType, secret: SecretDocument, findings: Findings
 ) -> None:
     """Check ``Private`` and ``Public``; their bytes never become part of a message."""
     for field, value in (("Private", secret.private), ("Public", secret.public)):
@@ -129,14 +134,14 @@ def _check_values(
 
 
 def _check_certificate(
-    place: Place, kind: SecretType, secret: WrittenSecret, findings: Findings
+    place: Place, kind: SecretType, secret: SecretDocument, findings: Findings
 ) -> None:
     cert = secret.cert
     if cert == b"":
         findings.refuse((*place, "Cert"), "is an empty string", "leave it out, or write a template")
         cert = None
     # Without Private there is no first value that a certificate could be part of.
-    is_value = secret.user_defined and secret.private and not isinstance(cert, WrittenTemplate)
+    is_value = secret.user_defined and secret.private and not isinstance(cert, TemplateDocument)
     if not kind.is_certificate or (secret.user_defined and not is_value):
         for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
             if value:
@@ -150,7 +155,7 @@ def _check_certificate(
 
 
 def _check_unused(
-    place: Place, cert: WrittenTemplate | bytes | None, valid_for: int, findings: Findings
+    place: Place, cert: TemplateDocument | bytes | None, valid_for: int, findings: Findings
 ) -> None:
     """Refuse what contradicts itself in a template of which no certificate is made."""
     if isinstance(cert, bytes) and parse_certificate(cert) is None:

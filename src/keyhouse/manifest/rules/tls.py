@@ -3,7 +3,7 @@
 import re
 
 from keyhouse.base.place import quoted
-from keyhouse.manifest.document import WrittenManifest
+from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Incoming, Outgoing
 
@@ -20,7 +20,7 @@ def port_number(text: str) -> int | None:
     return int(text)
 
 
-def check_tls(manifest: WrittenManifest, findings: Findings) -> None:
+def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
     """Check V7 to V11, of all tags, whether a marble names them or not."""
     for tag, connections in manifest.tls.items():
         ports = set()
@@ -45,7 +45,7 @@ def _check_port(here: Place, port: str, findings: Findings) -> None:
 
 
 def _check_incoming(
-    here: Place, entry: Incoming, manifest: WrittenManifest, findings: Findings
+    here: Place, entry: Incoming, manifest: ManifestDocument, findings: Findings
 ) -> None:
     if entry.addr:
         findings.warn((*here, "Addr"), "has no effect: marbles listen on every address")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from keyhouse.manifest.source.source_map import Places, TextLines, below
+from keyhouse.manifest.source.source_map import SourceMap, TextLines, below
 
 __all__ = ["json_places"]
 
@@ -33,14 +33,14 @@ class _Open:
             self.index += 1
 
 
-def json_places(data: bytes) -> Places:
+def json_places(data: bytes) -> SourceMap:
     """Return where the parts of ``data`` stand; of a text that is no JSON, the first error as "".
 
     Never fails, and never goes deeper into the stack than ``data`` is nested by the limits of
     ``keyhouse.wire.jsontext``: look for places after that has read, or refused, the text.
     """
     text = data.decode("utf-8", errors="replace")
-    lines, places = TextLines(text), Places()
+    lines, places = TextLines(text), SourceMap()
     try:
         json.loads(text)
     except json.JSONDecodeError as error:

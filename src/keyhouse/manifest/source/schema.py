@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.document import WrittenManifest
+from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.source.schema_fields import DESCRIBED, Field, Rule
 
 __all__ = ["manifest_schema"]
@@ -48,8 +48,8 @@ _PLAIN: Final[dict[Any, Schema]] = {
 def manifest_schema() -> Schema:
     """Return the schema (draft 2020-12) as JSON values: a fresh one for each call."""
     definitions: dict[str, Schema] = {}
-    _define(WrittenManifest, definitions)
-    whole = definitions.pop(_title(WrittenManifest))
+    _define(ManifestDocument, definitions)
+    whole = definitions.pop(_title(ManifestDocument))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,
@@ -58,7 +58,7 @@ def manifest_schema() -> Schema:
 
 
 def _title(kind: type[msgspec.Struct]) -> str:
-    return kind.__name__.removeprefix("Written")
+    return kind.__name__.removesuffix("Document")
 
 
 def _define(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:

@@ -10,17 +10,17 @@ import msgspec
 
 from keyhouse.base.rsa_sizes import LARGEST, SMALLEST_GENERATED
 from keyhouse.manifest.document import (
-    WrittenConfig,
-    WrittenEntry,
-    WrittenManifest,
-    WrittenMarble,
-    WrittenParameters,
-    WrittenRole,
-    WrittenSecret,
-    WrittenSubject,
-    WrittenTemplate,
-    WrittenUri,
-    WrittenUser,
+    ConfigDocument,
+    EntryDocument,
+    ManifestDocument,
+    MarbleDocument,
+    ParametersDocument,
+    RoleDocument,
+    SecretDocument,
+    SubjectDocument,
+    TemplateDocument,
+    UriDocument,
+    UserDocument,
 )
 from keyhouse.manifest.model import (
     FeatureGate,
@@ -188,7 +188,7 @@ def _texts(text: str, each: Rule | None = None) -> Field:
 # --- the objects ---
 
 DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
-    WrittenManifest: Shape(
+    ManifestDocument: Shape(
         "What may run in a cluster, and who may do what.",
         {
             "Packages": Field(
@@ -250,7 +250,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "RootCA": Field("Root certificate of the provisioning CA, in base64."),
         },
     ),
-    WrittenMarble: Shape(
+    MarbleDocument: Shape(
         "A workload type.",
         {
             "Package": Field("Name of one of Packages.", {"minLength": 1}, given=True),
@@ -260,7 +260,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "DisableSecretBinding": Field("Derive per-marble keys without this type's name."),
         },
     ),
-    WrittenParameters: Shape(
+    ParametersDocument: Shape(
         "Files, environment and arguments of a workload.",
         {
             "Files": Field(
@@ -277,7 +277,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
         },
     ),
-    WrittenEntry: Shape(
+    EntryDocument: Shape(
         "Content of a file or variable.",
         {
             "Data": Field("The content, in the given encoding."),
@@ -285,7 +285,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "NoTemplates": Field("Deliver the content as it is."),
         },
     ),
-    WrittenSecret: Shape(
+    SecretDocument: Shape(
         "A key, a certificate with its key, or data.",
         {
             "Type": Field("What it is.", {"enum": [kind.value for kind in SecretType]}, given=True),
@@ -308,7 +308,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {"allOf": [*_SECRET_RULES]},
     ),
-    WrittenTemplate: Shape(
+    TemplateDocument: Shape(
         "A certificate template. What is left out has its default.",
         {
             "Subject": Field("Distinguished name."),
@@ -390,7 +390,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
         },
     ),
-    WrittenSubject: Shape(
+    SubjectDocument: Shape(
         "A distinguished name.",
         {
             "Country": _texts("Two letters each.", {"pattern": "^[A-Za-z]{2}$"}),
@@ -413,7 +413,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Value": Field("The text."),
         },
     ),
-    WrittenUri: Shape(
+    UriDocument: Shape(
         "A URI in parts.",
         {
             "Scheme": Field("Such as spiffe.", {"minLength": 1}, given=True),
@@ -449,7 +449,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Critical": Field("Whether who does not know it must refuse."),
         },
     ),
-    WrittenUser: Shape(
+    UserDocument: Shape(
         "A client identity.",
         {
             "Certificate": Field(
@@ -460,7 +460,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Roles": _texts("Names of Roles; permissions add up."),
         },
     ),
-    WrittenRole: Shape(
+    RoleDocument: Shape(
         "Actions on resources, by exact name.",
         {
             "ResourceType": Field(
@@ -508,7 +508,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "DisableClientAuth": Field("Has no effect here.", _NO_EFFECT_HERE),
         },
     ),
-    WrittenConfig: Shape(
+    ConfigDocument: Shape(
         "Options.",
         {
             "SealMode": Field(

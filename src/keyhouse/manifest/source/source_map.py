@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.base.place import at
 
-__all__ = ["Places", "Span", "TextLines", "below"]
+__all__ = ["SourceMap", "Span", "TextLines", "below"]
 
 _STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$', re.ASCII)
 
@@ -26,7 +26,7 @@ def below(path: str, step: str | int) -> str:
     return f"{path}.{piece}" if path and not piece.startswith("[") else path + piece
 
 
-class Places:
+class SourceMap:
     """The spans of paths. Of a repeated key the last one counts, as its value does."""
 
     def __init__(self) -> None:

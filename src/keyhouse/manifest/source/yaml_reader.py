@@ -27,7 +27,7 @@ from yaml.events import (
 )
 
 from keyhouse.base.errors import Problem
-from keyhouse.manifest.source.source_map import Places, Span, below
+from keyhouse.manifest.source.source_map import SourceMap, Span, below
 from keyhouse.wire.jsontext import MAX_NESTING, MAX_VALUES
 
 __all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]
@@ -57,7 +57,7 @@ class YamlRead(msgspec.Struct, frozen=True):
 
     tree: Any  # None, bool, int, str, list or dict; of no use if there are problems
     problems: tuple[Problem, ...]  # sorted
-    places: Places
+    places: SourceMap
 
 
 class _EndedError(Exception):
@@ -108,7 +108,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self.places = Places()
+        self.places = SourceMap()
         self._left = MAX_VALUES
         self._events: Iterator[Any] = iter(())
 

@@ -19,14 +19,14 @@ import structlog
 
 from keyhouse.authority import (
     PLAIN_SIZES,
-    Deposit,
     EphemeralKey,
     RecoveryIndex,
+    SubmittedShare,
     data_key,
-    judge,
     read_recovery_index,
     require_signer,
     sign_ephemeral_key,
+    verify_share,
 )
 from keyhouse.base.errors import BadRequest, Conflicting, KeyhouseError, Unavailable
 from keyhouse.base.place import quoted
@@ -88,7 +88,7 @@ class RecoveryDesk:
     ) -> None:
         self._engine = engine
         self._make_ready = make_ready
-        self._deposits: tuple[Deposit, ...] = ()
+        self._submitted: tuple[SubmittedShare, ...] = ()
         self._key: Future[EphemeralKey] | None = None
         self._signature = b""  # over the public key
         # One makes the key, which takes seconds; the other judges, one upload at a time.
@@ -102,7 +102,7 @@ class RecoveryDesk:
     @property
     def received(self) -> tuple[str, ...]:
         """Return the names of the recovery keys whose shares are in, sorted."""
-        return tuple(sorted(deposit.name for deposit in self._deposits))
+        return tuple(sorted(submission.name for submission in self._submitted))
 
     async def public_key(self) -> PublicKey:
         """Return the key to encrypt shares to, once it is made; and what the index says.
@@ -148,7 +148,7 @@ class RecoveryDesk:
 
     def end(self) -> None:
         """Forget key and shares: recovery mode is over."""
-        self._key, self._deposits = None, ()
+        self._key, self._submitted = None, ()
 
     def close(self) -> None:
         """Give the thread back."""
@@ -158,21 +158,23 @@ class RecoveryDesk:
         async with self._turn:
             self._recovering()  # it may have ended while this one waited
             loop = asyncio.get_running_loop()
-            deposit = await loop.run_in_executor(self._threads, self._judge, share, signature)
-            deposits = (*self._deposits, deposit)
-            if len(deposits) == self._index.threshold:
-                return await self._recover(deposits)
-            self._deposits = deposits
-            log.warning("a recovery share was handed in", of=deposit.name, received=self.received)
-            remaining = self._index.threshold - len(deposits)
+            submission = await loop.run_in_executor(self._threads, self._verify, share, signature)
+            submitted = (*self._submitted, submission)
+            if len(submitted) == self._index.threshold:
+                return await self._recover(submitted)
+            self._submitted = submitted
+            log.warning(
+                "a recovery share was handed in", of=submission.name, received=self.received
+            )
+            remaining = self._index.threshold - len(submitted)
             return Progress(remaining, self.received, self._engine.view)
 
-    def _judge(self, share: Secret, signature: bytes) -> Deposit:
+    def _verify(self, share: Secret, signature: bytes) -> SubmittedShare:
         taken = self.received
         if len(share) not in PLAIN_SIZES:
             require_signer(self._index, signature, taken)
             share = self._decrypted(share)
-        return judge(self._index, share, signature, taken)
+        return verify_share(self._index, share, signature, taken)
 
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():
@@ -183,18 +185,18 @@ class RecoveryDesk:
             )
         return self._key.result().decrypt(ciphertext.reveal())
 
-    async def _recover(self, deposits: tuple[Deposit, ...]) -> Progress:
+    async def _recover(self, submitted: tuple[SubmittedShare, ...]) -> Progress:
         try:
-            dek = data_key(self._index, deposits)
-            view = await self._engine.recover(Recovery(dek, deposits, self._make_ready))
+            dek = data_key(self._index, submitted)
+            view = await self._engine.recover(Recovery(dek, submitted, self._make_ready))
         except Unavailable:
             raise  # the shares before this one are as good as they were
         except KeyhouseError as error:
-            self._deposits = ()
+            self._submitted = ()
             log.warning("the recovery failed; all shares are needed again", reason=str(error))
             raise
         self.end()
-        return Progress(0, tuple(sorted(deposit.name for deposit in deposits)), view)
+        return Progress(0, tuple(sorted(submission.name for submission in submitted)), view)
 
     def _taken(self, task: asyncio.Task[Progress]) -> None:
         self._waiting -= 1

@@ -1,4 +1,4 @@
-"""Signing a quote that verifies: for clients that trust the root key and no platform's maker."""
+"""Signing a quote that verifies: for clients that trust the root key and no platform's vendor."""
 
 from typing import Final
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from support.samples.recovery import Holder, encrypted, holder, holders
 
 from keyhouse.authority import (
-    Deposit,
     EphemeralKey,
     IndexHolder,
     RecoveryIndex,
     RecoveryMaterial,
     ShareRefused,
+    SubmittedShare,
     data_key,
-    judge,
     make_recovery,
     require_signed,
     require_signer,
+    verify_share,
 )
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
@@ -63,21 +63,21 @@ def test_any_enough_holders_in_any_order_give_the_data_key_and_fewer_never(
     threshold = data.draw(st.sampled_from([0, *range(2, count + 1)]))
     index = _index(_material(count, threshold))
     order = data.draw(st.permutations(KEYS[:count]))
-    deposits: list[Deposit] = []
+    submitted: list[SubmittedShare] = []
     for by in order[: index.threshold]:
         with pytest.raises(ShareRefused):
-            data_key(index, deposits)
+            data_key(index, submitted)
         share, signature = _share(by, count, threshold)
-        assert require_signer(index, signature, [d.name for d in deposits]).name == by.name
-        deposits.append(judge(index, share, signature, [d.name for d in deposits]))
-    assert data_key(index, deposits) == DEK
+        assert require_signer(index, signature, [d.name for d in submitted]).name == by.name
+        submitted.append(verify_share(index, share, signature, [d.name for d in submitted]))
+    assert data_key(index, submitted) == DEK
     keys = {each.name: _spki(each) for each in KEYS[:count]}
     shares = {h.name: h.share_hash for h in index.holders}
-    require_signed(deposits, keys, shares)
+    require_signed(submitted, keys, shares)
     with pytest.raises(ShareRefused):
-        require_signed([*deposits, deposits[0]], keys, shares)
+        require_signed([*submitted, submitted[0]], keys, shares)
     with pytest.raises(ShareRefused):
-        require_signed(deposits, keys | {order[0].name: _spki(holder("stranger"))}, shares)
+        require_signed(submitted, keys | {order[0].name: _spki(holder("stranger"))}, shares)
 
 
 @settings(max_examples=60, deadline=None)
@@ -86,7 +86,7 @@ def test_arbitrary_bytes_are_refused_with_our_error(share: bytes, signature: byt
     index = _index(_material(3, 2))
     for wrong in (share, share[:32], share[:33]):
         with pytest.raises(ShareRefused):
-            judge(index, Secret(wrong), signature, ())
+            verify_share(index, Secret(wrong), signature, ())
     for wrong in (signature, signature[:256].ljust(256, b"\0")):
         with pytest.raises(ShareRefused):
             require_signer(index, wrong, ())
@@ -100,7 +100,7 @@ def test_one_changed_bit_of_a_signature_is_refused(at: int, bit: int) -> None:
     bent[at] ^= 1 << bit
     index = _index(_material(3, 2))
     with pytest.raises(ShareRefused):
-        judge(index, share, bytes(bent), ())
+        verify_share(index, share, bytes(bent), ())
     with pytest.raises(ShareRefused):
         require_signer(index, bytes(bent), ())
 
@@ -109,7 +109,7 @@ def test_shares_that_were_admitted_are_refused_by_name() -> None:
     share, signature = _share(KEYS[0], 3, 2)
     index = _index(_material(3, 2))
     with pytest.raises(ShareRefused, match='"rk0" is in already'):
-        judge(index, share, signature, ["rk0"])
+        verify_share(index, share, signature, ["rk0"])
     with pytest.raises(ShareRefused, match='"rk0" is in already'):
         require_signer(index, signature, ["rk0"])
 
@@ -118,9 +118,9 @@ def test_no_error_shows_a_share() -> None:
     share, _ = _share(KEYS[0], 3, 2)
     index = _index(_material(3, 2))
     with pytest.raises(ShareRefused) as refused:
-        judge(index, share, b"", ())
+        verify_share(index, share, b"", ())
     assert share.reveal().hex() not in repr(refused.value) + str(refused.value)
-    assert "Secret of 33 bytes" in repr(Deposit("rk0", share, b""))
+    assert "Secret of 33 bytes" in repr(SubmittedShare("rk0", share, b""))
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,18 @@ def test_index_with_keys_that_are_none_admits_nothing(public_key: bytes) -> None
     digest = hashlib.sha256(share.reveal()).digest()
     index = RecoveryIndex(bytes(16), 1, 1, (IndexHolder("a", public_key, digest),), b"", bytes(32))
     with pytest.raises(ShareRefused):
-        judge(index, share, signature, ())
+        verify_share(index, share, signature, ())
 
 
 def test_index_with_another_threshold_gives_no_data_key() -> None:
     material = _material(3, 2)
-    deposits = [Deposit(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
+    submitted = [SubmittedShare(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
     with pytest.raises(ShareRefused, match="do not fit together"):
-        data_key(_index(material, 3), deposits)  # XOR of shares that are 33 bytes long
-    short = [Deposit("a", Secret(b"short"), b""), Deposit("b", Secret(b"shorter"), b"")]
+        data_key(_index(material, 3), submitted)  # XOR of shares that are 33 bytes long
+    short = [
+        SubmittedShare("a", Secret(b"short"), b""),
+        SubmittedShare("b", Secret(b"shorter"), b""),
+    ]
     with pytest.raises(ShareRefused, match="do not fit together"):
         data_key(_index(material, 2), short)
 
@@ -168,15 +171,15 @@ def test_a_holder_cannot_hand_in_something_else_than_the_share() -> None:
     index = _index(_material(3, 2))
     for made_up in (bytes(33), _share(KEYS[1], 3, 2)[0].reveal()):
         with pytest.raises(ShareRefused):
-            judge(index, Secret(made_up), KEYS[0].sign(made_up), ())
+            verify_share(index, Secret(made_up), KEYS[0].sign(made_up), ())
 
 
 def test_the_recovered_manifest_has_to_know_the_share_not_only_the_signer() -> None:
     share, signature = _share(KEYS[0], 3, 2)
     keys = {KEYS[0].name: _spki(KEYS[0])}
     own = hashlib.sha256(share.reveal()).digest()
-    deposit = Deposit(KEYS[0].name, share, signature)
-    require_signed([deposit], keys, {KEYS[0].name: own})
+    submission = SubmittedShare(KEYS[0].name, share, signature)
+    require_signed([submission], keys, {KEYS[0].name: own})
     for hashes in ({KEYS[0].name: bytes(32)}, {KEYS[1].name: own}, {}):
         with pytest.raises(ShareRefused):
-            require_signed([deposit], keys, hashes)
+            require_signed([submission], keys, hashes)
