@@ -11,11 +11,11 @@ from support.samples.updates import together
 
 from keyhouse.server.client_api import changes
 from keyhouse.server.client_api.service import PLANS
-from keyhouse.server.net.concurrency import Places, TooMany, Turns
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooMany
 
 
 async def test_a_place_is_free_again_after_success_failure_and_a_caller_who_left() -> None:
-    turns = Turns("test", Places(2, "too many"))
+    turns = BoundedExecutor("test", ConcurrencyLimit(2, "too many"))
     release = threading.Event()
     first, second = (asyncio.create_task(turns.take(release.wait)) for _ in range(2))
     await asyncio.sleep(0)

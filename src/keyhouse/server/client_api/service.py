@@ -18,7 +18,7 @@ from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.acceptor import Acceptor
-from keyhouse.server.net.concurrency import Places, Turns
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.services.marbles import identify_marble
 from keyhouse.server.services.quote_checks import QuoteChecks
@@ -69,7 +69,9 @@ class Service:
         self.log_text: Final = LogText()
         self.simulated: Final = simulated
         self.recovery: Final = RecoveryDesk(engine, self._ready_for)
-        self.plans: Final = Turns("plan", Places(PLANS, "other plans are being made"))
+        self.plans: Final = BoundedExecutor(
+            "plan", ConcurrencyLimit(PLANS, "other plans are being made")
+        )
         self._listener: Listener | None = None
         self._others: tuple[Acceptor, ...] = ()
         self._table = table
@@ -77,7 +79,7 @@ class Service:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="prepare")
         self._one_manifest = asyncio.Semaphore(1)
         places = MANIFESTS_WAITING + 1
-        self._manifests = Places(places, "other manifests are being prepared")
+        self._manifests = ConcurrencyLimit(places, "other manifests are being prepared")
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()

@@ -25,7 +25,7 @@ class ViewAnswers:
 
     A view never changes, so the same question has the same answer until the next change publishes
     another view; from then on nothing kept counts, whoever lost which permission. Refusals are not
-    kept: strangers cannot fill this.
+    kept: anonymous clients cannot fill this.
 
     Two generations: when the room of the young one is used up it becomes the old one, and what was
     old and not asked for again meanwhile is forgotten. So nothing is looked through to make room.

@@ -107,7 +107,7 @@ class GrpcConnection:
         except H2Error:  # h2 has a frame that says why
             self._break()
             return
-        except Exception as error:  # noqa: BLE001 - bytes of strangers end their connection only
+        except Exception as error:  # noqa: BLE001 - bytes of an anonymous client end its connection only
             _log.error("connection failed", error=type(error).__qualname__)
             self._break(ErrorCodes.PROTOCOL_ERROR)
             return

@@ -1,4 +1,4 @@
-"""Counts calls of the workload API, under labels that are bounded whatever strangers send."""
+"""Counts calls of the workload API, under labels that no anonymous client can add to."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Counts requests as they are answered: a few list operations each, under labels that are bounded.
 
 A path that no route has, and a method that HTTP does not know, come under one label each: whatever
-strangers send, the number of series stays what the table of routes allows.
+anonymous clients send, the number of series stays what the table of routes allows.
 """
 
 from bisect import bisect_left

@@ -52,7 +52,7 @@ class Admission(msgspec.Struct, frozen=True):
 
     body_limit: int
     run: Callable[[bytes], Answer | Awaitable[Answer]]
-    known: bool = False  # the caller was identified: strangers' bodies leave room for this one
+    known: bool = False  # the caller was identified: anonymous clients' bodies leave room
 
 
 class Refusal(msgspec.Struct, frozen=True):

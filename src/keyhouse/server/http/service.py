@@ -17,8 +17,8 @@ _MOST_KNOWN_ANSWERS: Final = 256
 class HttpService(Connections):
     """The ``application`` and what its callers use. Used on the event loop's thread only.
 
-    ``body_bytes`` is what bodies in flight hold, ``strangers_bytes`` those of callers whom nobody
-    knows.
+    ``body_bytes`` is what bodies in flight hold, ``anonymous_bytes`` those of anonymous
+    clients.
     """
 
     def __init__(
@@ -29,21 +29,21 @@ class HttpService(Connections):
         self.limits = limits
         self.counts = counts
         self.body_bytes = 0
-        self.strangers_bytes = 0  # of them
+        self.anonymous_bytes = 0  # of them
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
 
     def reserve(self, count: int, *, known: bool) -> bool:
         """Take ``count`` bytes of the memory for bodies, or return False and take none.
 
-        Strangers together get half of it, so that they never keep a ``known`` caller out.
+        Anonymous clients together get half of it, so that they never keep a ``known`` caller out.
         """
         limit = self.limits.body_memory
         if self.body_bytes + count > limit:
             return False
         if not known:
-            if self.strangers_bytes + count > limit // 2:
+            if self.anonymous_bytes + count > limit // 2:
                 return False
-            self.strangers_bytes += count
+            self.anonymous_bytes += count
         self.body_bytes += count
         return True
 
@@ -51,7 +51,7 @@ class HttpService(Connections):
         """Give back what was reserved."""
         self.body_bytes -= count
         if not known:
-            self.strangers_bytes -= count
+            self.anonymous_bytes -= count
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the bytes of an answer up to its body."""

@@ -1,8 +1,8 @@
 """Every metric of Keyhouse's own: what it is called, counts, and is split by.
 
 The names without ``keyhouse_`` are those of the interface (wire reference, "Observability").
-Labels take few values, whatever strangers send: paths of the table of routes, methods of HTTP,
-names of the manifest.
+Labels take few values, whatever anonymous clients send: paths of the table of routes, methods of
+HTTP, names of the manifest.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Which keys of clients are refused: those whose proof costs too much.
 
-A handshake runs in the event loop, where it takes about a millisecond with an ordinary key. A
-stranger with a costly one would make everybody else wait.
+A handshake runs in the event loop, where it takes about a millisecond with an ordinary key. An
+anonymous client with a costly one would make everybody else wait.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Turns at what is costly: a bounded number of callers wait, and who would be one too many is told.
+"""A concurrency limit, and a bounded executor for costly work: one caller too many is refused.
 
 Without a bound, whoever asks often enough keeps all others waiting, and their requests in memory.
 """
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from keyhouse.base.errors import Unavailable
 
-__all__ = ["Places", "TooMany", "Turns"]
+__all__ = ["BoundedExecutor", "ConcurrencyLimit", "TooMany"]
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class TooMany(Unavailable):
     """More callers wait than there are places."""
 
 
-class Places:
+class ConcurrencyLimit:
     """``most`` callers at a time; one more is refused with ``refusal``.
 
     Used on the event loop's thread.
@@ -43,10 +43,10 @@ class Places:
             self._taken -= 1
 
 
-class Turns:
+class BoundedExecutor:
     """``at_once`` threads called ``name``, for callers who wait in ``places``."""
 
-    def __init__(self, name: str, places: Places, at_once: int = 1) -> None:
+    def __init__(self, name: str, places: ConcurrencyLimit, at_once: int = 1) -> None:
         self._places = places
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.server.net.limits import ConnectionLimits
-from keyhouse.server.net.transport import Above
+from keyhouse.server.net.transport import ConnectionHandler
 
 __all__ = ["Connection", "Connections"]
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _LOOKS: Final = 16  # per so many closed for others there is at most one look at all of as many
 
 
-class Connection(Above, Protocol):
+class Connection(ConnectionHandler, Protocol):
     """One client of a listener, which tells it more than its transport does.
 
     It counts as a connection from its making until ``connection_lost``, which comes also where the

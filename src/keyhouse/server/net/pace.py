@@ -1,4 +1,4 @@
-"""How much the log tells of what strangers do: they cannot fill a disk with it."""
+"""How much the log tells of what anonymous clients do: they cannot fill a disk."""
 
 import time
 from collections.abc import Callable

@@ -7,7 +7,7 @@ end: what was written, the end of the stream, and a client that still sends is h
 import asyncio
 from typing import Final, cast
 
-from keyhouse.server.net.transport import Above
+from keyhouse.server.net.transport import ConnectionHandler
 
 __all__ = ["PLAINTEXT", "PlainTransport", "Plaintext"]
 
@@ -25,9 +25,9 @@ MOST_KEPT: Final = 64 * 1024
 class PlainTransport(asyncio.Protocol):
     """One TCP connection on the side of the server. Nobody is known on it: no ``identity``."""
 
-    def __init__(self, above: Above) -> None:
+    def __init__(self, handler: ConnectionHandler) -> None:
         self.identity: Final[bytes | None] = None
-        self._above = above
+        self._handler = handler
         self._raw: asyncio.Transport | None = None
         self._linger: int | None = None  # bytes that are still discarded after the last answer
         self._held = False  # the connection above takes no more for now
@@ -38,9 +38,9 @@ class PlainTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self._above.connecting(self)
+        self._handler.connecting(self)
         if not self._raw.is_closing():
-            self._above.connection_made()
+            self._handler.connection_made()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in."""
@@ -51,26 +51,26 @@ class PlainTransport(asyncio.Protocol):
         elif self._held:
             self._keep(data)
         else:
-            self._above.data_received(data)
+            self._handler.data_received(data)
 
     def eof_received(self) -> bool:
         """The client's stream has ended: what was written goes out, then the socket closes."""
         if self._linger is None:
-            self._above.eof_received()
+            self._handler.eof_received()
         return False
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""
-        self._above.pause_writing()
+        self._handler.pause_writing()
 
     def resume_writing(self) -> None:
         """The socket has taken what it was given."""
-        self._above.resume_writing()
+        self._handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._raw = None
-        self._above.connection_lost(exc)
+        self._handler.connection_lost(exc)
 
     # What the connection above asks for.
 
@@ -83,7 +83,7 @@ class PlainTransport(asyncio.Protocol):
         self._held = False
         kept, self._kept = self._kept, b""
         if kept and self._linger is None:
-            self._above.data_received(kept)
+            self._handler.data_received(kept)
         if self._raw is not None and not self._raw.is_closing() and not self._held:
             self._raw.resume_reading()
 

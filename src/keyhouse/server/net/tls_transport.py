@@ -32,7 +32,7 @@ from keyhouse.server.net.tls import (
     new_memory_bio,
     peer_leaf,
 )
-from keyhouse.server.net.transport import Above
+from keyhouse.server.net.transport import ConnectionHandler
 
 __all__ = ["TlsTransport"]
 
@@ -63,7 +63,6 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     __slots__ = (
         "__weakref__",
-        "_above",
         "_backlog",
         "_bio_in",
         "_bio_out",
@@ -71,6 +70,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_context",
         "_decrypting",
         "_ended",
+        "_handler",
         "_handshakes",
         "_held",
         "_linger",
@@ -85,10 +85,12 @@ class TlsTransport(asyncio.BufferedProtocol):
         "identity",
     )
 
-    def __init__(self, context: TlsContext, above: Above, handshakes: Handshakes) -> None:
+    def __init__(
+        self, context: TlsContext, handler: ConnectionHandler, handshakes: Handshakes
+    ) -> None:
         self.identity: bytes | None = None
         self._context = context
-        self._above = above
+        self._handler = handler
         self._handshakes = handshakes
         self._unheard = handshakes.most_bytes  # what the client may still send of its handshake
         self._raw: asyncio.Transport | None = None
@@ -112,7 +114,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self._above.connecting(self)
+        self._handler.connecting(self)
 
     def get_buffer(self, sizehint: int) -> Any:
         """Return the buffer of all connections: it is read into and emptied in one go."""
@@ -158,7 +160,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._phase = _Phase.CLOSED
         self._raw = None
         self._backlog.clear()
-        self._above.connection_lost(exc)
+        self._handler.connection_lost(exc)
 
     # What the connection above asks for.
 
@@ -183,7 +185,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
         if (self._backlog or self._clogged) and not self._told:
             self._told = True
-            self._above.pause_writing()
+            self._handler.pause_writing()
 
     def close(self, linger: int = 0) -> None:
         """Send what was written, then end. ``linger``: bytes of the client's to discard first."""
@@ -247,7 +249,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._unsent = _bio_length(self._bio_out, _NULL)
         self._decrypting = True
         try:
-            self._above.connection_made()
+            self._handler.connection_made()
         finally:
             self._decrypting = False
 
@@ -281,7 +283,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 if count <= 0:
                     self._nothing_read(count)
                     break
-                self._above.data_received(context.buffer_view[:count])
+                self._handler.data_received(context.buffer_view[:count])
         finally:
             self._decrypting = False
             if self._unsent:
@@ -297,11 +299,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._phase = _Phase.LINGERING
             self._linger = BUFFER_BYTES
             self._backlog.clear()
-            self._above.eof_received()
+            self._handler.eof_received()
             self._end_output()
 
     def _end_of_input(self) -> None:
-        self._above.eof_received()
+        self._handler.eof_received()
         self.close()
 
     def _control_reading(self) -> None:
@@ -365,7 +367,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._finish()
         elif self._told and not self._clogged:
             self._told = False
-            self._above.resume_writing()
+            self._handler.resume_writing()
 
     def _yield_turn(self) -> None:
         if not self._yielded:

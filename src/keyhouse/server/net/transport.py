@@ -6,7 +6,7 @@ come on the event loop's thread.
 
 from typing import Protocol
 
-__all__ = ["Above", "Transport"]
+__all__ = ["ConnectionHandler", "Transport"]
 
 
 class Transport(Protocol):
@@ -32,7 +32,7 @@ class Transport(Protocol):
         """Close at once. What was not sent yet is lost."""
 
 
-class Above(Protocol):
+class ConnectionHandler(Protocol):
     """What a transport tells the connection that it carries."""
 
     def connecting(self, transport: Transport) -> None:

@@ -28,7 +28,7 @@ _LEVELS: Final = {
 def configure_logs(level: str, form: str) -> None:
     """Send the log to standard error in the wanted ``form``: text, json or auto.
 
-    Nothing else goes there: libraries warn of strangers' certificates in words of their own.
+    Nothing else goes there: libraries warn of unknown certificates in words of their own.
     """
     warnings.simplefilter("ignore")
     stream = StandardError()

@@ -7,7 +7,7 @@ from keyhouse.base.errors import KeyhouseError
 __all__ = ["UNKNOWN", "ActivationCounts"]
 
 UNKNOWN: Final = "unknown"
-"""The label of all types that no manifest in force has had: whatever strangers send, one."""
+"""The label of all types that no manifest in force has had: one, whatever clients send."""
 
 
 class ActivationCounts:

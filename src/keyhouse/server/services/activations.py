@@ -41,7 +41,7 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.core.recipe import Recipe
-from keyhouse.server.net.concurrency import Places, Turns
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
     read_uuid,
     require_admitted,
@@ -95,7 +95,9 @@ class Activations:
         self._simulated = simulated
         self._events = events
         self._lifetime = lifetime
-        self._turns = Turns("activate", Places(WAITING, "too many workloads are being activated"))
+        self._turns = BoundedExecutor(
+            "activate", ConcurrencyLimit(WAITING, "too many workloads are being activated")
+        )
         self._refusals = RefusalLog(events, pace)
 
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:

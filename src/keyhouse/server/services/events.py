@@ -28,7 +28,7 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of them, as JSON: a workload chooses how long its quote is, up to 64 KiB."""
 
 MOST_REFUSALS: Final = 1_000
-"""Refusals that are kept beside them: strangers cannot push an activation out."""
+"""Refusals that are kept beside them: anonymous clients cannot push an activation out."""
 
 LONGEST_REASON: Final = 1_000
 """Characters of the reason of a refusal; of a longer one the beginning is shown."""

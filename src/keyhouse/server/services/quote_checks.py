@@ -28,7 +28,7 @@ from keyhouse.attestation import (
     require_as_new,
 )
 from keyhouse.base.errors import Unavailable
-from keyhouse.server.net.concurrency import Places, Turns
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
 __all__ = [
@@ -117,8 +117,10 @@ class QuoteChecks:
         self._now = now
         self._memory = memory or ProcessMarks()
         self._pace = pace
-        self._turns = Turns("check", Places(WAITING, _TOO_MANY), AT_ONCE)
-        self._fetches = Places(WAITING, _TOO_MANY)  # apart: who waits for a PCCS keeps no turn
+        self._turns = BoundedExecutor("check", ConcurrencyLimit(WAITING, _TOO_MANY), AT_ONCE)
+        self._fetches = ConcurrencyLimit(
+            WAITING, _TOO_MANY
+        )  # apart: who waits for a PCCS keeps no turn
         self._refused: dict[bytes, tuple[float, QuoteRefused]] = {}  # oldest first
 
     async def verify(self, quote: bytes) -> Verdict:
@@ -149,7 +151,7 @@ class QuoteChecks:
         return source if isinstance(source, CollateralHealth) else None
 
     async def in_turn(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, on the thread of the checks: strangers take no other.
+        """Return what ``work`` returns, on the thread of the checks.
 
         Raises ``Unavailable`` if too many callers wait already.
         """

@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
 from keyhouse.base.errors import Broken
-from keyhouse.server.net.concurrency import Places, TooMany, Turns
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooMany
 from keyhouse.wire.client_api import EvidenceData
 
 __all__ = ["NONCE_BYTES", "Quotes"]
@@ -35,8 +35,8 @@ class Quotes:
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
         self._platform = platform
         self._root = keys.root_cert
-        places = Places(WAITING, "too many callers are waiting for a quote")
-        self._turns = Turns("quote", places, AT_ONCE)
+        places = ConcurrencyLimit(WAITING, "too many callers are waiting for a quote")
+        self._turns = BoundedExecutor("quote", places, AT_ONCE)
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce = self._quote(self._root, b"")
 
