@@ -12,7 +12,7 @@ extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "deploy/**.md", "examples/**.md"]
 include_patterns += ["benchmarks/*.md", "fuzz/*.md", "changelog.d/README.md"]
-exclude_patterns = [".*", "build", "docs/_*", "docs/conf.py"]
+exclude_patterns = [".*", "build", "docs/_*", "docs/*.py"]
 
 myst_heading_anchors = 3
 nitpicky = True

@@ -37,7 +37,6 @@ from keyhouse.server.client_api.v1 import reads as v1_reads
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.process.settings import SETTINGS, Setting
 from keyhouse.wire.plan import MEANINGS
-from support.man import write as write_man_pages
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]
 
@@ -245,7 +244,6 @@ def _json(document: object) -> str:
 
 
 if __name__ == "__main__":
-    write_man_pages()
     for name, made in DOCUMENTS.items():
         (REFERENCE / name).write_text(made(), encoding="utf-8")
     for path in sorted(REFERENCE.glob("*.md")):

@@ -1,9 +1,10 @@
-"""The man pages, made from the commands. Run it as a program to write them anew.
+"""Writes the man pages, made from the commands, into a folder: `scripts/man` runs it.
 
 One page for each command that stands alone and for each group: ``keyhouse-manifest.1``.
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhouse import __version__
-from support.process.command_tree import root
-
-__all__ = ["MAN", "pages"]
-
-MAN: Final = Path(__file__).parents[2] / "docs" / "man"
+from keyhouse.cli.command_table import whole_app
 
 _CODES: Final = (
     ("0", "done"),
@@ -29,13 +26,14 @@ _CODES: Final = (
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file's name."""
-    commands = {name: one for name, one in root().commands.items() if not one.hidden}
+    root: Any = typer.main.get_command(whole_app())
+    commands = {name: one for name, one in root.commands.items() if not one.hidden}
     below = {f"keyhouse-{name}.1": _page(f"keyhouse {name}", one) for name, one in commands.items()}
-    return {"keyhouse.1": _first(commands), **below}
+    return {"keyhouse.1": _first(root.help, commands), **below}
 
 
-def _first(commands: dict[str, Any]) -> str:
-    lines = [*_head("keyhouse", root().help), ".SH COMMANDS"]
+def _first(summary: str, commands: dict[str, Any]) -> str:
+    lines = [*_head("keyhouse", summary), ".SH COMMANDS"]
     for name, one in commands.items():
         lines += [".TP", rf"\fBkeyhouse\-{_escaped(name)}\fR(1)", _escaped(_summary(one))]
     lines += [".SH EXIT STATUS"]
@@ -83,7 +81,7 @@ def _summary(command: Any) -> str:
 
 
 def _help(text: str) -> list[str]:
-    """Return paragraphs; one that begins with ``\\b`` stays as it is."""
+    """Return paragraphs; one that begins with a backspace stays as it is."""
     lines = []
     for paragraph in text.split("\n\n"):
         if paragraph.startswith("\b"):
@@ -111,16 +109,12 @@ def _escaped(text: str) -> str:
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in shown.split("\n"))
 
 
-def write(folder: Path = MAN) -> None:
-    """Write all pages, and remove those of commands that are no more."""
-    folder.mkdir(exist_ok=True)
-    made = pages()
-    for path in folder.glob("*.1"):
-        if path.name not in made:
-            path.unlink()
-    for name, text in made.items():
+def main(folder: Path) -> None:
+    """Write all pages into ``folder``, which is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write()
+    main(Path(sys.argv[1]))
