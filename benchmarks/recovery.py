@@ -23,7 +23,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import SecretsUploaded, Uploaded
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.journal import Journal, SqliteStore, see_key
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["recovery_seconds"]
 

@@ -17,8 +17,8 @@ from fuzz.mutations import mutated
 from fuzz.target import Finding, Target
 
 from keyhouse.base.secret import Secret
-from keyhouse.wire.jsonreader import UInt16, UInt64, Unreadable, decode, read
-from keyhouse.wire.jsontext import INEXACT, MAX_NESTING, Repeated, read_json
+from keyhouse.wire.json_decoder import UInt16, UInt64, Unreadable, decode, read
+from keyhouse.wire.json_parser import INEXACT, MAX_NESTING, Repeated, read_json
 
 __all__ = ["JsonTarget"]
 

@@ -17,7 +17,7 @@ from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.templates import Call, MissingValue, Template, Values, parse
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["TemplateTarget"]
 

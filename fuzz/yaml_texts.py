@@ -17,7 +17,7 @@ from fuzz.mutations import mutated
 from fuzz.target import Finding, Target
 
 from keyhouse.manifest.source.yaml_reader import read_yaml
-from keyhouse.wire.jsontext import MAX_NESTING
+from keyhouse.wire.json_parser import MAX_NESTING
 
 __all__ = ["YamlTarget"]
 

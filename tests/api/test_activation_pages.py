@@ -11,7 +11,7 @@ from support.samples.signing_request import signing_request
 from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations
 from keyhouse.server.http.exchange import Head
 from keyhouse.wire.client_api import Activation, Activations
-from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.json_decoder import decode
 
 JOINED = 90
 NAMES = [f"{number:03}." + ".".join(["n" * 63] * 2) + ".test" for number in range(100)]

@@ -15,7 +15,7 @@ from support.samples.expiry import certificate_until, manifest_with
 from keyhouse.coordinator import View, prepare_upload
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.server.metrics.certificates import CertificateMetrics
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 END = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)
 SECRETS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -18,8 +18,8 @@ from keyhouse.server.client_api.description.served import encoded_openapi
 from keyhouse.server.client_api.description.texts import DESCRIPTIONS
 from keyhouse.server.client_api.description.type_schema import schema_of
 from keyhouse.wire import client_api
-from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.jsonreader import UInt64, decode
+from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.json_decoder import UInt64, decode
 from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
 

@@ -6,7 +6,7 @@ import pytest
 from keyhouse.base.secret import Secret
 from keyhouse.server.client_api.secret_json import encode_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
-from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
 SECRET = SecretObject(

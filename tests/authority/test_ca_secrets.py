@@ -23,7 +23,7 @@ from keyhouse.authority import (
     read_marble_certificate,
 )
 from keyhouse.authority.x509.oid import MARBLE_TYPE
-from keyhouse.wire.definitions import AddressRange, CertificateTemplate
+from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 CA = CertificateTemplate(is_ca=True)
 LIMITED = CertificateTemplate(is_ca=True, permitted_dns_domains=("example.com", "example.org"))

@@ -15,7 +15,7 @@ from support.samples.authority import NOW, coordinator_keys, ecdsa, issued
 
 from keyhouse.authority import generate, trial
 from keyhouse.base.errors import Problem
-from keyhouse.wire.definitions import (
+from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,
     Extension,

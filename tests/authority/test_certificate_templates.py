@@ -23,7 +23,7 @@ from support.samples.authority import (
 
 from keyhouse.authority import generate, make_coordinator_keys, trial
 from keyhouse.base.errors import Invalid
-from keyhouse.wire.definitions import (
+from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,
     Extension,

@@ -16,7 +16,7 @@ from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial
 from keyhouse.base.errors import Invalid
-from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType
+from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, SecretType
 
 CERTIFICATES = [
     (SecretType.CERT_RSA, 2048),

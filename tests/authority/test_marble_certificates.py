@@ -29,7 +29,7 @@ from keyhouse.authority import (
     renew_intermediate,
 )
 from keyhouse.authority.x509.der_writer import time, unsigned
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")
 KEYS = coordinator_keys("P-256")

@@ -22,8 +22,7 @@ from support.samples.authority import NOW
 from keyhouse.authority import StoredSecret, import_secret
 from keyhouse.base.errors import BadRequest, Invalid, Refused
 from keyhouse.base.secret import Secret
-from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 

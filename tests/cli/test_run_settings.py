@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.base.process.held_environment import PREFIX, held
-from keyhouse.base.process.isolation import clean_environment
+from keyhouse.base.process.isolation import HELD_PREFIX, clean_environment, hold_environment
 from keyhouse.cli.run.settings import (
     RUN_SETTINGS,
     RunSettings,
@@ -148,8 +147,8 @@ def test_attestation_may_say_whose_collateral() -> None:
 def test_held_variables_have_names_without_effect() -> None:
     given = {"LD_PRELOAD": "x.so", "PYTHONPATH": "/evil", "KEYHOUSE_MARBLE_TYPE": "web"}
 
-    kept = held(given)
+    kept = hold_environment(given)
 
-    assert set(kept) == {PREFIX + name for name in given}
+    assert set(kept) == {HELD_PREFIX + name for name in given}
     # And nobody from outside can put one there.
     assert clean_environment(kept | given) == {"KEYHOUSE_MARBLE_TYPE": "web"}

@@ -8,7 +8,7 @@ import pytest
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload, calls
 from keyhouse.wire import client_api as api
-from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.json_decoder import decode
 
 DIGEST = "ab" * 32
 

@@ -24,7 +24,7 @@ from keyhouse.base.tally import Tally
 from keyhouse.coordinator import Running, Stale, prepare_upload, user_expiry, warn_of_expiry
 from keyhouse.coordinator.engine.certificate_ends import NOTICE_DAYS, TOLD, secret_expiry
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 SOON = moment(NOW) + timedelta(days=NOTICE_DAYS)
 SECOND = timedelta(seconds=1)

@@ -27,8 +27,7 @@ from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.journal import Opened
-from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import SecretType, UserSecret
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -27,7 +27,7 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import decode_events, encode_events
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.journal import Journal, MemoryStore
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 SECRETS = [f"key{number}" for number in range(5)]
 NAMES = st.sampled_from([*SECRETS, "note", "shared", "unknown"])

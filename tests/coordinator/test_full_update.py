@@ -593,7 +593,7 @@ async def test_an_upload_checked_before_an_update_was_initiated_is_checked_again
     tmp_path: Path,
 ) -> None:
     from keyhouse.coordinator import prepare_upload
-    from keyhouse.wire.user_secret import UserSecret
+    from keyhouse.wire.secret_types import UserSecret
 
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())

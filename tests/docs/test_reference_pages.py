@@ -12,7 +12,7 @@ from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.coordinator.core.events import Event
 from keyhouse.manifest import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.server.net.limits import Limits, WorkloadLimits
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 _PAGES = sorted(REFERENCE.glob("*.md"))
 _LIMIT = re.compile(r"^\| [^|]+ \| ([0-9,]+) \|[^|]*\| `(keyhouse[a-z_0-9.]*)\.([A-Za-z_.]+)` \|$")

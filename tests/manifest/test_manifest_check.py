@@ -32,7 +32,7 @@ from support.samples.manifests import (
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
-from keyhouse.wire.definitions import SecretType, Uri
+from keyhouse.wire.secret_types import SecretType, Uri
 
 
 def accept(raw: bytes) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.base.errors import BadRequest
-from keyhouse.wire.base64text import decode_base64, decode_base64url
+from keyhouse.wire.base64_text import decode_base64, decode_base64url
 
 
 @given(st.binary(max_size=100))

@@ -9,7 +9,7 @@ import pytest
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api as api
-from keyhouse.wire.jsonreader import Unreadable, decode
+from keyhouse.wire.json_decoder import Unreadable, decode
 from keyhouse.wire.sent import LEFT_OUT, NULL, encoded
 
 SHARES = {"ann": b"\x00\x01"}

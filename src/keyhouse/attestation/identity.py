@@ -10,8 +10,8 @@ from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequest
-from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.jsonreader import Unreadable, read
+from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.json_decoder import Unreadable, read
 
 __all__ = [
     "ExpectedIdentity",

@@ -4,9 +4,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.base.errors import Problem
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["CURVES", "size_problems"]
 
@@ -41,8 +41,8 @@ def _reason(definition: SecretDefinition) -> tuple[str, str] | None:
         case SecretType.SYMMETRIC_KEY:
             stored = definition.shared or definition.user_defined
             return _symmetric_reason(size, _RANDOM_MOST if stored else _DERIVED_MOST)
-        case SecretType.CERT_RSA if not rsa_sizes.SMALLEST_GENERATED <= size <= rsa_sizes.LARGEST:
-            least, most = rsa_sizes.SMALLEST_GENERATED, rsa_sizes.LARGEST
+        case SecretType.CERT_RSA if not rsa_keys.SMALLEST_GENERATED <= size <= rsa_keys.LARGEST:
+            least, most = rsa_keys.SMALLEST_GENERATED, rsa_keys.LARGEST
             hint = f"give {least} to {most} bits, such as 3072"
             return "is not a size for RSA keys", hint
         case SecretType.CERT_ECDSA if size not in CURVES:

@@ -1,6 +1,11 @@
-"""Text that may be shown: nothing in it can forge a line or drive a terminal."""
+"""Text that is safe to show: it cannot forge a line or control a terminal, and names no path."""
 
-__all__ = ["printable"]
+import os
+from typing import Final
+
+__all__ = ["os_reason", "printable", "shown"]
+
+_LONGEST: Final = 2_000  # characters
 
 
 def printable(text: str) -> str:
@@ -11,3 +16,13 @@ def printable(text: str) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
+
+
+def shown(text: str) -> str:
+    """Return a peer's ``text`` as ``printable`` does, at most its first 2,000 characters."""
+    return printable(text[:_LONGEST])
+
+
+def os_reason(error: OSError) -> str:
+    """Return the operating system's reason alone, in lower case: no path and no number."""
+    return os.strerror(error.errno).lower() if error.errno else "unknown reason"

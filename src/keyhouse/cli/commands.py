@@ -3,7 +3,7 @@
 import os
 import sys
 
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error

@@ -48,7 +48,7 @@ from keyhouse.wire.client_api import (
     UpdateAnswer,
 )
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
-from keyhouse.wire.user_secret import UserSecret as SecretUpload
+from keyhouse.wire.secret_types import UserSecret as SecretUpload
 
 __all__ = [
     "DEFAULT_PORT",

@@ -10,8 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
-from keyhouse.base.shown import shown
 from keyhouse.client import answers_v1
 from keyhouse.client.envelope import (
     data_and_message,
@@ -24,7 +24,7 @@ from keyhouse.client.errors import ClientSetup
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = [
     "ACKNOWLEDGE",

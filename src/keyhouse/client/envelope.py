@@ -6,11 +6,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from keyhouse.base.errors import Problem
-from keyhouse.base.shown import shown
+from keyhouse.base.printable import shown
 from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused
 from keyhouse.client.steps import Answer
 from keyhouse.wire.client_api import LogEntry, Problems
-from keyhouse.wire.jsonreader import Unreadable, decode
+from keyhouse.wire.json_decoder import Unreadable, decode
 
 __all__ = ["data_and_message", "data_of", "document", "log_entry", "require_success"]
 

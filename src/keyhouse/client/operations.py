@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.shown import shown
+from keyhouse.base.printable import shown
 from keyhouse.client import calls
 from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed
@@ -39,7 +39,7 @@ from keyhouse.wire.client_api import (
     UpdateAnswer,
 )
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = ["CurrentManifest"]
 

@@ -11,8 +11,7 @@ from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.manifest import Checked
 from keyhouse.manifest.findings import MOST, TOO_MANY
-from keyhouse.wire.definitions import SecretDefinition
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
 __all__ = ["check_fully", "initial_secret"]
 

@@ -32,8 +32,7 @@ from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
-from keyhouse.wire.definitions import SecretDefinition
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
 __all__ = ["prepare_manifest", "prepare_upload"]
 

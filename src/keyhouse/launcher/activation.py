@@ -11,7 +11,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.shown import shown
+from keyhouse.base.printable import shown
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
     ActivationRefused,

@@ -14,7 +14,6 @@
 """
 
 from keyhouse.base.errors import Broken, Refused, Unavailable
-from keyhouse.base.process.start_limits import LaunchRefused
 
 __all__ = [
     "ActivationRefused",
@@ -24,6 +23,12 @@ __all__ = [
     "NotReachable",
     "NotReady",
 ]
+
+
+class LaunchRefused(Refused):
+    """Something that the launcher was given, or was told to do, is not possible."""
+
+    code = "launch-refused"
 
 
 class ActivationRefused(Refused):

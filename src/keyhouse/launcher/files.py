@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from keyhouse.base.durable_files import put_file
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.placement import Place, placed

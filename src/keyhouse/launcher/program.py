@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from keyhouse.base.process.start_limits import not_started
+from keyhouse.base.process.exec_error import exec_failure
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
 from keyhouse.launcher.parameters import Delivered
@@ -72,4 +72,5 @@ def start(program: Program) -> NoReturn:
     try:
         os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
     except OSError as error:
-        raise not_started(error, program.file, program.argv, env) from None
+        message, hint = exec_failure(error, program.file, program.argv, env)
+        raise LaunchRefused(message, hint=hint) from None

@@ -37,9 +37,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from keyhouse.base import marble_type
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrusted
+from keyhouse.wire import workload_api
 
 __all__ = [
     "MARBLE_TYPE",
@@ -50,7 +50,7 @@ __all__ = [
     "require_served",
 ]
 
-MARBLE_TYPE: Final = x509.ObjectIdentifier(marble_type.MARBLE_TYPE)
+MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _HINT: Final = "do not use it: it may be another machine that answers at this address"
 _CHAIN: Final = 2

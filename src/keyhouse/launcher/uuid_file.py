@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Final
 
 from keyhouse.base.durable_files import create_file, sync_directory
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefused
-from keyhouse.wire.uuid_text import uuid_of
+from keyhouse.wire.workload_api import uuid_of
 
 __all__ = ["own_uuid", "read_uuid"]
 

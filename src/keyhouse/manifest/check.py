@@ -22,7 +22,7 @@ from keyhouse.manifest.rules.packages import check_infrastructures, check_packag
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
-from keyhouse.wire.jsonreader import Read, Unreadable, read
+from keyhouse.wire.json_decoder import Read, Unreadable, read
 
 __all__ = ["MAX_BYTES", "Checked", "check", "read_document"]
 

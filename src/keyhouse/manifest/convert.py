@@ -31,16 +31,16 @@ from keyhouse.manifest.model import (
     User,
 )
 from keyhouse.manifest.pem import first_block
-from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.definitions import (
+from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.json_decoder import Unreadable
+from keyhouse.wire.json_decoder import decode as decode_json
+from keyhouse.wire.secret_types import (
     CertificateTemplate,
     SecretDefinition,
     SecretType,
     Subject,
     Uri,
 )
-from keyhouse.wire.jsonreader import Unreadable
-from keyhouse.wire.jsonreader import decode as decode_json
 
 __all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "manifest_of"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Entry, Manifest, Marble, Package, RecoveryKey, Role, User
-from keyhouse.wire.definitions import manifest_name
+from keyhouse.wire.secret_types import manifest_name
 
 __all__ = ["Change", "diff"]
 

@@ -6,8 +6,8 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Infrastructure, Package, TlsTag
-from keyhouse.wire.definitions import CertificateTemplate, Subject, Uri, manifest_name
-from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.json_decoder import UInt64
+from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
 __all__ = [
     "ConfigDocument",

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.wire.definitions import SecretDefinition, manifest_name
-from keyhouse.wire.jsonreader import UInt16, UInt64
+from keyhouse.wire.json_decoder import UInt16, UInt64
+from keyhouse.wire.secret_types import SecretDefinition, manifest_name
 
 __all__ = [
     "Action",

@@ -3,7 +3,7 @@
 import re
 
 from keyhouse.base.errors import BadRequest
-from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["first_block", "ignored_part"]
 

@@ -11,10 +11,9 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
-from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.json_decoder import UInt64
+from keyhouse.wire.secret_types import SecretType, UserSecret
 from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
-from keyhouse.wire.user_secret import UserSecret
 
 __all__ = [
     "AcknowledgedData",

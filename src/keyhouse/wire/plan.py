@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.base.errors import Problem
-from keyhouse.wire.jsonreader import UInt64
+from keyhouse.wire.json_decoder import UInt64
 
 __all__ = ["MEANINGS", "Effect", "Plan", "PlanChange", "PlanData", "plan_digest"]
 

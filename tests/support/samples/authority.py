@@ -16,7 +16,7 @@ from keyhouse.authority import (
     trial,
 )
 from keyhouse.base.errors import Problem
-from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, SecretType
+from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, SecretType
 
 NOW = datetime(2026, 11, 21, 10, 30, 15, 123456, tzinfo=UTC)
 OWN_DNS = ("coordinator.example.com", "localhost")

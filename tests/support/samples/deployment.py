@@ -25,7 +25,7 @@ from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engi
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
 from keyhouse.journal import Home
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 NOW = 1_800_000_000_000_000
 """2027-01-15T08:00:00Z in microseconds: the tests' present."""

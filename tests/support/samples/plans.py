@@ -24,7 +24,7 @@ from keyhouse.coordinator.core.commands import Activate, InitiateUpdate, UpdateP
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.wire.plan import PlanChange, PlanData
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 from support.samples.deployment import NOW, moment, user
 from support.samples.updates import holder_key
 

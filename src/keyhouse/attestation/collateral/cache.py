@@ -24,7 +24,7 @@ from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefused
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Refused
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
 __all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
 

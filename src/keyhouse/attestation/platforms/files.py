@@ -10,7 +10,7 @@ from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.base.errors import Broken, Refused, Unavailable
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
 __all__ = [
     "REPORT_DATA",

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import split_shamir, split_xor
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.base.errors import Broken, Invalid, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
@@ -137,6 +137,6 @@ def _key_reason(der: bytes) -> tuple[str, str] | None:
         return "is not a public key", "give a PEM block PUBLIC KEY with an RSA key"
     if not isinstance(key, rsa.RSAPublicKey):
         return "is not an RSA key", "give an RSA key of 3072 or 4096 bits"
-    if not rsa_sizes.SMALLEST <= key.key_size <= rsa_sizes.LARGEST_OF_HOLDERS:
-        return "is too small or too large", f"give an RSA key of {rsa_sizes.SMALLEST} bits or more"
+    if not rsa_keys.SMALLEST <= key.key_size <= rsa_keys.LARGEST_OF_HOLDERS:
+        return "is too small or too large", f"give an RSA key of {rsa_keys.SMALLEST} bits or more"
     return None

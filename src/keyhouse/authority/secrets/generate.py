@@ -23,7 +23,7 @@ from keyhouse.authority.x509.certificates import (
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["generate", "is_generated_with_manifest", "trial"]
 

@@ -23,12 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.authority.findings import LIBRARY_REFUSALS
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequest, Invalid, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.definitions import SecretDefinition, SecretType
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
 __all__ = ["import_secret"]
 
@@ -129,8 +128,8 @@ def _key_problems(
     if not isinstance(public_key, family):
         hint = f"the manifest asks for a certificate of type {definition.type.value}"
         return (Problem("cert", f"does not hold an {called} key", hint),)
-    if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > rsa_sizes.LARGEST:
-        hint = f"use at most {rsa_sizes.LARGEST} bits"
+    if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > rsa_keys.LARGEST:
+        hint = f"use at most {rsa_keys.LARGEST} bits"
         return (Problem("cert", "holds an RSA key that is too large", hint),)
     if definition.size and not _has_size(public_key, definition.size):
         hint = f"the manifest asks for {definition.size} bits"

@@ -22,7 +22,7 @@ from keyhouse.authority.x509.subject_key import key_identifier
 from keyhouse.authority.x509.template_der import template_from_certificate
 from keyhouse.authority.x509.validity import end_of_validity, whole_second
 from keyhouse.base.errors import Invalid, Problem
-from keyhouse.wire.definitions import CertificateTemplate, SecretDefinition, Subject
+from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
 
 __all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
 

@@ -15,7 +15,7 @@ from keyhouse.authority.x509.ip_address import read_address
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.authority.x509.oid import MARBLE_TYPE, from_arcs, from_dots
 from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
-from keyhouse.wire.definitions import CertificateTemplate, Uri
+from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 __all__ = ["DEFAULT_DNS_NAMES", "EXTENDED_USAGES", "KEY_USAGES", "SET_HERE", "extensions", "uri"]
 

@@ -33,8 +33,8 @@ from keyhouse.authority.x509.serial import random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
 from keyhouse.authority.x509.subject_key import key_identifier
 from keyhouse.authority.x509.validity import whole_second
-from keyhouse.base.marble_type import MARBLE_TYPE_DER
 from keyhouse.base.secret import Secret
+from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
 __all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificate"]
 

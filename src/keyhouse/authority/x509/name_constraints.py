@@ -10,7 +10,7 @@ from cryptography import x509
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.findings import Findings
 from keyhouse.authority.x509.own_names import own_domains, own_networks
-from keyhouse.wire.definitions import AddressRange, CertificateTemplate
+from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 __all__ = ["name_constraints"]
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from cryptography import x509
 
-from keyhouse.base import marble_type
+from keyhouse.wire import workload_api
 
 __all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots"]
 
-MARBLE_TYPE: Final = x509.ObjectIdentifier(marble_type.MARBLE_TYPE)
+MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _MOST: Final = 2**31
 

@@ -22,10 +22,10 @@ from keyhouse.authority.x509.dns_name import is_dns_name
 from keyhouse.authority.x509.ip_address import read_address
 from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.x509.subject import attribute
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.base.errors import Invalid, Problem
-from keyhouse.base.foreign_rsa import is_costly_rsa
 from keyhouse.base.place import quoted
+from keyhouse.base.rsa_keys import is_costly_rsa
 
 __all__ = ["LARGEST", "SigningRequest", "read_signing_request"]
 
@@ -83,11 +83,11 @@ def _check_key(key: object) -> None:
     if isinstance(key, ec.EllipticCurvePublicKey):
         usual = type(key.curve) in _CURVES
     elif isinstance(key, rsa.RSAPublicKey):
-        usual = key.key_size >= rsa_sizes.SMALLEST and not is_costly_rsa(key)
+        usual = key.key_size >= rsa_keys.SMALLEST and not is_costly_rsa(key)
     else:
         usual = isinstance(key, ed25519.Ed25519PublicKey)
     if not usual:
-        sizes = f"{rsa_sizes.SMALLEST} to {rsa_sizes.LARGEST}"
+        sizes = f"{rsa_keys.SMALLEST} to {rsa_keys.LARGEST}"
         hint = f"use a key on P-256, P-384 or P-521, Ed25519, or RSA with {sizes} bits"
         raise _refusal("has a key of a kind that is not accepted", hint)
 

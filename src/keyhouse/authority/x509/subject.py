@@ -10,7 +10,7 @@ from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.findings import Findings
 from keyhouse.authority.x509.oid import from_arcs
-from keyhouse.wire.definitions import Subject
+from keyhouse.wire.secret_types import Subject
 
 __all__ = ["GENERIC_NAME", "PLURAL", "attribute", "common_name", "subject_name"]
 

@@ -13,7 +13,7 @@ from keyhouse.authority.findings import Findings
 from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEY_USAGES, SET_HERE, uri
 from keyhouse.authority.x509.oid import arcs
 from keyhouse.authority.x509.subject import PLURAL
-from keyhouse.wire.definitions import (
+from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,
     Extension,

@@ -1,6 +1,8 @@
 """The process itself: isolated from its environment, closed to debuggers, kept out of core files.
 
-Source: security rules, "The process".
+A launcher carries the variables that it was started with through its own isolated start, for the
+program that it executes in the end. In between they have names that mean nothing to Python, OpenSSL
+or the loader. Source: security rules, "The process".
 """
 
 import os
@@ -9,11 +11,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from keyhouse.base.process.held_environment import PREFIX as HELD
-from keyhouse.base.process.held_environment import held
 from keyhouse.base.process.standard_streams import open_standard_streams, write_error
 
-__all__ = ["clean_environment", "forbid_dumps", "harden", "isolate"]
+__all__ = [
+    "HELD_PREFIX",
+    "clean_environment",
+    "forbid_dumps",
+    "harden",
+    "hold_environment",
+    "isolate",
+    "release_environment",
+]
+
+HELD_PREFIX: Final = "KEYHOUSE_HELD_"
 
 _PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
 _NAMES: Final = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
@@ -39,16 +49,16 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if (name in _NAMES or name.startswith(_PREFIXES))
         and name != _ISOLATED
-        and not name.startswith(HELD)
+        and not name.startswith(HELD_PREFIX)
     }
 
 
 def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> None:
-    """Make this process one that its environment did not shape: ``python -I -B``, clean variables.
+    """Isolate this process from its environment: ``python -I -B``, with clean variables.
 
-    Replaces the process unless it is such a one already. Call it before anything is imported that
+    Replaces the process unless it is isolated already. Call it before anything is imported that
     reads the environment (OpenSSL does, when it is loaded). With ``hold`` the old variables are
-    kept for a program to be started later: ``held_environment.release`` has them.
+    kept for a program to be executed later: ``release_environment`` returns them.
     """
     if sys.flags.isolated and os.environ.get(_ISOLATED) == str(os.getpid()):
         del os.environ[_ISOLATED]
@@ -56,7 +66,7 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
     open_standard_streams()
     environment = clean_environment(os.environ) | {_ISOLATED: str(os.getpid())}
     if hold:
-        environment |= held(os.environ)
+        environment |= hold_environment(os.environ)
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
     try:
         os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
@@ -65,16 +75,18 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
 
 
 def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Tell why there is no isolated process, and end: this one must not go on."""
+    """Tell why there is no isolated process, and exit: this one must not continue."""
+    from keyhouse.base.errors import Refused
     from keyhouse.base.process.error_text import error_text
-    from keyhouse.base.process.start_limits import not_started
+    from keyhouse.base.process.exec_error import exec_failure
 
     file, *argv = map(os.fsencode, command)
     env = {
-        os.fsencode(name.removeprefix(HELD)): os.fsencode(value)
+        os.fsencode(name.removeprefix(HELD_PREFIX)): os.fsencode(value)
         for name, value in environment.items()
     }
-    write_error(error_text(not_started(error, file, argv, env)))
+    message, hint = exec_failure(error, file, argv, env)
+    write_error(error_text(Refused(message, hint=hint)))
     sys.exit(1)
 
 
@@ -131,3 +143,15 @@ def _may_lock_memory() -> bool:
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     effective = next((line for line in status.splitlines() if line.startswith("CapEff:")), "")
     return bool(int(effective.partition(":")[2] or "0", 16) >> CAP_IPC_LOCK & 1)
+
+
+def hold_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environment`` under names that have no effect."""
+    return {HELD_PREFIX + name: value for name, value in environment.items()}
+
+
+def release_environment() -> dict[bytes, bytes]:
+    """Remove the held variables from this process's environment; return them as they were."""
+    prefix = HELD_PREFIX.encode("ascii")
+    names = [name for name in os.environb if name.startswith(prefix)]
+    return {name.removeprefix(prefix): os.environb.pop(name) for name in names}

@@ -22,7 +22,7 @@ from keyhouse.cli.output.talk import (
     show_rows,
     speaks,
 )
-from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["app"]
 

@@ -13,7 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.cli.doctor.finding import Finding, failed, judge_expiry, judge_mode, judge_start
 from keyhouse.cli.output.talk import read_file

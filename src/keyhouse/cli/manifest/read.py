@@ -16,7 +16,7 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.bytes import write_output
 from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.jsontext import read_json
+from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
     from keyhouse.client import LogEntry

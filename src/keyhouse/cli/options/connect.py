@@ -16,7 +16,7 @@ from keyhouse.cli.output.new_file import NewFile
 from keyhouse.cli.output.progress import working
 from keyhouse.cli.output.talk import read_file
 from keyhouse.cli.output.usage import WrongUsage
-from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity

@@ -25,7 +25,7 @@ import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import Refused
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
 __all__ = [
     "NAMES",

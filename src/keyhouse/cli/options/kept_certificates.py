@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.new_file import FileUnwritable

@@ -11,7 +11,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.cli.options.password import password_for
 from keyhouse.cli.output.talk import read_file
 from keyhouse.cli.output.usage import WrongUsage
-from keyhouse.wire.jsonreader import Unreadable, decode
+from keyhouse.wire.json_decoder import Unreadable, decode
 
 __all__ = [
     "TokenConfig",

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
 __all__ = ["FileUnwritable", "NewFile"]
 

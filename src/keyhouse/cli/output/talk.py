@@ -15,8 +15,7 @@ import msgspec
 import typer
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
-from keyhouse.base.os_reason import os_reason
-from keyhouse.base.printable import printable
+from keyhouse.base.printable import os_reason, printable
 from keyhouse.base.process.error_text import error_object, error_text
 from keyhouse.cli.output.bundles import bundled
 from keyhouse.cli.output.examples import with_example_first

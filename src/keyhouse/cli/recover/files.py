@@ -17,9 +17,9 @@ from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.talk import read_file
 from keyhouse.client import RecoveryKey
-from keyhouse.wire.base64text import decode_base64
+from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
-from keyhouse.wire.jsonreader import Unreadable, decode
+from keyhouse.wire.json_decoder import Unreadable, decode
 
 __all__ = [
     "PLAIN_SIZES",

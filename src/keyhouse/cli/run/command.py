@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.held_environment import release
-from keyhouse.base.process.isolation import forbid_dumps
+from keyhouse.base.process.isolation import forbid_dumps, release_environment
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.run.report import Report
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
@@ -39,7 +38,7 @@ _UNVERIFIED: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Become the program, or return why not: 1 refused, 2 usage, 3 unreachable, 4 trust failed."""
-    environment = release()
+    environment = release_environment()
     # What libraries log of a connection may hold what came over it, and goes nowhere.
     logging.basicConfig(handlers=[logging.NullHandler()])
     report = Report(as_json=reports_in_json(os.environ))

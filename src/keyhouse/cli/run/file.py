@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.launcher import LaunchRefused
 
 __all__ = ["read_small_file"]

@@ -1,8 +1,8 @@
 """The file that `keyhouse secret set` uploads: name to value, as the interface has it."""
 
 from keyhouse.base.errors import Invalid
-from keyhouse.wire.jsonreader import Unreadable, read
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.json_decoder import Unreadable, read
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = ["read_secret_file"]
 

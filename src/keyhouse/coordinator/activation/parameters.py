@@ -28,7 +28,7 @@ from keyhouse.coordinator.activation.transparent_tls import tls_config
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import MissingValue, Template, Values
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["Joining", "parameters"]
 

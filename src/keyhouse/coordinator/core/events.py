@@ -13,7 +13,7 @@ from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Pending
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = [
     "Activated",

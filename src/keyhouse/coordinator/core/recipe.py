@@ -13,7 +13,7 @@ from keyhouse.manifest import (
     Source,
     TemplateIndex,
 )
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["Recipe", "recipe_of"]
 

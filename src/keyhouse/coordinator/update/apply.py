@@ -34,7 +34,7 @@ from keyhouse.coordinator.update.retained import (
 )
 from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Manifest
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["prepare_application", "require_kept_values_fit"]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from keyhouse.base.place import quoted
-from keyhouse.wire.definitions import manifest_name
 from keyhouse.wire.plan import Effect, PlanChange
+from keyhouse.wire.secret_types import manifest_name
 
 __all__ = ["Difference", "change", "differing", "fields_that_differ", "in_words", "listed", "shown"]
 

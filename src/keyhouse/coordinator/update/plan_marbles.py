@@ -13,8 +13,8 @@ from keyhouse.coordinator.update.compare import (
     listed,
 )
 from keyhouse.manifest import Manifest, Marble, Parameters, Source
-from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.plan import Effect, PlanChange
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["changed_limits", "marble_changes", "restarts", "tls_changes"]
 

@@ -8,8 +8,8 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
 from keyhouse.coordinator.update.retained import equal_definitions, stays
 from keyhouse.manifest import Manifest
-from keyhouse.wire.definitions import SecretDefinition, SecretType
 from keyhouse.wire.plan import Effect, PlanChange
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = [
     "certificate_renewals",

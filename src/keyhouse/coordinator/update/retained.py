@@ -12,7 +12,7 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.versions import versions_in_force
 from keyhouse.coordinator.update.compare import listed
 from keyhouse.manifest import Action, Manifest, SealMode
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = [
     "KEPT_AGAIN",

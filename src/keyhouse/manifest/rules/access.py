@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.document import (
@@ -19,7 +19,7 @@ from keyhouse.manifest.document import (
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
-from keyhouse.wire.jsonreader import nearest
+from keyhouse.wire.json_decoder import nearest
 
 __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
 
@@ -186,7 +186,7 @@ def _rsa_key(der: bytes) -> RSAPublicKey | str:
 
 
 def _key_problem(key: RSAPublicKey) -> str:
-    least, most = rsa_sizes.SMALLEST, rsa_sizes.LARGEST_OF_HOLDERS
+    least, most = rsa_keys.SMALLEST, rsa_keys.LARGEST_OF_HOLDERS
     if not least <= key.key_size <= most:
         return f"has {key.key_size} bits, must have {least} to {most}"
     exponent = key.public_numbers().e

@@ -7,7 +7,7 @@ from cryptography import x509
 
 from keyhouse.manifest.document import TemplateDocument, UriDocument, has_content
 from keyhouse.manifest.findings import Findings, Place
-from keyhouse.wire.definitions import CertificateTemplate, Uri
+from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 __all__ = ["check_template"]
 

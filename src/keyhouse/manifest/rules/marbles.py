@@ -10,7 +10,7 @@ from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.rules.tls import port_number
 from keyhouse.manifest.templates import Template, parse
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["check_marbles"]
 

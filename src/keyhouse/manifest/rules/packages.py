@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Infrastructure, Package
-from keyhouse.wire.jsonreader import nearest
+from keyhouse.wire.json_decoder import nearest
 
 __all__ = ["LARGEST", "TCB_STATUSES", "check_infrastructures", "check_packages"]
 

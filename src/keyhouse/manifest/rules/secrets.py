@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from keyhouse.base import rsa_sizes
+from keyhouse.base import rsa_keys
 from keyhouse.manifest.document import (
     ManifestDocument,
     SecretDocument,
@@ -12,8 +12,8 @@ from keyhouse.manifest.document import (
 from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.access import parse_certificate
 from keyhouse.manifest.rules.certificates import check_template
-from keyhouse.wire.definitions import SecretType
-from keyhouse.wire.jsonreader import nearest
+from keyhouse.wire.json_decoder import nearest
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["check_secrets", "key_cost", "secret_types"]
 
@@ -105,7 +105,7 @@ def _size_problem(kind: SecretType, secret: SecretDocument) -> str:
     if size == 0 and secret.user_defined:
         return ""  # any size may be uploaded
     if kind is SecretType.CERT_RSA:
-        least, most = rsa_sizes.SMALLEST_GENERATED, rsa_sizes.LARGEST
+        least, most = rsa_keys.SMALLEST_GENERATED, rsa_keys.LARGEST
         return "" if least <= size <= most else f"is {size}, must be {least} to {most}"
     return "" if size in CURVES else f"is {size}, must be 224, 256, 384 or 521"
 

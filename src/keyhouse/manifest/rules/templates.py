@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from keyhouse.base.place import quoted
 from keyhouse.manifest.templates import Call, Source
-from keyhouse.wire.definitions import SecretType
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["call_problem"]
 

@@ -37,7 +37,7 @@ def json_places(data: bytes) -> SourceMap:
     """Return where the parts of ``data`` stand; of a text that is no JSON, the first error as "".
 
     Never fails, and never goes deeper into the stack than ``data`` is nested by the limits of
-    ``keyhouse.wire.jsontext``: look for places after that has read, or refused, the text.
+    ``keyhouse.wire.json_parser``: look for places after that has read, or refused, the text.
     """
     text = data.decode("utf-8", errors="replace")
     lines, places = TextLines(text), SourceMap()

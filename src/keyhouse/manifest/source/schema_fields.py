@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.base.rsa_sizes import LARGEST, SMALLEST_GENERATED
+from keyhouse.base.rsa_keys import LARGEST, SMALLEST_GENERATED
 from keyhouse.manifest.document import (
     ConfigDocument,
     EntryDocument,
@@ -39,7 +39,7 @@ from keyhouse.manifest.rules.secrets import (
     LARGEST_DERIVED_KEY,
     LARGEST_KEY,
 )
-from keyhouse.wire.definitions import AddressRange, Extension, NameAttribute, SecretType
+from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
 
 __all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
 

@@ -28,7 +28,7 @@ from yaml.events import (
 
 from keyhouse.base.errors import Problem
 from keyhouse.manifest.source.source_map import SourceMap, Span, below
-from keyhouse.wire.jsontext import MAX_NESTING, MAX_VALUES
+from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES
 
 __all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]
 

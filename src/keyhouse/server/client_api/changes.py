@@ -35,7 +35,7 @@ from keyhouse.server.client_api.service import INLINE, Service
 from keyhouse.server.http.body import require_size
 from keyhouse.server.http.exchange import Head
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = [
     "Agreement",

@@ -14,7 +14,7 @@ from keyhouse.manifest import Action
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
 from keyhouse.wire.client_api import SecretObject, SecretsData
-from keyhouse.wire.definitions import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
 __all__ = ["encode_secrets", "read_named_secrets", "secret_object"]

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.base.errors import BadRequest, TooLarge
-from keyhouse.wire.jsonreader import decode
+from keyhouse.wire.json_decoder import decode
 
 __all__ = ["DECODED_BYTES", "ENCODED_BYTES", "read_body", "require_size"]
 

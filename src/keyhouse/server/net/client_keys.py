@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, mldsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from keyhouse.base.foreign_rsa import is_costly_rsa
+from keyhouse.base.rsa_keys import is_costly_rsa
 
 __all__ = ["SMALL", "has_costly_key"]
 

@@ -12,7 +12,7 @@ import structlog
 from keyhouse.attestation import Collateral, CollateralRefused, read_collateral, read_facts
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.base.errors import Refused
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
 __all__ = ["CollateralFile"]
 

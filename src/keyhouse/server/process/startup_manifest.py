@@ -16,7 +16,7 @@ import structlog
 from keyhouse import manifest as manifests
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Broken, Invalid, Refused
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,

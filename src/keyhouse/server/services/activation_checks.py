@@ -14,7 +14,7 @@ from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation.package_identity import rules_of_package
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.recipe import Recipe
-from keyhouse.wire.uuid_text import uuid_of
+from keyhouse.wire.workload_api import uuid_of
 
 __all__ = [
     "read_uuid",

@@ -20,7 +20,7 @@ from keyhouse.base.errors import (
 )
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = ["DESCRIPTIONS", "Described", "RawManifest", "RawObject"]
 

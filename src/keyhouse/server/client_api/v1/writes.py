@@ -8,8 +8,8 @@ from keyhouse.server.client_api.agreements import acknowledged, updated
 from keyhouse.server.client_api.service import Service
 from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.wire.client_api import OldSetManifestData
-from keyhouse.wire.jsonreader import decode
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.json_decoder import decode
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = [
     "acknowledge_update",

@@ -8,7 +8,7 @@ from keyhouse.server.client_api.service import Service
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
 from keyhouse.server.services.quotes import NONCE_BYTES
-from keyhouse.wire.base64text import decode_base64url
+from keyhouse.wire.base64_text import decode_base64url
 from keyhouse.wire.client_api import SecretsData, Status
 
 __all__ = [

@@ -19,7 +19,7 @@ from keyhouse.wire.client_api import (
     SetManifestData,
     UpdateBody,
 )
-from keyhouse.wire.user_secret import UserSecret
+from keyhouse.wire.secret_types import UserSecret
 
 __all__ = [
     "acknowledge_update",

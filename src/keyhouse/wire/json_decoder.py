@@ -45,8 +45,8 @@ import msgspec
 from keyhouse.base.errors import BadRequest, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
-from keyhouse.wire.base64text import decode_base64
-from keyhouse.wire.jsontext import INEXACT, Repeated, Unreadable, read_json
+from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.json_parser import INEXACT, Repeated, Unreadable, read_json
 
 __all__ = ["Read", "UInt16", "UInt64", "Unreadable", "decode", "nearest", "read"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keyhouse.base.errors import BadRequest, Problem
 from keyhouse.base.secret import Secret
-from keyhouse.wire.jsonreader import UInt16, UInt64, Unreadable, decode, nearest, read
+from keyhouse.wire.json_decoder import UInt16, UInt64, Unreadable, decode, nearest, read
 
 Name = NewType("Name", str)
 

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.wire.jsontext import INEXACT, MAX_NESTING, MAX_VALUES, Repeated, Unreadable, read_json
+from keyhouse.wire.json_parser import (
+    INEXACT,
+    MAX_NESTING,
+    MAX_VALUES,
+    Repeated,
+    Unreadable,
+    read_json,
+)
 
 
 def problem_of(data: bytes, *, ignore_rest: bool = False) -> str:

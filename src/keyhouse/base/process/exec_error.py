@@ -1,29 +1,29 @@
-"""Why a program did not start: what the system does not take, named without its value."""
+"""Why a program could not be executed: the cause, and a hint; variables are named, never shown."""
 
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from keyhouse.base.errors import Refused
-from keyhouse.base.os_reason import os_reason
+from keyhouse.base.printable import os_reason
 
-__all__ = ["LaunchRefused", "not_started"]
+__all__ = ["ExecFailure", "exec_failure"]
 
 _KIB: Final = 32 * os.sysconf("SC_PAGE_SIZE") // 1024  # for each; MAX_ARG_STRLEN in execve(2)
 _LONGEST_SHOWN: Final = 200
 
 
-class LaunchRefused(Refused):
-    """Something that the launcher was given, or was told to do, cannot be."""
+class ExecFailure(NamedTuple):
+    """What to tell the caller, in the form that errors have."""
 
-    code = "launch-refused"
+    message: str
+    hint: str
 
 
-def not_started(
+def exec_failure(
     error: OSError, file: bytes, argv: Sequence[bytes], env: Mapping[bytes, bytes]
-) -> LaunchRefused:
-    """Return what ``error`` of starting ``file`` means; of variables it tells the names alone."""
+) -> ExecFailure:
+    """Return what ``error`` of executing ``file`` means; of variables only the names."""
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)
         problem = f"arguments and variables are too long; the longest is {what} with {size} bytes"
@@ -33,7 +33,7 @@ def not_started(
     else:
         problem = os_reason(error)
         hint = "name it with its path, and see that it is there and may be executed"
-    return LaunchRefused(f"the program {_shown(file)} cannot be started: {problem}", hint=hint)
+    return ExecFailure(f"the program {_shown(file)} cannot be started: {problem}", hint)
 
 
 def _longest(argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> tuple[str, int]:

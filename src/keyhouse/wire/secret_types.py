@@ -1,6 +1,6 @@
-"""How a manifest describes a secret, and the certificate that it may ask for.
+"""Secrets as a manifest defines them, with their certificates, and as users upload them.
 
-The manifest's reader fills these in, the authority builds from them, and the answer of
+The manifest's reader fills the definitions in, the authority builds from them, and the answer of
 ``GET /api/v2/secrets`` repeats them.
 """
 
@@ -20,8 +20,10 @@ __all__ = [
     "SecretType",
     "Subject",
     "Uri",
+    "UserSecret",
     "manifest_name",
 ]
+
 
 _ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "url"})
 
@@ -143,3 +145,32 @@ class SecretDefinition(msgspec.Struct, frozen=True):
     valid_for: int = 0  # days; 0: not given
     private: Secret | None = None  # a user-defined secret's initial value (PKCS #8 or the bytes)
     public: Secret | None = None
+
+
+class UserSecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of ``POST /api/v2/secrets``, after base64. ``None`` means: not given.
+
+    Either ``key`` alone, or ``cert`` and, if wanted, ``private`` and ``public``. The latter three
+    may be DER or PEM.
+    """
+
+    key: Secret | None = None
+    cert: bytes | None = None
+    private: Secret | None = None
+    public: bytes | None = None
+
+    @property
+    def given(self) -> "UserSecret":
+        """Without the fields that are empty."""
+        return UserSecret(
+            key=self.key or None,
+            cert=self.cert or None,
+            private=self.private or None,
+            public=self.public or None,
+        )
+
+    @property
+    def size(self) -> int:
+        """How many bytes were uploaded."""
+        given = (self.key, self.cert, self.private, self.public)
+        return sum(len(field) for field in given if field is not None)
