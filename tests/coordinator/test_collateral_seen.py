@@ -22,8 +22,7 @@ from support.samples.recovery import holders, recoverable
 from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
 from keyhouse.coordinator import Context, Running, SeeCollateral
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.decide_collateral import MOST_PLATFORMS
+from keyhouse.coordinator.core.decide import MOST_PLATFORMS, decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import decode_events, encode_events

@@ -27,7 +27,7 @@ from keyhouse.coordinator import (
     counter_of,
     prepare_manifest,
 )
-from keyhouse.coordinator.activation.audit_buffer import DELAY, MANY, MOST, TOGETHER, Unrecorded
+from keyhouse.coordinator.activation.audit_buffer import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import RecordActivations
@@ -44,8 +44,7 @@ from keyhouse.coordinator.core.events import (
     MarblesActivated,
 )
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.engine.rebuild import rebuild
-from keyhouse.coordinator.engine.records import decode_events, encode_events
+from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
 
 LIMIT: Final = 3
 CONTEXT: Final = Context(now=NOW, **new_process("simulation")._asdict())
@@ -354,7 +353,7 @@ def test_long_lines_push_out_older_ones() -> None:
 
 
 def test_what_waits_is_due_after_a_moment_or_when_it_is_many() -> None:
-    waiting = Unrecorded()
+    waiting = AuditBuffer()
     assert waiting.due_at() is None
     assert waiting.add(activated(), 10.0)
     assert not waiting.add(activated(), 10.5)
@@ -367,7 +366,7 @@ def test_what_waits_is_due_after_a_moment_or_when_it_is_many() -> None:
 
 
 def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
-    waiting = Unrecorded()
+    waiting = AuditBuffer()
     for _ in range(TOGETHER + 1):
         waiting.add(activated(), 0.0)
     record = waiting.oldest()
@@ -380,7 +379,7 @@ def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
 
 
 def test_nobody_joins_who_could_never_be_audited() -> None:
-    waiting = Unrecorded()
+    waiting = AuditBuffer()
     for _ in range(MOST):
         waiting.add(activated(), 0.0)
     with pytest.raises(Unavailable, match="cannot be recorded"):

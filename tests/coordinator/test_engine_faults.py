@@ -23,14 +23,14 @@ from keyhouse.base.errors import Broken, Forbidden, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Activate, Activated, Engine
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import AcceptingManifest, Running
 from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.records import decode_events, encode_events
-from keyhouse.coordinator.engine.security_clock import SecurityClock
-from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
 from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed
@@ -103,7 +103,7 @@ async def _engine_on(store: MemoryStore | FaultyStore, path: Path) -> AsyncItera
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     events = list(decode_events(replay.base + replay.events))
     engine = Engine(
-        keeper=Keeper(await open_home(path), journal, in_memory=True),
+        writer=JournalWriter(await open_home(path), journal, in_memory=True),
         clock=SecurityClock(FixedClock()),
         process=new_process(),
         state=evolve_all(None, events),

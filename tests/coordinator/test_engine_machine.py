@@ -18,7 +18,7 @@ from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Refused
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide, start
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.evolve import evolve_all

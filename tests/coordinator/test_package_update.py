@@ -19,7 +19,7 @@ from support.samples.deployment import (
 
 from keyhouse.base.errors import Forbidden, Invalid, Unauthenticated
 from keyhouse.coordinator import Engine, Stale, View, prepare_update
-from keyhouse.coordinator.core.versions import versions_in_force
+from keyhouse.coordinator.core.policy import versions_in_force
 
 DAY = 24 * 3600 * 1_000_000
 

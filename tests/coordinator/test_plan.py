@@ -18,8 +18,8 @@ from support.samples.plans import (
 )
 
 from keyhouse.base.errors import TooLarge
+from keyhouse.coordinator.update.changes.access import user_changes
 from keyhouse.coordinator.update.plan import CHANGES
-from keyhouse.coordinator.update.plan_access import user_changes
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
 from keyhouse.wire.plan import MEANINGS, Effect, plan_digest
 

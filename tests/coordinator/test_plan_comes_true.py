@@ -22,7 +22,7 @@ from keyhouse.coordinator import (
     prepare_acknowledgement,
 )
 from keyhouse.coordinator.core.commands import InitiateUpdate
-from keyhouse.coordinator.core.versions import versions_in_force
+from keyhouse.coordinator.core.policy import versions_in_force
 from keyhouse.manifest import Action, Manifest, decode
 from keyhouse.wire.plan import Plan, PlanData
 

@@ -18,8 +18,7 @@ from support.samples.deployment import (
 )
 
 from keyhouse.base.errors import Broken, Unavailable
-from keyhouse.coordinator.clock import BUILD_TIME, LOOK_EVERY, HostClock
-from keyhouse.coordinator.engine.security_clock import SecurityClock
+from keyhouse.coordinator.engine.clock import BUILD_TIME, LOOK_EVERY, HostClock, SecurityClock
 from keyhouse.journal import Fresh, Opened
 
 SECOND = 1_000_000

@@ -1,15 +1,17 @@
 """The trusted state: what may change it, how it changes, and the one writer."""
 
-from keyhouse.coordinator.activation.parameters import Joining, parameters
-from keyhouse.coordinator.activation.parts import ActivationRequest, Parameters
-from keyhouse.coordinator.clock import LOOK_EVERY, Clock, HostClock
+from keyhouse.coordinator.activation.parameters import (
+    ActivationRequest,
+    Joining,
+    Parameters,
+    parameters,
+)
 from keyhouse.coordinator.core.audit_trail import AuditView
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
     CancelUpdate,
     Command,
-    Context,
     InitiateUpdate,
     SeeCollateral,
     SetCounter,
@@ -18,9 +20,9 @@ from keyhouse.coordinator.core.commands import (
     UpdatePackages,
     UploadSecrets,
 )
+from keyhouse.coordinator.core.context import Context, FirstManifestRule
 from keyhouse.coordinator.core.decide_activation import require_below_limit
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.core.first_manifest import FirstManifestRule
 from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.core.policy import Policy, policy_of
 from keyhouse.coordinator.core.recipe import Recipe
@@ -35,22 +37,23 @@ from keyhouse.coordinator.core.state import (
 from keyhouse.coordinator.core.update_log import LogView, UpdateLog
 from keyhouse.coordinator.engine.batch import Decision
 from keyhouse.coordinator.engine.certificate_ends import user_expiry, warn_of_expiry
+from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.engine import Engine, Process
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
-from keyhouse.coordinator.engine.rebuild import rebuild
+from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
-from keyhouse.coordinator.engine.recovered import RecoveryRefused
+from keyhouse.coordinator.engine.recovery_check import RecoveryRefused
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.full_check import check_fully
-from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.coordinator.prepared_again import until_current
+from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current
 from keyhouse.coordinator.update.prepare import (
     CannotBeApplied,
+    PlanChanged,
     prepare_acknowledgement,
+    prepare_plan,
     prepare_update,
 )
-from keyhouse.coordinator.update.prepare_plan import PlanChanged, prepare_plan
 
 __all__ = [
     "LOOK_EVERY",

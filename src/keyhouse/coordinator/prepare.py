@@ -5,8 +5,9 @@ state it read. A refusal here leaves nothing behind.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,22 +20,22 @@ from keyhouse.authority import (
     make_recovery,
     sign_manifest,
 )
-from keyhouse.base.errors import BadRequest, Invalid, Problem
+from keyhouse.base.errors import BadRequest, Invalid, Problem, Unavailable
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.clock import moment
-from keyhouse.coordinator.core.commands import SetManifest, UploadSecrets
+from keyhouse.coordinator.core.commands import SetManifest, Stale, UploadSecrets
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
-from keyhouse.coordinator.engine.index_beside import index_beside
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import equal_definitions
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
-__all__ = ["prepare_manifest", "prepare_upload"]
+__all__ = ["ATTEMPTS", "prepare_manifest", "prepare_upload", "until_current"]
 
 
 def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
@@ -61,7 +62,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
         recovery=recovery,
         dek=dek,
         store_id=store_id,
-        recovery_index=index_beside(
+        recovery_index=encode_index(
             state.keys,
             raw,
             recovery,
@@ -184,3 +185,23 @@ def _initial_secrets(
     if problems:
         raise Invalid("the manifest", problems)
     return secrets
+
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3
+"""Preparations of one change before it is told that others change the state too fast."""
+
+
+async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
+    """Return what ``change`` returns, which prepares from the present state and submits.
+
+    It is called again after ``Stale``. Raises ``Unavailable``, which says ``too_fast``, after
+    ``ATTEMPTS`` calls; else what ``change`` raises.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return await change()
+        except Stale:
+            continue
+    raise Unavailable(too_fast, hint="retry")

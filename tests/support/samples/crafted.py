@@ -15,7 +15,8 @@ from keyhouse.authority import (
 )
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.commands import Context, SetManifest
+from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import AcceptingManifest, Running

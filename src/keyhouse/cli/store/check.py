@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.base.errors import Broken, KeyhouseError, NotFound
 from keyhouse.coordinator import rebuild
-from keyhouse.coordinator.clock import timestamp
+from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
     Fresh,
     Home,

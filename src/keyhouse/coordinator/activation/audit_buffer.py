@@ -13,7 +13,7 @@ from keyhouse.base.errors import Unavailable
 from keyhouse.coordinator.core.commands import RecordActivations
 from keyhouse.coordinator.core.events import Activated
 
-__all__ = ["DELAY", "MOST", "Unrecorded"]
+__all__ = ["DELAY", "MOST", "AuditBuffer"]
 
 DELAY: Final = 1.0
 """Seconds that an activation waits at most for its record, while the disk takes any."""
@@ -28,7 +28,7 @@ MOST: Final = 10_000
 """Activations that may wait."""
 
 
-class Unrecorded:
+class AuditBuffer:
     """A queue, oldest first. Times are those of the event loop, in seconds."""
 
     def __init__(self) -> None:

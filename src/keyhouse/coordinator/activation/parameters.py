@@ -23,14 +23,36 @@ from keyhouse.authority import (
 from keyhouse.base.errors import BadRequest, Conflicting, Invalid
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.activation.parts import Parameters
 from keyhouse.coordinator.activation.transparent_tls import tls_config
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import MissingValue, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["Joining", "parameters"]
+__all__ = ["ActivationRequest", "Joining", "Parameters", "parameters"]
+
+
+class ActivationRequest(msgspec.Struct, frozen=True):
+    """The request of one workload, as it came: nothing of it is checked yet.
+
+    Source: workload API, "Definition".
+    """
+
+    quote: bytes  # raw, or with the 16-byte header; empty: none
+    csr: bytes  # PKCS #10, DER
+    marble_type: str
+    uuid: str
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """What a workload is started with. All of it is as secret as the secrets in it."""
+
+    files: Mapping[str, bytes]  # by path
+    env: Mapping[str, bytes]  # by name
+    argv: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Parameters of {len(self.files)} files and {len(self.env)} variables>"
 
 
 class Joining(msgspec.Struct, frozen=True):

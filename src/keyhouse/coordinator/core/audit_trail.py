@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from keyhouse.coordinator.clock import timestamp
 from keyhouse.coordinator.core.events import Activated, BaseAudit, Event, MarblesActivated
+from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.wire.client_api import Activation
 
 __all__ = ["KEPT", "AuditTrail", "AuditView", "Moved"]

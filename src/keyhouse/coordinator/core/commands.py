@@ -12,7 +12,6 @@ from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import Activated, Uploaded
-from keyhouse.coordinator.core.first_manifest import FirstManifestRule
 from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.state import MarbleInstance
 
@@ -22,7 +21,6 @@ __all__ = [
     "Application",
     "CancelUpdate",
     "Command",
-    "Context",
     "InitiateUpdate",
     "RecordActivations",
     "SeeCollateral",
@@ -162,15 +160,3 @@ Command = (
     | RecordActivations
     | SetCounter
 )
-
-
-class Context(msgspec.Struct, frozen=True):
-    """Everything that a decision needs and a state does not hold."""
-
-    now: int  # security time: microseconds since 1970, UTC
-    platform: str
-    instance: bytes
-    version: str
-    measurement: bytes
-    first_manifest: FirstManifestRule = FirstManifestRule()
-    removed_may_cancel: bool = True  # whether a user may stop the update that removes that user

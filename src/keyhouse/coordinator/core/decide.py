@@ -1,13 +1,16 @@
 """Whether a change may happen: pure, complete, and without effect."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
+from immutables import Map
+
+from keyhouse.attestation import Mark, newer_marks
+from keyhouse.attestation.collateral.marks import OF_PLATFORM
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Activate,
     CancelUpdate,
     Command,
-    Context,
     InitiateUpdate,
     RecordActivations,
     SeeCollateral,
@@ -17,12 +20,12 @@ from keyhouse.coordinator.core.commands import (
     UpdatePackages,
     UploadSecrets,
 )
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide_activation import (
     activate,
     record_activations,
     set_counter,
 )
-from keyhouse.coordinator.core.decide_collateral import see_collateral
 from keyhouse.coordinator.core.decide_update import (
     acknowledge_update,
     cancel_update,
@@ -30,6 +33,7 @@ from keyhouse.coordinator.core.decide_update import (
     require_nothing_pending,
 )
 from keyhouse.coordinator.core.events import (
+    CollateralSeen,
     Event,
     ManifestSet,
     PackagesUpdated,
@@ -42,7 +46,14 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.manifest import Action
 
-__all__ = ["decide", "start"]
+__all__ = ["MOST_PLATFORMS", "decide", "start"]
+
+MOST_PLATFORMS: Final = 256
+"""Kinds of platforms whose TCB info is remembered; more than any vendor has had so far.
+
+Beyond it the other marks still hold: the evaluation number of a platform's TCB info has to be that
+of the QE identity, which is remembered for each TEE.
+"""
 
 
 def decide(  # noqa: C901, PLR0911 a case each
@@ -73,7 +84,7 @@ def decide(  # noqa: C901, PLR0911 a case each
         case SetCounter():
             return set_counter(_running(Operation.COUNT, state), command, context)
         case SeeCollateral():
-            return see_collateral(state, command, context)
+            return _see_collateral(state, command, context)
         case _ as never:
             assert_never(never)
 
@@ -132,6 +143,27 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
         secrets=command.secrets,
     )
     return (updated,)
+
+
+def _see_collateral(
+    state: State, command: SeeCollateral, context: Context
+) -> tuple[CollateralSeen, ...]:
+    """Return the event that remembers what is newer in ``command``; none if nothing is.
+
+    Without a manifest there is no journal, and nothing is remembered.
+    """
+    if not isinstance(state, Running):
+        return ()
+    known = state.collateral_marks
+    newer = newer_marks(command.marks, known)
+    kept = {name: mark for name, mark in newer.items() if _has_room(known, name)}
+    return (CollateralSeen(time=context.now, marks=kept),) if kept else ()
+
+
+def _has_room(known: Map[str, Mark], name: str) -> bool:
+    if name in known or not name.startswith(OF_PLATFORM):
+        return True
+    return sum(each.startswith(OF_PLATFORM) for each in known) < MOST_PLATFORMS
 
 
 def _running(operation: Operation, state: State) -> Running:

@@ -10,13 +10,8 @@ from typing import Final
 
 from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated
 from keyhouse.base.place import quoted
-from keyhouse.coordinator.core.commands import (
-    Activate,
-    Context,
-    RecordActivations,
-    SetCounter,
-    Stale,
-)
+from keyhouse.coordinator.core.commands import Activate, RecordActivations, SetCounter, Stale
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import CounterSet, Event, MarblesActivated
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, counter_of

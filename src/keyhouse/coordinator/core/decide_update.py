@@ -11,10 +11,10 @@ from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Application,
     CancelUpdate,
-    Context,
     InitiateUpdate,
     Stale,
 )
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import (
     Event,
     ManifestUpdated,

@@ -1,15 +1,15 @@
-"""What a manifest means for decisions: derived from its bytes, kept for the few in use."""
+"""What a manifest means for decisions: derived from its bytes, cached for the few in use."""
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import Forbidden, Unauthenticated
 from keyhouse.base.place import quoted
-from keyhouse.coordinator.core.caveats import caveats
 from keyhouse.coordinator.core.recipe import Recipe, recipe_of
+from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import (
     Action,
     FeatureGate,
@@ -20,7 +20,7 @@ from keyhouse.manifest import (
     index_templates,
 )
 
-__all__ = ["Policy", "policy_of", "remember_policy"]
+__all__ = ["Policy", "policy_of", "remember_policy", "versions_in_force"]
 
 
 class Policy:
@@ -28,7 +28,7 @@ class Policy:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest: Final = manifest
-        self.caveats: Final = tuple(caveats(manifest))
+        self.caveats: Final = tuple(_caveats(manifest))
         self.permissions: Final = Permissions(self.manifest)
         self.templates: Final = index_templates(self.manifest)
         self._recipes: dict[str, Recipe] = {}
@@ -108,7 +108,25 @@ class Policy:
             )
 
 
-class _Remembered:
+def _caveats(manifest: Manifest) -> Iterator[str]:
+    """Yield what ``manifest`` promises less than it seems to: for status, log and answers."""
+    if manifest.infrastructures:
+        yield "nothing enforces Infrastructures"
+    limits = any(marble.max_activations for marble in manifest.marbles.values())
+    counters = FeatureGate.MONOTONIC_COUNTER in manifest.config.feature_gates
+    if limits or counters:
+        what = " and ".join(
+            name
+            for name, used in (("activation limits", limits), ("monotonic counters", counters))
+            if used
+        )
+        yield (
+            f"a host that restores an old disk rolls {what} back:"
+            " only clients that remember where the journal stood notice"
+        )
+
+
+class _Cache:
     """The policies of a few manifests. What is asked for again outlives what is only prepared.
 
     Two generations: a full young one becomes the old one, and what was old and not asked for
@@ -148,5 +166,14 @@ def remember_policy(manifest: Manifest) -> Policy:
     return policy
 
 
+def versions_in_force(state: Running) -> dict[str, int | None]:
+    """Return the SecurityVersion that each package has now; None for those without one."""
+    packages = policy_of(state.manifest).manifest.packages
+    return {
+        name: state.security_versions.get(name, package.security_version)
+        for name, package in packages.items()
+    }
+
+
 _GENERATION: Final = 3  # the one in force, a pending one, and what is being prepared
-_POLICIES: Final = _Remembered()
+_POLICIES: Final = _Cache()

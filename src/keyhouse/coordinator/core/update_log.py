@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.coordinator.clock import timestamp
 from keyhouse.coordinator.core.audit_trail import AuditTrail, AuditView, Moved
 from keyhouse.coordinator.core.events import (
     BaseLog,
@@ -21,6 +20,7 @@ from keyhouse.coordinator.core.events import (
     UpdateCancelled,
     UpdateInitiated,
 )
+from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
 
 __all__ = ["LogView", "UpdateLog", "entries"]

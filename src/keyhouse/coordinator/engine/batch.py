@@ -12,11 +12,11 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Command,
-    Context,
     InitiateUpdate,
     SetManifest,
     Stale,
 )
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.evolve import evolve_all

@@ -14,9 +14,9 @@ import structlog
 
 from keyhouse.authority import expiry
 from keyhouse.base.place import quoted
-from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.timestamps import moment
 
 __all__ = ["NOTICE_DAYS", "TOLD", "secret_expiry", "user_expiry", "warn_of_expiry"]
 

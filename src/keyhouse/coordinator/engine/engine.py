@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 import structlog
 
 from keyhouse.base.errors import Broken, Refused, Unavailable
-from keyhouse.coordinator.activation.audit_buffer import Unrecorded
+from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.commands import Command, Context, RecordActivations, SetManifest
+from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
+from keyhouse.coordinator.core.context import Context, FirstManifestRule
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import Activated, Event
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.first_manifest import FirstManifestRule
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import (
@@ -35,12 +35,12 @@ from keyhouse.coordinator.engine.batch import (
     new_dek,
 )
 from keyhouse.coordinator.engine.certificate_ends import warn_of_expiry
+from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.records import decode_events, encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
-from keyhouse.coordinator.engine.security_clock import SecurityClock
 from keyhouse.coordinator.engine.view import View
-from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Conflict, Replay, Weight
 
 __all__ = ["Engine", "Process"]
@@ -77,30 +77,30 @@ def _fail_recoveries(waiting: Iterable[_WaitingRecovery], error: Exception) -> N
 
 
 class Engine:
-    """Owns the state, the journal's keeper and the update log. Readers take ``view``."""
+    """Owns the state, the journal's writer and the update log. Readers take ``view``."""
 
     def __init__(
         self,
         *,
-        keeper: Keeper,
+        writer: JournalWriter,
         clock: SecurityClock,
         process: Process,
         state: State,
         update_log: UpdateLog | None = None,
     ) -> None:
-        self._keeper = keeper
+        self._writer = writer
         self._clock = clock
         self._process = process
         self._log = update_log or UpdateLog()
         self._waiting: deque[Waiting] = deque()
         self._recoveries: deque[_WaitingRecovery] = deque()
-        self._unrecorded = Unrecorded()
+        self._audit_buffer = AuditBuffer()
         self._wake = asyncio.Event()
         self._stopping = False
         self._broken: Broken | None = None
         self._warned_of = b""
         self.counts: Final = EngineCounts()
-        self.view = View(state, keeper.position, self._log.view())
+        self.view = View(state, writer.position, self._log.view())
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before what is journalled."""
@@ -137,7 +137,7 @@ class Engine:
     @property
     def weight(self) -> Weight | None:
         """What the journal weighs; None while there is none."""
-        return self._keeper.weight
+        return self._writer.weight
 
     @property
     def first_manifest(self) -> FirstManifestRule:
@@ -147,7 +147,7 @@ class Engine:
     @property
     def unrecorded(self) -> int:
         """How many activations wait for their record."""
-        return len(self._unrecorded)
+        return len(self._audit_buffer)
 
     def record(self, activated: Activated) -> None:
         """Let an activation without a limit be audited by one of the next commits.
@@ -156,7 +156,7 @@ class Engine:
         """
         if self._stopping:
             raise Unavailable("the coordinator is stopping", hint="try again later")
-        if self._unrecorded.add(activated, asyncio.get_running_loop().time()):
+        if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
             self._wake.set()
 
     async def submit(self, command: Command) -> View:
@@ -207,9 +207,9 @@ class Engine:
     async def announce(self) -> None:
         """Commit the ``Started`` record of this process: before anything is served."""
         started = [start(self._context())]
-        while self._keeper.position is not None:
+        while self._writer.position is not None:
             try:
-                await self._keeper.append(encode_events(started))
+                await self._writer.append(encode_events(started))
             except Conflict:
                 await self._catch_up()
             else:
@@ -230,7 +230,7 @@ class Engine:
                 else:
                     await self._serve(self._take())
                 await self._warn_of_expiry()
-                await self._keeper.tend(self.view.state, self.view.log)
+                await self._writer.tend(self.view.state, self.view.log)
         except Broken as error:
             self._broken = error
             raise
@@ -249,17 +249,17 @@ class Engine:
 
     async def close(self) -> None:
         """Leave the journal as a clean stop leaves it. Call after ``run`` has ended."""
-        await self._keeper.close(clean=self._broken is None)
+        await self._writer.close(clean=self._broken is None)
 
     async def _has_work(self) -> bool:
         """Wait for a command; return False when there is none and none will come."""
         now = asyncio.get_running_loop().time
-        while not (self._waiting or self._recoveries or self._unrecorded.due(now())):
+        while not (self._waiting or self._recoveries or self._audit_buffer.due(now())):
             if self._stopping:
-                return len(self._unrecorded) > 0
+                return len(self._audit_buffer) > 0
             self._wake.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._unrecorded.due_at()):
+                async with asyncio.timeout_at(self._audit_buffer.due_at()):
                     await self._wake.wait()
         return True
 
@@ -274,7 +274,7 @@ class Engine:
         """Answer ``waiting``, one way or another: alone, for it takes a journal over."""
         try:
             found = await recover(
-                self._keeper,
+                self._writer,
                 self.view.state,
                 waiting.recovery,
                 self._context(),
@@ -302,8 +302,8 @@ class Engine:
             if goes_alone(self._waiting[0].command):
                 return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
-        if self._unrecorded:
-            batch.append(Waiting(self._unrecorded.oldest(), None))
+        if self._audit_buffer:
+            batch.append(Waiting(self._audit_buffer.oldest(), None))
         return batch
 
     async def _serve(self, batch: list[Waiting]) -> None:
@@ -335,7 +335,7 @@ class Engine:
             if answer is not None and not answer.done():
                 answer.set_result(Decision(self.view, before))
             elif answer is None and isinstance(command, RecordActivations):
-                self._unrecorded.recorded(command, asyncio.get_running_loop().time())
+                self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
 
     def _decide(self, batch: Sequence[Waiting]) -> Decided:
         """Judge ``batch`` on the present state, and answer what is refused."""
@@ -347,24 +347,24 @@ class Engine:
     async def _make_durable(self, decided: Decided) -> None:
         command, state = decided.accepted[0].waiting.command, decided.state
         if not goes_alone(command):
-            await self._keeper.append(decided.payloads)
+            await self._writer.append(decided.payloads)
             return
         assert isinstance(state, Running)  # noqa: S101 a manifest was just set
         after = UpdateLog(decided.events, before=self._log.view())
         if isinstance(command, SetManifest):
             base = encode_events(base_events(state, after.view()))
-            await self._keeper.establish(command, base)
+            await self._writer.establish(command, base)
         else:
-            await self._keeper.begin_epoch(state, after.view(), dek=new_dek(command))
+            await self._writer.begin_epoch(state, after.view(), dek=new_dek(command))
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **moved._asdict())
-        self.view = View(state, self._keeper.position, self._log.view())
+        self.view = View(state, self._writer.position, self._log.view())
 
     async def _catch_up(self) -> None:
         """Take over what another writer of the same store made durable first."""
-        found = await self._keeper.catch_up()
+        found = await self._writer.catch_up()
         state: State | None = self.view.state
         payloads = found.events
         if isinstance(found, Replay):  # the other began an epoch: everything counts from its base
@@ -386,6 +386,6 @@ class Engine:
 
     def _put_off(self) -> None:
         """Let what is to be audited wait; at the end of the process there is no later."""
-        self._unrecorded.put_off(asyncio.get_running_loop().time())
-        if self._stopping and (lost := self._unrecorded.give_up()):
+        self._audit_buffer.put_off(asyncio.get_running_loop().time())
+        if self._stopping and (lost := self._audit_buffer.give_up()):
             log.error("activations were not recorded", lost=lost)

@@ -7,12 +7,12 @@ import structlog
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import Broken
-from keyhouse.coordinator.clock import BUILD_TIME, Clock, moment
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine, Process
-from keyhouse.coordinator.engine.rebuild import rebuild
-from keyhouse.coordinator.engine.security_clock import SecurityClock
-from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
 __all__ = ["NewDeployment", "open_engine", "require_clock_of_fresh"]
@@ -56,7 +56,7 @@ async def open_engine(
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
         state = Recovering(keys, loaded.reason, loaded.recovery_index)
     return Engine(
-        keeper=Keeper(home),
+        writer=JournalWriter(home),
         clock=bounded,
         process=process,
         state=state,
@@ -94,7 +94,7 @@ async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Pr
             hint="start with the platform it was made on; no state moves between kinds",
         )
     engine = Engine(
-        keeper=Keeper(home, loaded.journal),
+        writer=JournalWriter(home, loaded.journal),
         clock=clock.after(state.time),
         process=process,
         state=state,

@@ -1,11 +1,15 @@
-"""Events as the journal's payloads, and back."""
+"""Events as payloads of the journal, and the state that is rebuilt from them."""
 
 from collections.abc import Iterable, Iterator
 
+from keyhouse.base.errors import Broken
 from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
 
-__all__ = ["decode_events", "encode_events"]
+__all__ = ["decode_events", "encode_events", "rebuild"]
 
 _CODEC: Codec[Event] = Codec(Event, name="event")
 
@@ -18,3 +22,19 @@ def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of ``payloads``. Raises ``Broken`` on bytes that are no event."""
     return (_CODEC.decode(payload) for payload in payloads)
+
+
+def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:
+    """Return the state and the update log that ``payloads``, from a base on, make.
+
+    Raises:
+        Broken: bytes that are no event, or events that make no state.
+    """
+    update_log = UpdateLog()
+    state: State | None = None
+    for event in decode_events(payloads):
+        state = evolve_all(state, (event,))
+        update_log.extend((event,))
+    if not isinstance(state, Running):
+        raise Broken("the journal holds no manifest", hint="restore a backup")
+    return state, update_log

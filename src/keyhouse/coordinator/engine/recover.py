@@ -16,17 +16,16 @@ import structlog
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import Context
+from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
 from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.rebuild import rebuild
-from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.coordinator.engine.recovered import OpenedWith, RecoveryRefused, check_recovered
-from keyhouse.coordinator.engine.security_clock import SecurityClock
-from keyhouse.coordinator.engine.writer import Keeper
+from keyhouse.coordinator.engine.clock import SecurityClock
+from keyhouse.coordinator.engine.records import encode_events, rebuild
+from keyhouse.coordinator.engine.recovery_check import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Opened
 
 __all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
@@ -55,7 +54,7 @@ class Recovered(NamedTuple):
 
 
 async def recover(
-    keeper: Keeper, state: State, recovery: Recovery, context: Context, clock: SecurityClock
+    writer: JournalWriter, state: State, recovery: Recovery, context: Context, clock: SecurityClock
 ) -> Recovered:
     """Bring the journalled state back; it is durable and sealed for this platform on return.
 
@@ -68,16 +67,16 @@ async def recover(
     assert isinstance(state, Recovering)  # noqa: S101 the table says so
     try:
         with _faults_of_the_journal():
-            opened = await keeper.unlock(recovery.dek)
+            opened = await writer.unlock(recovery.dek)
             running, update_log = await asyncio.to_thread(
                 _checked, opened, state, recovery, context
             )
             clock = clock.after(running.time)
             serve = await recovery.make_ready(running.keys)
         started = start(msgspec.structs.replace(context, now=clock.now()))
-        await keeper.take_over(opened, encode_events((started,)), running)
+        await writer.take_over(opened, encode_events((started,)), running)
     except BaseException:
-        await keeper.relock()
+        await writer.relock()
         raise
     log.warning("the state was recovered", shares_of=[each.name for each in recovery.submitted])
     update_log.extend((started,))

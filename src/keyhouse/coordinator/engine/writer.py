@@ -11,8 +11,8 @@ from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
-from keyhouse.coordinator.engine.index_beside import index_beside
 from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.recovery_index import encode_index
 from keyhouse.journal import (
     Continuation,
     Home,
@@ -27,7 +27,7 @@ from keyhouse.journal import (
 )
 from keyhouse.manifest import SealMode
 
-__all__ = ["Keeper"]
+__all__ = ["JournalWriter"]
 
 _log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ PATIENCE = 256
 """Appends between two attempts to begin an epoch, when one failed."""
 
 
-class Keeper:
+class JournalWriter:
     """Holds the journal and tends it. Used by the engine's one task only."""
 
     def __init__(
@@ -232,7 +232,7 @@ def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
     """Return the recovery index of the epoch that follows."""
     epoch, store_id = journal.position.epoch + 1, journal.store_id
     mac_key = journal.index_mac_key(epoch) if dek is None else index_mac_key(dek, store_id, epoch)
-    return index_beside(
+    return encode_index(
         state.keys,
         state.manifest,
         state.recovery,

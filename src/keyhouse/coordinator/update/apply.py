@@ -21,10 +21,10 @@ from keyhouse.authority import (
 )
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.core.commands import Application
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import (
     equal_definitions,

@@ -14,31 +14,34 @@ import msgspec
 from keyhouse.authority import is_generated_with_manifest, trial
 from keyhouse.base.errors import TooLarge
 from keyhouse.coordinator.core.plan_basis import PlanBasis, basis_of
-from keyhouse.coordinator.core.policy import Policy, policy_of
+from keyhouse.coordinator.core.policy import Policy, policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.versions import versions_in_force
-from keyhouse.coordinator.update.compare import differing
-from keyhouse.coordinator.update.plan_access import role_changes, user_changes
-from keyhouse.coordinator.update.plan_config import config_changes, recovery_changes, renewals_of_ca
-from keyhouse.coordinator.update.plan_marbles import (
+from keyhouse.coordinator.update.changes.access import role_changes, user_changes
+from keyhouse.coordinator.update.changes.config import (
+    config_changes,
+    recovery_changes,
+    renewals_of_ca,
+)
+from keyhouse.coordinator.update.changes.marbles import (
     changed_limits,
     marble_changes,
     restarts,
     tls_changes,
 )
-from keyhouse.coordinator.update.plan_packages import (
+from keyhouse.coordinator.update.changes.packages import (
     infrastructure_changes,
     package_changes,
     packages_in_force,
     raised_versions,
 )
-from keyhouse.coordinator.update.plan_secrets import (
+from keyhouse.coordinator.update.changes.secrets import (
     certificate_renewals,
     certificates_of_packages,
     kept_secrets,
     secret_changes,
     upload_may_be_lost,
 )
+from keyhouse.coordinator.update.compare import differing
 from keyhouse.manifest import Action, Manifest, fingerprint
 from keyhouse.wire.plan import Plan, PlanChange
 

@@ -1,6 +1,7 @@
-"""The slow and impure work before an update is decided: new keys, certificates issued anew.
+"""The checks of an update before it is decided or planned, and the slow work that deciding needs.
 
-Called off the event loop, like ``prepare``.
+The permission is checked first. Planning makes the same checks, and makes no keys. Called off the
+event loop.
 """
 
 from datetime import datetime
@@ -14,8 +15,7 @@ from keyhouse.authority import (
     is_generated_with_manifest,
     renew_intermediate,
 )
-from keyhouse.base.errors import Invalid
-from keyhouse.coordinator.clock import moment
+from keyhouse.base.errors import Conflicting, Invalid
 from keyhouse.coordinator.core.commands import AcknowledgeUpdate, InitiateUpdate, UpdatePackages
 from keyhouse.coordinator.core.decide_update import (
     proposed,
@@ -23,12 +23,13 @@ from keyhouse.coordinator.core.decide_update import (
     require_nothing_pending,
 )
 from keyhouse.coordinator.core.plan_basis import PlanBasis
-from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.versions import versions_in_force
-from keyhouse.coordinator.update.apply import prepare_application
+from keyhouse.coordinator.core.policy import policy_of, versions_in_force
+from keyhouse.coordinator.core.state import Pending, Running
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.full_check import check_fully
+from keyhouse.coordinator.update.apply import prepare_application, require_kept_values_fit
 from keyhouse.coordinator.update.plan import Planned, plan_manifest, plan_packages
-from keyhouse.coordinator.update.prepare_plan import require_plan
+from keyhouse.coordinator.update.retained import notes_of_update
 from keyhouse.manifest import (
     Action,
     Manifest,
@@ -37,14 +38,92 @@ from keyhouse.manifest import (
     read_package_update,
     warnings_of_versions,
 )
+from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
-__all__ = ["CannotBeApplied", "prepare_acknowledgement", "prepare_update"]
+__all__ = [
+    "CannotBeApplied",
+    "PlanChanged",
+    "prepare_acknowledgement",
+    "prepare_plan",
+    "prepare_update",
+]
+
+
+class PlanChanged(Conflicting):
+    """What would happen is not what was reviewed."""
+
+    code = "plan-changed"
 
 
 class CannotBeApplied(Invalid):
     """An update with all its acknowledgements that cannot take effect: it is cancelled."""
 
     code = "cannot-be-applied"
+
+
+def prepare_plan(state: Running, identity: bytes | None, raw: bytes, *, now: int) -> PlanData:
+    """Return what the update ``raw`` would do, to a caller who may make or acknowledge it.
+
+    ``now`` is in microseconds since 1970.
+
+    Raises:
+        Unauthenticated, Forbidden: the caller may not make this update.
+        Conflicting: another update is pending.
+        Invalid: every problem of the update.
+        TooLarge: there is more to tell than a person could review.
+    """
+    policy_of(state.manifest).identify(identity)
+    update = read_package_update(raw)
+    if update is not None:
+        return _plan_of_packages(state, identity, raw, update, now=now)
+    return _plan_of_manifest(state, identity, raw, now=now)
+
+
+def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now: int) -> PlanData:
+    user = policy_of(state.manifest).authorize_update(identity)
+    if state.pending is None:
+        pending = replace(proposed(state, user, raw), acknowledged=())
+    else:
+        pending = _pending(state, user, raw)
+    checked = check_fully(raw, keys=state.keys, now=moment(now))
+    require_kept_values_fit(state, raw)
+    plan = plan_manifest(state, policy_of(raw)).plan
+    old, new = policy_of(state.manifest).manifest, checked.manifest
+    waiting = (name for name in plan.kept if new.secrets[name].user_defined)
+    return PlanData(
+        digest=plan_digest(plan),
+        plan=plan,
+        acknowledged=pending.acknowledged,
+        missing_acknowledgments=pending.missing,
+        missing_users=pending.missing_users,
+        not_uploaded=tuple(name for name in waiting if name not in state.secrets),
+        notes=(*notes_of_update(state, old, new), *policy_of(raw).caveats),
+        warnings=checked.warnings,
+    )
+
+
+def _pending(state: Running, user: str, raw: bytes) -> Pending:
+    """Return the pending update if ``raw`` is its manifest. Raises ``Conflicting`` if it is not."""
+    if state.pending is not None and state.pending.manifest != raw:
+        require_nothing_pending(state)
+    return require_acknowledger(state, user, raw)
+
+
+def _plan_of_packages(
+    state: Running, identity: bytes | None, raw: bytes, update: PackageUpdate, *, now: int
+) -> PlanData:
+    versions = _checked_versions(state, identity, update)
+    plan: Plan = plan_packages(state, raw, versions, moment(now)).plan
+    return PlanData(
+        digest=plan_digest(plan),
+        plan=plan,
+        acknowledged=(),
+        missing_acknowledgments=0,
+        missing_users=(),
+        not_uploaded=(),
+        notes=(),
+        warnings=(),
+    )
 
 
 def prepare_update(
@@ -96,8 +175,13 @@ def prepare_acknowledgement(
 
 
 def _bound(planned: Planned, expected: str) -> PlanBasis:
-    """Return what the plan rests on, if it is still the one that was reviewed."""
-    require_plan(planned, expected)
+    """Return what ``planned`` rests on; raise ``PlanChanged`` unless its digest is ``expected``."""
+    digest = plan_digest(planned.plan)
+    if digest != expected:
+        raise PlanChanged(
+            f"this is no longer the plan that was reviewed: the plan is now {digest}",
+            hint="read it, POST /api/v2/plan or keyhouse manifest plan, and send its digest",
+        )
     return planned.basis
 
 
@@ -125,10 +209,7 @@ def _prepare_full(
 def _prepare_packages(
     state: Running, identity: bytes | None, update: PackageUpdate, *, now: int
 ) -> UpdatePackages:
-    policy = policy_of(state.manifest)
-    policy.authorize(identity, Action.UPDATE_SECURITY_VERSION, update.packages)
-    require_nothing_pending(state)
-    versions = check_package_update(update, versions_in_force(state))
+    versions = _checked_versions(state, identity, update)
     keys = renew_intermediate(state.keys, moment(now))
     assert identity is not None  # noqa: S101 it was identified
     return UpdatePackages(
@@ -137,14 +218,22 @@ def _prepare_packages(
         intermediate=state.keys.intermediate_cert,
         versions=versions,
         keys=keys,
-        secrets=_issued_anew(policy.manifest, keys, moment(now)),
+        secrets=_reissued(policy_of(state.manifest).manifest, keys, moment(now)),
         warnings=warnings_of_versions(versions),
     )
 
 
-def _issued_anew(
-    manifest: Manifest, keys: CoordinatorKeys, now: datetime
-) -> dict[str, StoredSecret]:
+def _checked_versions(
+    state: Running, identity: bytes | None, update: PackageUpdate
+) -> dict[str, int]:
+    """Return the versions of a package update that the caller may make now."""
+    policy = policy_of(state.manifest)
+    policy.authorize(identity, Action.UPDATE_SECURITY_VERSION, update.packages)
+    require_nothing_pending(state)
+    return check_package_update(update, versions_in_force(state))
+
+
+def _reissued(manifest: Manifest, keys: CoordinatorKeys, now: datetime) -> dict[str, StoredSecret]:
     """Return every shared generated certificate, with a new key, under the new intermediate CA."""
     issued: dict[str, StoredSecret] = {}
     for name, definition in sorted(manifest.secrets.items()):

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from keyhouse.authority import effective_threshold
-from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.versions import versions_in_force
 from keyhouse.coordinator.update.compare import listed
 from keyhouse.manifest import Action, Manifest, SealMode
 from keyhouse.wire.secret_types import SecretDefinition, SecretType

@@ -39,8 +39,8 @@ from keyhouse.coordinator import (
     require_below_limit,
     until_current,
 )
-from keyhouse.coordinator.clock import moment
 from keyhouse.coordinator.core.recipe import Recipe
+from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
     read_uuid,

@@ -6,7 +6,7 @@ Source: wire reference, "Authentication and permissions".
 from keyhouse.authority import MarbleIdentity, read_marble_certificate
 from keyhouse.base.errors import Unauthenticated
 from keyhouse.coordinator import Running, policy_of
-from keyhouse.coordinator.clock import moment
+from keyhouse.coordinator.core.timestamps import moment
 
 __all__ = ["identify_marble"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.coordinator import Engine
-from keyhouse.coordinator.activation.parts import ActivationRequest, Parameters
+from keyhouse.coordinator.activation.parameters import ActivationRequest, Parameters
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.counts import GrpcCounts
 from keyhouse.server.grpc.service import GrpcService

@@ -1,22 +1,81 @@
-"""The time of one process: the host's, but never a year ahead of what is known without the host.
+"""The time of one process: the host's clock, at most a year ahead of what is known otherwise.
 
-Known is the newest time of: the build of this code, the journal as it was found, and the host's
-clock at a start that an operator confirmed. It moves on with the time that the process measures
-itself, and with nothing else: not with what this process journals, so that many jumps, each of
-which is small enough, lead no further than one.
+Known is the newest of: the build time of this code, the newest time in the journal as it was found,
+and the host's clock at a start that an operator confirmed. The bound advances with the time that
+the process measures itself, and with nothing else: what this process journals does not raise it, so
+many small jumps of the clock lead no further than one.
 
-A clock that is further ahead is not followed: the time goes on from where it was followed last.
+A clock that is further ahead is not followed: the time continues from where it was followed last.
 """
 
 import threading
-from typing import Final
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import structlog
 
 from keyhouse.base.errors import Broken
-from keyhouse.coordinator.clock import BUILD_TIME, Clock
 
-__all__ = ["SecurityClock"]
+__all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "SecurityClock"]
+
+BUILD_TIME: Final = 1_795_219_200_000_000
+"""2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
+
+LOOK_EVERY: Final = 3600
+"""Seconds from one reading of the clock to the next, at most, in a process that runs."""
+
+_SECOND: Final = 1_000_000  # microseconds
+
+_LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
+
+
+class Clock(Protocol):
+    """Where the time comes from. May be read on any thread."""
+
+    def now(self) -> int:
+        """Return microseconds since 1970-01-01T00:00:00Z."""
+        ...
+
+    def elapsed(self) -> int:
+        """Return microseconds since some moment of this process; setting the time changes none.
+
+        They may be fewer than have passed, and never go back.
+        """
+        ...
+
+
+class HostClock:
+    """The host's clock, which the host may set as it likes.
+
+    ``monotonic`` gives nanoseconds. It is CLOCK_MONOTONIC, which stands still while the machine
+    sleeps: after a sleep CLOCK_BOOTTIME is set by the same clock as the time of day, so a wrong one
+    would move both.
+    """
+
+    def __init__(self, monotonic: Callable[[], int] = time.monotonic_ns) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._seen = monotonic()
+        self._elapsed = 0
+
+    def now(self) -> int:
+        """Return the host's time."""
+        return time.time_ns() // 1000
+
+    def elapsed(self) -> int:
+        """Return what has passed, at most two hours for each reading.
+
+        Under Gramine all clocks are the time of day, so a jump of that is a long step here. Every
+        hour there is a reading: a longer step is a jump, or a pause, which counts as being off.
+        """
+        with self._lock:
+            seen = self._monotonic()
+            step = max(seen - self._seen, 0) // 1000
+            self._elapsed += min(step, _LONGEST_STEP)
+            self._seen = seen
+            return self._elapsed
+
 
 log = structlog.get_logger(__name__)
 

@@ -1,8 +1,4 @@
-"""Which first manifest may be set: what the measured settings say, before anybody asks.
-
-Source: security rules, "First manifest": without a claim whoever comes first decides, and has to
-verify afterwards that it was he.
-"""
+"""What a decision needs and a state does not hold: time, this process, its measured settings."""
 
 import msgspec
 
@@ -10,11 +6,15 @@ from keyhouse.base.errors import Forbidden
 from keyhouse.coordinator.core.state import Recovering, State
 from keyhouse.manifest import fingerprint
 
-__all__ = ["FirstManifestRule"]
+__all__ = ["Context", "FirstManifestRule"]
 
 
 class FirstManifestRule(msgspec.Struct, frozen=True):
-    """Admits a manifest that begins a new deployment; by default every one."""
+    """Which manifest may begin a new deployment, by the measured settings; by default every one.
+
+    Without a claim anybody who reaches the coordinator first decides, and has to verify afterwards
+    that it was their manifest. Source: security rules, "First manifest".
+    """
 
     claim: str = ""  # the only fingerprint that is taken: 64 lower-case hex digits; empty: any
     allowed_in_recovery: bool = True  # a new deployment in place of one that cannot be unsealed
@@ -37,3 +37,15 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
                 f" {self.claim}",
                 hint="set that manifest; or start with another --claim-fingerprint",
             )
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Everything that a decision needs and a state does not hold."""
+
+    now: int  # security time: microseconds since 1970, UTC
+    platform: str
+    instance: bytes
+    version: str
+    measurement: bytes
+    first_manifest: FirstManifestRule = FirstManifestRule()
+    removed_may_cancel: bool = True  # whether a user may stop the update that removes that user

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from keyhouse.base.place import quoted
+from keyhouse.coordinator.core.policy import versions_in_force
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.versions import versions_in_force
 from keyhouse.coordinator.update.compare import (
     change,
     differing,

@@ -16,8 +16,6 @@ open, and it has to agree in all parts:
 Source: security rules, "Recovery".
 """
 
-import hashlib
-
 import msgspec
 
 from keyhouse.authority import (
@@ -26,7 +24,6 @@ from keyhouse.authority import (
     SubmittedShare,
     check_index_mac,
     effective_threshold,
-    index_of,
     is_signed_by_root,
     read_recovery_index,
     require_signed,
@@ -36,6 +33,7 @@ from keyhouse.base.errors import Refused
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.engine.recovery_index import expected_index
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 
 __all__ = ["OpenedWith", "RecoveryRefused", "check_recovered"]
@@ -91,12 +89,12 @@ def _proven_index(opened: OpenedWith) -> RecoveryIndex:
 
 
 def _check_agreement(state: Running, index: RecoveryIndex) -> None:
-    expected = index_of(
-        state.recovery,
+    expected = expected_index(
         state.keys,
+        state.manifest,
+        state.recovery,
         store_id=index.store_id,
         epoch=index.epoch,
-        manifest_fingerprint=hashlib.sha256(state.manifest).digest(),
     )
     if index != expected:
         raise _foreign("says other things than the recovered state")
