@@ -1,19 +1,22 @@
 """Client certificates that would cost the event loop much: refused on both ports, others served."""
 
+import json
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from support.peers.https import Pair, make_pair
 from support.peers.workloads import Http2Wire, client_context, framed, request
 from support.process.server import PATIENCE, Server
 from support.samples.costly_keys import COSTLY, LARGEST
 from support.samples.deployment import manifest
 
+from keyhouse.manifest import check
 from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.limits import ConnectionLimits
@@ -27,6 +30,11 @@ _ISSUED: Final = {name: make_pair("a", issuer=("costly", key)) for name, key in 
 COSTLY_ISSUERS: Final = {  # the leaf has a usual key; the certificate behind it is its issuer's
     f"an issuer with {name}": _ISSUED[name]._replace(pem=_ISSUED[name].pem + issuer.pem)
     for name, issuer in COSTLY_PAIRS.items()
+}
+UNUSABLE: Final = COSTLY_PAIRS | {  # as the certificate of a user
+    "DSA": make_pair("dsa", key=dsa.generate_private_key(2048)),
+    "Brainpool": make_pair("brainpool", key=ec.generate_private_key(ec.BrainpoolP256R1())),
+    "secp256k1": make_pair("secp256k1", key=ec.generate_private_key(ec.SECP256K1())),
 }
 ALL_COSTLY: Final = COSTLY_PAIRS | COSTLY_ISSUERS
 USUAL: Final = {
@@ -143,6 +151,26 @@ def test_costly_key_is_refused_before_its_proof_is_read(
 def test_usual_key_is_served(server: Server, api: str, version: ssl.TLSVersion, pair: Pair) -> None:
     context = client_context(pair, version=version, protocols=(PROTOCOLS[api],))
     assert is_served(server, api, context)
+
+
+@pytest.mark.parametrize("name", [*UNUSABLE, *USUAL])
+def test_manifest_check_warns_of_users_whose_key_no_handshake_takes(
+    server: Server, name: str
+) -> None:
+    pair = (UNUSABLE | USUAL)[name]
+    document = json.loads(manifest())
+    document["Users"]["late"] = {"Certificate": pair.pem.decode(), "Roles": []}
+    checked = check(json.dumps(document).encode(), now=datetime.now(UTC))
+    warned = [str(warning) for warning in checked.warnings if "handshakes" in warning.problem]
+    assert len(warned) == (name in UNUSABLE)
+    assert all("Users.late.Certificate" in warning for warning in warned)
+    for version in VERSIONS:  # there a client must have a certificate
+        try:
+            context = client_context(pair, version=version)
+        except ssl.SSLError:  # the library of the client cannot use such a key itself
+            assert name in UNUSABLE
+        else:
+            assert is_served(server, "workload API", context) is (name in USUAL)
 
 
 @each_version

@@ -81,14 +81,21 @@ class Honest(threading.Thread):
 
 @contextmanager
 def besieged(
-    folder: Path, raw: bytes | None, *, growth: int, wrapper: Sequence[str] = (), told: int = 0
+    folder: Path,
+    raw: bytes | None,
+    *,
+    growth: int,
+    wrapper: Sequence[str] = (),
+    told: int = 0,
+    warnings: tuple[str, ...] = (),
 ) -> Iterator[Server]:
     """Run a coordinator that must outlive what the block does to it.
 
     With ``raw`` it runs that manifest, and the honest client uploads too. All the time the honest
     client is answered; at its highest, memory is no more than ``growth`` MiB above the beginning.
     At the end the coordinator answers, stops in order and has logged little and no error:
-    ``told`` lines for what honest clients did, and few others.
+    ``told`` lines for what the block did, warnings that begin as one of ``warnings``, and few
+    others.
     """
     server = Server(folder / "besieged", wrapper=wrapper)
     with server:
@@ -110,7 +117,7 @@ def besieged(
         with server.client() as client:
             assert client.get("/api/v2/status").status == 200
         assert server.stop() == 0
-    check_log(server, MOST_LINES + told)
+    check_log(server, MOST_LINES + told, warnings)
 
 
 def memory(server: Server, kind: str) -> int:
@@ -121,7 +128,7 @@ def memory(server: Server, kind: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def check_log(server: Server, most: int) -> None:
+def check_log(server: Server, most: int, warnings: tuple[str, ...] = ()) -> None:
     """Refuse a log that is long, or has an error, a surprise, or anything but lines of JSON."""
     lines = server.logged().splitlines()
     assert len(lines) < most, lines[-5:]
@@ -129,7 +136,7 @@ def check_log(server: Server, most: int) -> None:
         entry = json.loads(line)
         if entry["level"] != "info":
             assert entry["level"] == "warning", line
-            assert entry["event"].startswith(EXPECTED_WARNINGS), line
+            assert entry["event"].startswith(EXPECTED_WARNINGS + warnings), line
 
 
 def tls_context(*, fast: bool = True) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.base import rsa_keys
+from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.place import quoted
 from keyhouse.manifest.document import (
@@ -26,6 +27,7 @@ __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
 
 
+_USUAL_KEYS = f"use a key of P-256, or of RSA with {rsa_keys.LARGEST} bits at most"
 _SPELLING = "write it so: other programs may not know it in other letters"
 
 
@@ -59,6 +61,9 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
         findings.refuse(here, "is no X.509 certificate")
         return None
     _warn_of_ignored(here, pem, findings)
+    if has_costly_key(der):
+        problem = "has a key that TLS handshakes do not take: the user cannot be identified by it"
+        findings.warn(here, problem, _USUAL_KEYS)
     if certificate.not_valid_after_utc < now:
         findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
     return der

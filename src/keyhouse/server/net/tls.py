@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL
 
+from keyhouse.base.client_keys import SMALL, has_costly_key
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
-from keyhouse.server.net.client_keys import SMALL, has_costly_key
 from keyhouse.server.net.openssl import ffi, lib, pointer
 
 __all__ = [
