@@ -7,7 +7,7 @@ from random import SystemRandom
 from typing import Final
 
 import msgspec
-from fuzz.targets import TARGETS
+from fuzz.targets.table import TARGETS
 from fuzz.worker import Limits
 
 __all__ = ["Options"]

@@ -11,7 +11,7 @@ from fuzz.campaign import Attack, Run, run
 from fuzz.findings import read_finding, write_finding
 from fuzz.options import Options
 from fuzz.target import Target
-from fuzz.targets import TARGETS, attack_on
+from fuzz.targets.table import TARGETS, attack_on
 from fuzz.worker import Limits
 
 __all__ = ["main"]

@@ -12,11 +12,11 @@ from typing import NoReturn
 
 import msgspec
 import pytest
-from fuzz.attestation import QuoteTarget
 from fuzz.campaign import Attack, Run, run
 from fuzz.findings import CORPUS, read_finding, write_finding
-from fuzz.forgery_case import ForgedCase
+from fuzz.forgery.case import ForgedCase
 from fuzz.target import Finding, Target
+from fuzz.targets.attestation import QuoteTarget
 from fuzz.worker import Limits
 
 from keyhouse.attestation import Collateral, Verdict, Verifier

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from fuzz.findings import CORPUS, read_finding
 from fuzz.target import Target
-from fuzz.targets import TARGETS
+from fuzz.targets.table import TARGETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # odd names in certificates
 

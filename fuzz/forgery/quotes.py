@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from fuzz.forgery_case import ForgedCase, QuoteParts, covered_by_quote, parts_of_quote
-from fuzz.forgery_world import World, name_of
+from fuzz.forgery.case import ForgedCase, QuoteParts, covered_by_quote, parts_of_quote
+from fuzz.forgery.world import World, name_of
 from fuzz.mutations import flipped, mutated
 
 from keyhouse_simulation import Pck

@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from fuzz.attestation import CollateralTarget, QuoteTarget
 from fuzz.campaign import Attack
-from fuzz.frames import FrameTarget
-from fuzz.http_heads import HttpTarget
-from fuzz.journals import JournalTarget
-from fuzz.json_texts import JsonTarget
-from fuzz.kills import KillTarget
-from fuzz.requests import RequestTarget
-from fuzz.shares import ShareTarget
 from fuzz.target import Target
-from fuzz.templates import TemplateTarget
-from fuzz.yaml_texts import YamlTarget
+from fuzz.targets.attestation import CollateralTarget, QuoteTarget
+from fuzz.targets.frames import FrameTarget
+from fuzz.targets.http_heads import HttpTarget
+from fuzz.targets.journals import JournalTarget
+from fuzz.targets.json_texts import JsonTarget
+from fuzz.targets.kills import KillTarget
+from fuzz.targets.requests import RequestTarget
+from fuzz.targets.shares import ShareTarget
+from fuzz.targets.templates import TemplateTarget
+from fuzz.targets.yaml_texts import YamlTarget
 
 __all__ = ["TARGETS", "attack_on"]
 

@@ -1,6 +1,6 @@
 """Forged quotes and collateral against the verifier.
 
-Oracle: ``forgery_oracle`` says exactly what may be accepted; a genuine case, drawn now and then,
+Oracle: ``forgery.oracle`` says exactly what may be accepted; a genuine case, drawn now and then,
 must be; and ``QuoteRefused`` (of collateral alone: ``CollateralRefused``) is all that may come out.
 What is accepted as *fitting* is genuine in all that is covered: parts that belong together though
 they came apart, another signature over the same, or what an insider signed within the rules.
@@ -13,23 +13,23 @@ from random import Random
 from typing import ClassVar, Final
 
 import msgspec
-from fuzz.forgery_case import ForgedCase, parts_of_quote
-from fuzz.forgery_collateral import (
+from fuzz.forgery.case import ForgedCase, parts_of_quote
+from fuzz.forgery.collateral import (
     changed_field,
     insider_document,
     insider_list,
     other_fields,
     wrong_signer,
 )
-from fuzz.forgery_oracle import require_collateral, require_quote
-from fuzz.forgery_quotes import (
+from fuzz.forgery.oracle import require_collateral, require_quote
+from fuzz.forgery.quotes import (
     forged_chain,
     insider_machine,
     insider_quote,
     other_parts,
     unbound_quote,
 )
-from fuzz.forgery_world import make_world
+from fuzz.forgery.world import make_world
 from fuzz.mutations import flipped, mutated, spliced
 from fuzz.target import Finding, Target
 

@@ -10,7 +10,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from fuzz.forgery_case import ForgedCase, covered_by_collateral, covered_by_quote, parts_of_quote
+from fuzz.forgery.case import ForgedCase, covered_by_collateral, covered_by_quote, parts_of_quote
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, TcbStatus, read_collateral
 from keyhouse_simulation import Machine, Parameters, SimulatedPlatform, make_machine
@@ -21,7 +21,7 @@ __all__ = ["NOW", "World", "make_world", "name_of"]
 
 NOW: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _RECORDED_AT: Final = 1751328000
-_VECTORS: Final = Path(__file__).parent.parent / "tests" / "attestation" / "vectors"
+_VECTORS: Final = Path(__file__).parents[2] / "tests" / "attestation" / "vectors"
 _OTHER_KIND: Final = b"\x52\x22\x52\x22\x52\x22"
 _OLD: Final = timedelta(days=20)
 _BRIEF: Final = timedelta(days=5)

@@ -2,7 +2,7 @@
 
 It runs only on what was accepted, which is rare, so it may be slow. Two conditions:
 
-1. *Every covered part is a rightful signer's* (``forgery_case``): nothing in it was made or
+1. *Every covered part is a rightful signer's* (``forgery.case``): nothing in it was made or
    changed by anybody else.
 2. *The parts fit*, as Intel's rules have it, read with the standard ``json`` and OpenSSL alone: one
    kind of platform (TEE, FMSPC, pceId), known versions, equal evaluation numbers, a quoting
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from fuzz.forgery_case import (
+from fuzz.forgery.case import (
     ForgedCase,
     QuoteParts,
     certificates,

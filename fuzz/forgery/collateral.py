@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from fuzz.documents import changed_document
-from fuzz.forgery_case import ForgedCase, covered_by_collateral, part
-from fuzz.forgery_world import NOW, World, name_of
+from fuzz.forgery.case import ForgedCase, covered_by_collateral, part
+from fuzz.forgery.world import NOW, World, name_of
 from fuzz.mutations import flipped, mutated
 
 from keyhouse.attestation import Collateral

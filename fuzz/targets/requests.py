@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from fuzz.forgery_case import part
+from fuzz.forgery.case import part
 from fuzz.mutations import flipped, mutated
 from fuzz.target import Finding, Target
 

@@ -1,0 +1,1 @@
+"""What a campaign attacks: one file for each target, and their table."""
