@@ -29,9 +29,8 @@ from keyhouse.journal import (
     StoreUnreadable,
     WrongKey,
 )
-from keyhouse.journal.chain import NONCE_SIZE, Position, Sealer, first_link
+from keyhouse.journal.chain import NONCE_SIZE, Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
-from keyhouse.journal.record import Kind
 from keyhouse.journal.replay import Replaying
 from keyhouse.journal.store.protocol import Batch, EpochStart, Sealed
 

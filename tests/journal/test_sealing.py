@@ -12,6 +12,7 @@ from support.samples.state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Position, StoreDamaged, StoreNewer
+from keyhouse.journal.chain import HEADER_SIZE, Header, Kind
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.journal.directory.sealing import (
     Contents,
@@ -21,7 +22,6 @@ from keyhouse.journal.directory.sealing import (
     seal,
     unseal,
 )
-from keyhouse.journal.record import HEADER_SIZE, Header, Kind
 
 SEALING_KEY = sealing_key_of("one")("ProductKey")
 CONTENTS = Contents(

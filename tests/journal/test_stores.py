@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, STORE_ID
 
-from keyhouse.journal.chain import Position, Sealer, first_link
+from keyhouse.journal.chain import Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import key_check
-from keyhouse.journal.record import Kind
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import Conflict, EpochStart, Head, Sealed, Store
 from keyhouse.journal.store.sqlite import SqliteStore

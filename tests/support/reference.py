@@ -24,7 +24,7 @@ from keyhouse.client.http.retries import AGAIN, Happened
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import as_markdown
 from keyhouse.coordinator.core.state import Pending
-from keyhouse.journal import record
+from keyhouse.journal import chain
 from keyhouse.journal.chain import first_link
 from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
@@ -220,7 +220,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "plan words": _plan_words,
     "sdk reasons": _reasons,
     "sdk retries": _tried_again,
-    "record layout": lambda: _layout(record),
+    "record layout": lambda: _layout(chain),
     "sealed key layout": lambda: _layout(sealing),
     "index file layout": lambda: _layout(index_file),
     "tombstone layout": lambda: _layout(tombstone),

@@ -2,6 +2,7 @@
 
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable
+from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.disk import InsecureFile
 from keyhouse.journal.directory.found import (
     Fresh,
@@ -20,7 +21,6 @@ from keyhouse.journal.directory.inspect import (
     see_key,
     see_tombstone,
 )
-from keyhouse.journal.directory.take import check_state_directory
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key

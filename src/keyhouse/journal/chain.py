@@ -1,12 +1,22 @@
-"""Sealing records one after the other, each bound to all before it.
+"""Sealed records: each is encrypted, and bound to all records before it.
 
-A record's tag proves that someone who knows the data key made it, in this place (header) and after
-exactly these records (chain value). Tags alone would be no chain: whoever knows the key can make
-another record with the same tag, so the chain value is a hash over the whole sealed record.
+The tag of a record proves that it was made with the data key, for this place (header) and after
+exactly these records (chain value). Tags alone make no chain, because the holder of the key can
+make another record with the same tag. So the chain value is a hash of the whole sealed record.
+
+The header holds what is not secret. 34 bytes, numbers big-endian::
+
+    0   format version (1)
+    1   kind
+    2   store id, 16 bytes
+    18  epoch, u64
+    26  sequence, u64
 """
 
 import hashlib
 import os
+import struct
+from enum import IntEnum
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -15,14 +25,65 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from keyhouse.base.errors import TooLarge
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
-from keyhouse.journal.record import Header, Kind
-from keyhouse.journal.store.protocol import Sealed, StoreDamaged
+from keyhouse.journal.store.protocol import Sealed, StoreDamaged, StoreNewer
 
-__all__ = ["CHAIN_SIZE", "MAX_PAYLOAD", "NONCE_SIZE", "Position", "Sealer", "first_link", "link"]
+__all__ = [
+    "CHAIN_SIZE",
+    "FORMAT_VERSION",
+    "HEADER_SIZE",
+    "MAX_PAYLOAD",
+    "NONCE_SIZE",
+    "Header",
+    "Kind",
+    "Position",
+    "Sealer",
+    "first_link",
+    "link",
+]
 
 CHAIN_SIZE = 32
 NONCE_SIZE = 12
 MAX_PAYLOAD = 48 * 1024 * 1024  # a secret of 16 MiB is in its event twice
+
+FORMAT_VERSION = 1
+_LAYOUT = struct.Struct(">BB16sQQ")
+HEADER_SIZE = _LAYOUT.size
+
+
+class Kind(IntEnum):
+    """What a record carries."""
+
+    BASE = 1  # a piece of the base that an epoch begins with
+    BASE_END = 2  # its last piece: a base that was cut off is never taken for a whole one
+    EVENT = 3
+
+
+class Header(msgspec.Struct, frozen=True):
+    """A header's fields."""
+
+    kind: Kind
+    store_id: bytes
+    epoch: int
+    sequence: int
+
+    def encode(self) -> bytes:
+        """Return the 34 bytes."""
+        return _LAYOUT.pack(FORMAT_VERSION, self.kind, self.store_id, self.epoch, self.sequence)
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "Header":
+        """Return the fields; raise ``StoreNewer`` or ``StoreDamaged``."""
+        if raw[:1] > bytes([FORMAT_VERSION]):
+            raise StoreNewer(
+                f"the journal has records of format {raw[0]}, this version reads {FORMAT_VERSION}",
+                hint="start the version of Keyhouse that wrote it, or a later one",
+            )
+        if len(raw) != HEADER_SIZE or raw[0] != FORMAT_VERSION:
+            raise StoreDamaged("the journal has a record whose header cannot be read")
+        _, kind, store_id, epoch, sequence = _LAYOUT.unpack(raw)
+        if kind not in Kind._value2member_map_:
+            raise StoreDamaged(f"record {sequence} of the journal is of an unknown kind")
+        return cls(Kind(kind), store_id, epoch, sequence)
 
 
 class Position(msgspec.Struct, frozen=True):

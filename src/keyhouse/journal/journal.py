@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Position, Sealer, first_link
+from keyhouse.journal.chain import Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
-from keyhouse.journal.record import Kind
 from keyhouse.journal.replay import Continuation, Replay, Replaying
 from keyhouse.journal.store.protocol import (
     Batch,

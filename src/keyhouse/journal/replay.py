@@ -2,8 +2,7 @@
 
 import msgspec
 
-from keyhouse.journal.chain import Position, Sealer
-from keyhouse.journal.record import Kind
+from keyhouse.journal.chain import Kind, Position, Sealer
 from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamaged
 
 __all__ = ["Continuation", "Replay", "Replaying"]

@@ -106,7 +106,7 @@ def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "V
 
 def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
     """Tell whether only the sealed key is gone: the recovery keys open what is left."""
-    from keyhouse.journal.directory.replacement import SEALED_KEY
+    from keyhouse.journal.directory.layout import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)
 

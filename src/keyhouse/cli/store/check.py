@@ -28,8 +28,7 @@ from keyhouse.journal import (
     see_tombstone,
 )
 from keyhouse.journal.directory.index_file import IndexFile
-from keyhouse.journal.directory.replacement import INDEX, JOURNAL, SEALED_KEY
-from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.manifest import fingerprint
 
 __all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store"]

@@ -4,18 +4,20 @@ Every durable step is announced to ``step`` first, which is where tests stop the
 followed through a symbolic link, nothing is read that others may have written or may read.
 """
 
+import asyncio
 import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
 from keyhouse.base.errors import Broken
 from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
 
-__all__ = ["Disk", "InsecureFile"]
+__all__ = ["Disk", "InsecureFile", "off_loop"]
 
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)
@@ -175,3 +177,21 @@ def _named(path: Path, what: str) -> Iterator[None]:
         raise StoreUnreadable(
             f"{path.name} cannot be {what}", hint="look at the disk and at its permissions"
         ) from None
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``work`` returns, done in a thread.
+
+    A thread cannot be stopped. Whoever is cancelled meanwhile waits for its end, so that nothing
+    goes on writing in a directory that was given back.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(working)
+    finally:
+        if not working.done():
+            await asyncio.wait([working])

@@ -3,7 +3,8 @@
 import msgspec
 
 from keyhouse.base.errors import Broken
-from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.directory.layout import TOMBSTONE
+from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, StoreEmpty
 from keyhouse.journal.replay import Replay
 from keyhouse.journal.store.protocol import StoreDamaged

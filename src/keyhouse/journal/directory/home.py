@@ -9,9 +9,9 @@ from pathlib import Path
 from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
-from keyhouse.journal.directory import replacement as succession
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.epoch_index import read_index
+from keyhouse.journal.directory import replacement
+from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
+from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import (
     Fresh,
     Locked,
@@ -21,15 +21,12 @@ from keyhouse.journal.directory.found import (
     missing_journal,
     mixed,
 )
+from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.key_file import KeyFile, key_of
-from keyhouse.journal.directory.lock import DirectoryLock
-from keyhouse.journal.directory.new_store import build_store
-from keyhouse.journal.directory.off_loop import off_loop
-from keyhouse.journal.directory.open_store import HeldStore
-from keyhouse.journal.directory.replacement import JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhere, SealedKey
-from keyhouse.journal.directory.take import enter, survey
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknown, Step, no_step
@@ -56,7 +53,7 @@ class Home:
         self._key_file = key_file
         self._now = now
         self._turn = asyncio.Lock()
-        self._held: HeldStore | None = None
+        self._held: OpenStore | None = None
         self._closed = False
 
     @classmethod
@@ -76,7 +73,7 @@ class Home:
         process, named), ``InsecureFile``, ``StoreDamaged``, or ``StoreUnreadable``.
         """
         disk = Disk(step)
-        lock = await off_loop(enter, path, disk)
+        lock = await off_loop(acquire, path, disk)
         return cls(path, disk, lock, KeyFile(path, disk, platform_kind, sealing_key), now)
 
     async def load(self) -> Fresh | Locked | Opened:
@@ -130,7 +127,7 @@ class Home:
                 raise
             opened = await self._succeed()
             if not isinstance(opened, Opened):
-                raise _unknown_succession()
+                raise _unknown_replacement()
             return opened.journal
 
     async def archive(self) -> None:
@@ -153,15 +150,15 @@ class Home:
             journal = self._require_sealed().journal
             tombstone = Tombstone(journal.store_id, journal.position, time)
             try:
-                await off_loop(succession.prepare_end, self._disk, self._path, tombstone.encode())
+                await off_loop(replacement.prepare_end, self._disk, self._path, tombstone.encode())
             except BaseException:
                 with suppress(KeyhouseError):
-                    await off_loop(succession.abandon, self._disk, self._path)
+                    await off_loop(replacement.abandon, self._disk, self._path)
                 raise
             await self._commit()
             try:
                 await self._close_store()
-                await off_loop(succession.finish, self._disk, self._path)
+                await off_loop(replacement.finish, self._disk, self._path)
             except KeyhouseError:
                 raise _not_erased() from None
 
@@ -288,8 +285,8 @@ class Home:
         if journal.stat().st_size == 0:
             raise empty_journal()
 
-    def _hold(self, store: SqliteStore, journal: Journal, key: EpochKey, index: bytes) -> HeldStore:
-        self._held = HeldStore(
+    def _hold(self, store: SqliteStore, journal: Journal, key: EpochKey, index: bytes) -> OpenStore:
+        self._held = OpenStore(
             self._path,
             self._disk,
             self._key_file,
@@ -306,9 +303,9 @@ class Home:
             await held.close()
 
     def _prepare(self, *, clear: bool) -> Path:
-        succession.finish(self._disk, self._path)
-        name = succession.archive_name(self._disk, self._path, self._now().astimezone(UTC))
-        return succession.prepare(self._disk, self._path, name, clear=clear)
+        replacement.finish(self._disk, self._path)
+        name = replacement.archive_name(self._disk, self._path, self._now().astimezone(UTC))
+        return replacement.prepare(self._disk, self._path, name, clear=clear)
 
     async def _succeed(self) -> Fresh | Locked | Opened:
         """Commit what was prepared and carry it out."""
@@ -316,29 +313,29 @@ class Home:
         try:
             return await self._load()
         except KeyhouseError:
-            raise _unknown_succession() from None
+            raise _unknown_replacement() from None
 
     async def _commit(self) -> None:
         """Commit what was prepared; raise what says that surely nothing of it happened."""
         try:
-            await off_loop(succession.commit, self._disk, self._path)
+            await off_loop(replacement.commit, self._disk, self._path)
         except KeyhouseError:
-            if succession.is_committed(self._path):
-                raise _unknown_succession() from None
+            if replacement.is_committed(self._path):
+                raise _unknown_replacement() from None
             with suppress(KeyhouseError):
-                await off_loop(succession.abandon, self._disk, self._path)
+                await off_loop(replacement.abandon, self._disk, self._path)
             raise
 
     def _require_replaceable(self) -> None:
         if self._held is not None and self._held.is_sealed:
             raise Broken("the store is open: it cannot be replaced or recovered")
 
-    def _require_open(self) -> HeldStore:
+    def _require_open(self) -> OpenStore:
         if self._held is None:
             raise Broken("the store is not open")
         return self._held
 
-    def _require_sealed(self) -> HeldStore:
+    def _require_sealed(self) -> OpenStore:
         held = self._require_open()
         if not held.is_sealed:
             raise Broken("the store was recovered and has not been sealed yet")
@@ -359,7 +356,7 @@ def _not_erased() -> OutcomeUnknown:
     )
 
 
-def _unknown_succession() -> OutcomeUnknown:
+def _unknown_replacement() -> OutcomeUnknown:
     return OutcomeUnknown(
         "the new store may or may not have taken its place",
         hint="restart Keyhouse: it finishes or undoes what was begun",

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.journal.chain import NONCE_SIZE, Position, first_link, link
+from keyhouse.journal.chain import NONCE_SIZE, Header, Kind, Position, first_link, link
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
-from keyhouse.journal.directory.replacement import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
-from keyhouse.journal.record import Header, Kind
+from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamaged
 from keyhouse.journal.store.sqlite import SqliteStore
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import WrongPlatform
-from keyhouse.journal.directory.off_loop import off_loop
-from keyhouse.journal.directory.replacement import SEALED_KEY
+from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey, SealedKey
 from keyhouse.journal.journal import RolledBack
 from keyhouse.journal.store.protocol import StoreDamaged

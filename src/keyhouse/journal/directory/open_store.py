@@ -1,5 +1,6 @@
-"""The store of a state directory while it is open: its journal, key and index in step."""
+"""The store of a state directory: built whole, and kept in step with its journal while open."""
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -9,20 +10,19 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, Unavailable
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
-from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.epoch_index import settle_index
-from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.disk import Disk, off_loop
+from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.key_file import KeyFile
-from keyhouse.journal.directory.off_loop import off_loop
-from keyhouse.journal.directory.replacement import NEXT_INDEX
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
+from keyhouse.journal.store.protocol import StoreUnreadable
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["HeldStore"]
+__all__ = ["OpenStore", "build_store"]
 
 
-class HeldStore:
+class OpenStore:
     """Keeps the files beside the journal in step with it. Used by ``Home`` only, a call at a time.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
@@ -122,3 +122,35 @@ class HeldStore:
         """Write ``sealed_key`` under the policy of the last of ``keys``."""
         contents = Contents(keys, self.journal.position)
         await self._key_file.write(contents, self.journal.store_id)
+
+
+async def build_store(
+    place: Path,
+    disk: Disk,
+    key_file: KeyFile,
+    *,
+    store_id: bytes,
+    dek: Secret,
+    base: Iterable[bytes],
+    policy: str,
+    recovery_index: bytes,
+    after: Position | None,
+) -> None:
+    """Make a whole store in ``place``: everything synced, no WAL left. As ``Home.establish``."""
+    store = await SqliteStore.open(place / JOURNAL, step=disk.step)
+    try:
+        journal = await Journal.create(store, store_id=store_id, dek=dek, base=base, after=after)
+    finally:
+        await store.close()
+    position = journal.position
+    key = EpochKey(position.epoch, policy, dek)
+    sealed = await key_file.seal(Contents((key,), position), store_id)
+
+    def write() -> None:
+        if os.path.lexists(place / f"{JOURNAL}-wal"):
+            raise StoreUnreadable("journal.db could not be completed", hint="see its disk")
+        disk.sync_file(place / JOURNAL)
+        disk.write(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
+        disk.write(place / SEALED_KEY, sealed)
+
+    await off_loop(write)

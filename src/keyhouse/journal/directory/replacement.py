@@ -33,6 +33,16 @@ from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.layout import (
+    ARCHIVE,
+    INCOMING,
+    INDEX,
+    JOURNAL,
+    NEXT_INDEX,
+    SEALED_KEY,
+    TOMBSTONE,
+    WAL_FILES,
+)
 from keyhouse.journal.directory.replacement_plan import (
     ERASE,
     PLAN,
@@ -42,17 +52,10 @@ from keyhouse.journal.directory.replacement_plan import (
     not_for,
 )
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.directory.tombstone import TOMBSTONE, Tombstone
+from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
 __all__ = [
-    "ARCHIVE",
-    "INCOMING",
-    "INDEX",
-    "JOURNAL",
-    "NEXT_INDEX",
-    "PLAN",
-    "SEALED_KEY",
     "abandon",
     "archive_name",
     "bring_back",
@@ -63,15 +66,7 @@ __all__ = [
     "prepare_end",
 ]
 
-SEALED_KEY = "sealed_key"
-INDEX = "recovery_index"
-NEXT_INDEX = "recovery_index.next"
-JOURNAL = "journal.db"
-
-INCOMING = "incoming"
 _PREPARED = "incoming.tmp"
-ARCHIVE = "archive"
-_WAL_FILES = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 _LEAVING = (SEALED_KEY, JOURNAL, INDEX)
 _COMING = (INDEX, SEALED_KEY, JOURNAL)
 
@@ -230,7 +225,7 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
     incoming, archive, files = home / INCOMING, home / ARCHIVE / plan.archive, _coming(plan)
     journal_is_old = JOURNAL not in files or os.path.lexists(incoming / JOURNAL)
     if journal_is_old:
-        for name in (*_WAL_FILES, NEXT_INDEX):
+        for name in (*WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
         # Before the new journal arrives: a WAL of the old one beside it would be taken for its own.
         disk.sync_directory(home)
@@ -250,7 +245,7 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
 
 def _erase(disk: Disk, home: Path) -> None:
     """Leave nothing of the store but its tombstone. The key goes first: it opens all the rest."""
-    for name in (SEALED_KEY, *_WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
+    for name in (SEALED_KEY, *WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
         for each in (name, f"{name}.tmp"):
             disk.erase(home / each)
     disk.sync_directory(home)

@@ -23,11 +23,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from keyhouse.journal.chain import Position
+from keyhouse.journal.directory.layout import TOMBSTONE
 from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
 
-__all__ = ["FILE_LIMIT", "TOMBSTONE", "Tombstone"]
+__all__ = ["FILE_LIMIT", "Tombstone"]
 
-TOMBSTONE = "tombstone"
 FORMAT_VERSION = 1
 FILE_LIMIT = 4096  # bytes; the file has 113
 _LAYOUT = struct.Struct(">8sB16sQQ32sQ")

@@ -10,12 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError, NotFound, Refused
-from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory import replacement
+from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.epoch_index import settle_index
+from keyhouse.journal.directory.index_file import settle_index
 from keyhouse.journal.directory.inspect import JournalSeen, see_index, see_journal, see_key
-from keyhouse.journal.directory.replacement import ARCHIVE, INDEX, JOURNAL, PLAN, SEALED_KEY
-from keyhouse.journal.directory.take import STORE_FILES, enter, refuse_rollback_journal
+from keyhouse.journal.directory.layout import ARCHIVE, INDEX, JOURNAL, SEALED_KEY, STORE_FILES
+from keyhouse.journal.directory.replacement_plan import PLAN
 from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
 
 __all__ = [
@@ -113,15 +114,15 @@ async def restore(
     """
     disk = Disk(step)
     disk.check_directory(directory)
-    lock = enter(directory, disk)
+    lock = acquire(directory, disk)
     try:
         place = _place(disk, directory, name)
         seen = await see_journal(place)
         require_whole(disk, place, seen)
-        aside = succession.archive_name(disk, directory, now().astimezone(UTC))
+        aside = replacement.archive_name(disk, directory, now().astimezone(UTC))
         before = set(archived_names(directory))
-        succession.bring_back(disk, directory, name, aside)
-        succession.finish(disk, directory)
+        replacement.bring_back(disk, directory, name, aside)
+        replacement.finish(disk, directory)
         return next(iter(set(archived_names(directory)) - before), "")
     finally:
         lock.release()

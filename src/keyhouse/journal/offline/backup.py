@@ -17,12 +17,11 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create, sync
 from keyhouse.base.errors import NotFound, Refused
-from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory import replacement
+from keyhouse.journal.directory.acquire import acquire, survey
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.inspect import JournalSeen, see_journal
-from keyhouse.journal.directory.replacement import INDEX, JOURNAL, SEALED_KEY
-from keyhouse.journal.directory.take import enter, survey
-from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.offline.archive import require_whole
 from keyhouse.journal.offline.live_copy import copy_live_store
 from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
@@ -83,21 +82,21 @@ async def restore_backup(
     disk = Disk(step)
     disk.check_directory(backup)
     digests = _read_digests(disk, backup)
-    lock = enter(directory, disk)
+    lock = acquire(directory, disk)
     try:
         _require_empty(disk, directory)
-        place = succession.prepare(disk, directory, _ASIDE)
+        place = replacement.prepare(disk, directory, _ASIDE)
         try:
             for name, digest in digests.items():
                 _bring(disk, backup / name, place / name, digest)
             require_whole(disk, place, await see_journal(place))
             await verify(place)
-            succession.commit(disk, directory)
+            replacement.commit(disk, directory)
         except BaseException:
-            if not succession.is_committed(directory):
-                succession.abandon(disk, directory)
+            if not replacement.is_committed(directory):
+                replacement.abandon(disk, directory)
             raise
-        succession.finish(disk, directory)
+        replacement.finish(disk, directory)
     finally:
         lock.release()
 

@@ -27,13 +27,19 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import Unavailable
+from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
-from keyhouse.journal.directory.replacement import INCOMING, INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
+from keyhouse.journal.directory.layout import (
+    INCOMING,
+    INDEX,
+    JOURNAL,
+    NEXT_INDEX,
+    SEALED_KEY,
+    TOMBSTONE,
+)
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
-from keyhouse.journal.directory.take import refuse_rollback_journal
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.directory.tombstone import TOMBSTONE
 from keyhouse.journal.store.protocol import Step, StoreUnreadable, no_step
 
 __all__ = ["ATTEMPTS", "StoreBusy", "copy_live_store"]

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from keyhouse.base.durable_files import create
-from keyhouse.journal.directory import replacement as succession
+from keyhouse.journal.directory import replacement
+from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.lock import unused
-from keyhouse.journal.directory.take import STORE_FILES, refuse_rollback_journal
-from keyhouse.journal.directory.tombstone import TOMBSTONE
+from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
+from keyhouse.journal.directory.replacement_plan import PLAN
 from keyhouse.journal.store.protocol import StoreUnreadable
 
 __all__ = ["private_copy"]
 
-_FOLDERS = ("", succession.INCOMING)
+_FOLDERS = ("", INCOMING)
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def private_copy(directory: Path) -> Iterator[Path]:
             for folder in _FOLDERS:
                 if not folder or os.path.lexists(directory / folder):
                     _copy(disk, directory / folder, copy / folder)
-        succession.finish(disk, copy)
+        replacement.finish(disk, copy)
         yield copy
 
 
@@ -43,7 +43,7 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
     disk.check_directory(source)
     refuse_rollback_journal(source)
     target.mkdir(mode=0o700)
-    for name in (*STORE_FILES, TOMBSTONE, succession.PLAN):
+    for name in (*STORE_FILES, TOMBSTONE, PLAN):
         if disk.check_file(source / name):
             _copy_file(source / name, target / name)
 

@@ -20,7 +20,7 @@ from keyhouse.base.errors import Invalid, KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
-from keyhouse.journal.directory.replacement import JOURNAL
+from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.collateral_file import CollateralFile
 from keyhouse.server.process.new_deployment import new_deployment

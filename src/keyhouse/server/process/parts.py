@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.coordinator import Engine, HostClock, require_clock_of_fresh
 from keyhouse.journal import Home
-from keyhouse.journal.directory.replacement import JOURNAL
+from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.server.client_api import Listener, QuoteChecks, Quotes, Service, TlsContext, routes
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One process per state directory."""
+"""Acquiring a state directory: one process, private files, no change left half done."""
 
 import fcntl
 import os
@@ -6,10 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.store.protocol import StoreLocked, StoreUnreadable
+from keyhouse.journal.directory.layout import (
+    INDEX,
+    NEXT_INDEX,
+    ROLLBACK_JOURNAL,
+    SEALED_KEY,
+    STORE_FILES,
+    TOMBSTONE,
+)
+from keyhouse.journal.store.protocol import StoreDamaged, StoreLocked, StoreUnreadable
 
-__all__ = ["DirectoryLock", "unused"]
+__all__ = [
+    "DirectoryLock",
+    "acquire",
+    "check_state_directory",
+    "refuse_rollback_journal",
+    "survey",
+    "unused",
+]
 
 _NAME = "lock"
 _LONGEST_PID = 20
@@ -82,3 +98,68 @@ def _in_use(handle: int) -> StoreLocked:
         f"the state directory is in use by {f'process {number}' if known else 'another process'}",
         hint="stop that process, or use a directory of its own for each coordinator",
     )
+
+
+def acquire(path: Path, disk: Disk) -> DirectoryLock:
+    """Return the lock of ``path``, which is made if missing; what a crash interrupted is finished.
+
+    Raises ``StoreLocked``, ``InsecureFile``, ``StoreDamaged`` or ``StoreUnreadable``.
+    """
+    if not os.path.lexists(path):
+        disk.make_directory(path)
+        disk.sync_directory(path.parent)
+    disk.check_directory(path)
+    lock = DirectoryLock(path, disk)
+    try:
+        survey(path, disk)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def survey(path: Path, disk: Disk) -> list[str]:
+    """Finish what a crash interrupted; return which of our files are there, each checked."""
+    replacement.finish(disk, path)
+    for name in (SEALED_KEY, INDEX, NEXT_INDEX):
+        disk.remove(path / f"{name}.tmp")
+    refuse_rollback_journal(path)
+    return [name for name in STORE_FILES if disk.check_file(path / name)]
+
+
+def refuse_rollback_journal(path: Path) -> None:
+    """Raise ``StoreDamaged`` if there is one: SQLite would apply whatever it says to journal.db."""
+    if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
+        raise StoreDamaged(
+            f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
+            hint="restore the state directory from a backup",
+        )
+
+
+def check_state_directory(path: Path) -> str:
+    """Refuse what a start would refuse of the names in ``path``; return who is using it, if anyone.
+
+    Takes no lock that lasts and writes nothing; the contents of the files are not looked at.
+    """
+    disk = Disk()
+    if not os.path.lexists(path):
+        _refuse_unwritable(path.parent)
+        return ""
+    disk.check_directory(path)
+    refuse_rollback_journal(path)
+    _refuse_unwritable(path)
+    for name in (*STORE_FILES, TOMBSTONE):
+        disk.check_file(path / name)
+    try:
+        with unused(path):
+            return ""
+    except StoreLocked as locked:
+        return locked.message
+
+
+def _refuse_unwritable(path: Path) -> None:
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise StoreUnreadable(
+            f"{path.name or path} is missing or cannot be written to",
+            hint="make the directory, or name another with --data-dir",
+        )
