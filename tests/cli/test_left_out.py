@@ -41,7 +41,7 @@ def test_library_imports_it_otherwise(library: str, wanted: set[str]) -> None:
 
 
 SERVING = (
-    "from keyhouse.cli import serve; "
+    "from keyhouse.server.process import serve; "
     "sys.exit(serve.main(['--platform', 'gramine', '--data-dir', '/nowhere']))"
 )
 COMMAND = "sys.argv[1:] = ['status', 'localhost']; import keyhouse.cli; keyhouse.cli.main()"
