@@ -21,7 +21,7 @@ from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Conflicting
 from keyhouse.cli.dev.manifest import with_user
-from keyhouse.client.made_user import make_user
+from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
 
 pytestmark = pytest.mark.acceptance
@@ -153,7 +153,7 @@ def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:
     content = json.loads(manifest())
     content["ROLES"], content["users"] = content.pop("Roles"), content.pop("Users")
 
-    made = with_user(json.dumps(content).encode(), make_user("dev").certificate)
+    made = with_user(json.dumps(content).encode(), make_user("dev").certificate.decode())
 
     assert set(decode(made).users) == {"dev", "nobody", "reader", "writer"}
     assert check(made, now=datetime.now(UTC)).manifest.users["dev"].roles == (
@@ -163,7 +163,7 @@ def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:
 
 
 def test_a_user_of_that_name_is_not_replaced() -> None:
-    certificate = make_user("dev").certificate
+    certificate = make_user("dev").certificate.decode()
 
     with pytest.raises(Conflicting, match="--no-user"):
         with_user(with_user(manifest(), certificate), certificate)

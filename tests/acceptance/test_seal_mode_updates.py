@@ -11,9 +11,9 @@ from support.samples.deployment import user
 from support.samples.recovery import Holder, ciphertexts_of, hand_in
 from support.samples.updates import Api, holder_key, together
 
-from keyhouse.client.address import Address
 from keyhouse.client.errors import TrustFailed
-from keyhouse.client.memory.memory import Memories, read_place, remembered
+from keyhouse.client.memory.states import Memories, read_place, remembered
+from keyhouse.wire.address import Address
 
 pytestmark = pytest.mark.acceptance
 

@@ -19,7 +19,7 @@ from keyhouse.cli.doctor.finding import (
     judge_start,
 )
 from keyhouse.cli.doctor.machine import judge_descriptors, judge_locked_memory
-from keyhouse.client.made_user import make_user
+from keyhouse.client.identity import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -91,7 +91,7 @@ def test_a_users_files_that_are_as_they_should_be(tmp_path: Path) -> None:
 
 def test_a_users_files_that_are_wrong_are_told_what_is(tmp_path: Path) -> None:
     cert, key = tmp_path / "dev.pem", tmp_path / "alice.key"
-    cert.write_text(make_user("dev").certificate)
+    cert.write_bytes(make_user("dev").certificate)
     key.write_bytes(user("alice").key_pem)
     key.chmod(0o644)
 

@@ -7,7 +7,7 @@ from support.peers.peer import certify
 
 from keyhouse.client import Address, ClientSetup, Timeouts, parse_address
 from keyhouse.client.http.connection import Connection
-from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.http.pinned_tls import pinned_context
 
 
 @pytest.mark.parametrize(

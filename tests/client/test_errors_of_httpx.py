@@ -9,8 +9,8 @@ import pytest
 
 from keyhouse.client import Address, ClientSetup, TrustFailed, Unreachable
 from keyhouse.client.http.rules import FROM_HTTPX, meaning
-from keyhouse.client.pool_transport import PoolTransport
 from keyhouse.client.steps import Request
+from keyhouse.client.tokens.pool_transport import PoolTransport
 
 WHERE = Address("localhost", 4433)
 NOT_CONNECTED = {httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout}

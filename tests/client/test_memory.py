@@ -26,7 +26,7 @@ from keyhouse.client import (
     parse_address,
     verify_coordinator,
 )
-from keyhouse.client.memory.memory import KEPT, MOST, MemoryFull, read_place, remembered
+from keyhouse.client.memory.states import KEPT, MOST, MemoryFull, read_place, remembered
 
 HERE = Address("keys.example", 4433)
 ROOT, OTHER = "11" * 32, "22" * 32

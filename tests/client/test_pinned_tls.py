@@ -7,7 +7,7 @@ import pytest
 from support.peers.peer import Certified, certify
 
 from keyhouse.client import TrustFailed
-from keyhouse.client.pinned_tls import pinned_context, watching_context
+from keyhouse.client.http.pinned_tls import pinned_context, watching_context
 
 
 def shake(client: ssl.SSLContext, served: Certified, folder: Path) -> None:

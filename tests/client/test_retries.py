@@ -14,8 +14,7 @@ from keyhouse.client import (
     TrustFailed,
     Unreachable,
 )
-from keyhouse.client.http.exchange import Rules, exchange
-from keyhouse.client.http.retries import AGAIN, Happened, happened, pause_before
+from keyhouse.client.http.retries import AGAIN, Happened, Rules, exchange, happened, pause_before
 from keyhouse.client.steps import Answer, Pause, Request
 
 DONE = Answer(200, b"{}")

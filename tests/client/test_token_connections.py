@@ -47,7 +47,7 @@ from keyhouse.client import (
     TrustFailed,
     Unreachable,
 )
-from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.http.pinned_tls import pinned_context
 from keyhouse.client.tokens.openssl_program import TokenTls, start
 from keyhouse.client.tokens.transport import TokenTransport
 

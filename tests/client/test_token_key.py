@@ -15,7 +15,7 @@ from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import ClientSetup, TokenKey, open_token_key
-from keyhouse.client.pinned_tls import pinned_context
+from keyhouse.client.http.pinned_tls import pinned_context
 
 SHARE = Secret(b"a share of thirty-two bytes long")
 pytestmark = needs_token

@@ -1,7 +1,5 @@
 """Verify a coordinator first, then talk to it."""
 
-from keyhouse.client.address import DEFAULT_PORT, Address, parse_address
-from keyhouse.client.carrying import Keep
 from keyhouse.client.errors import (
     AnswerUnreadable,
     CallPutOff,
@@ -10,6 +8,7 @@ from keyhouse.client.errors import (
     TrustFailed,
     Unreachable,
 )
+from keyhouse.client.exchange import Keep
 from keyhouse.client.http.retries import NO_RETRIES, Retries, Timeouts
 from keyhouse.client.identity import (
     ClientIdentity,
@@ -19,7 +18,7 @@ from keyhouse.client.identity import (
     read_pkcs12,
 )
 from keyhouse.client.memory.file import FileMemory, MemoryUnusable
-from keyhouse.client.memory.memory import Memories, Place, StateMemory, forgotten
+from keyhouse.client.memory.states import Memories, Place, StateMemory, forgotten
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import (
     HolderKey,
@@ -33,8 +32,16 @@ from keyhouse.client.recovery import (
 from keyhouse.client.session import AsyncCoordinator, Coordinator, User
 from keyhouse.client.tokens.identity import TokenIdentity, read_token
 from keyhouse.client.tokens.key import TokenKey, open_token_key
-from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
-from keyhouse.client.verification import verify_async, verify_coordinator
+from keyhouse.client.trust import (
+    CollateralFor,
+    Trust,
+    TrustedCoordinator,
+    parse_address,
+    verify_async,
+    verify_coordinator,
+)
+from keyhouse.wire.address import CLIENT_API_PORT as DEFAULT_PORT
+from keyhouse.wire.address import Address
 from keyhouse.wire.client_api import (
     Activation,
     Activations,

@@ -1,7 +1,7 @@
 """The calls of the interface as data: what is sent, and how the answer is read.
 
 ``old`` is the same call in version 1, for coordinators that answer 405 to version 2. What has none,
-and why, stands in ``answers_v1``.
+and why, stands in ``answers``.
 """
 
 import base64
@@ -12,12 +12,16 @@ import msgspec
 
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
-from keyhouse.client import answers_v1
-from keyhouse.client.envelope import (
+from keyhouse.client.answers import (
     data_and_message,
     data_of,
     document,
     log_entry,
+    old_log,
+    old_manifest,
+    old_secrets,
+    old_shares,
+    old_status,
     require_success,
 )
 from keyhouse.client.errors import ClientSetup
@@ -132,14 +136,14 @@ def _signed(answer: Answer) -> wire.SignedQuote:
 STATUS: Final = Call(
     _get("/api/v2/status", 1 << 20),
     _data(wire.Status),
-    Old(_get("/status", 1 << 20), answers_v1.old_status),
+    Old(_get("/status", 1 << 20), old_status),
 )
 MANIFEST: Final = Call(
     _get("/api/v2/manifest"),
     _data(wire.ManifestData),
-    Old(_get("/manifest"), answers_v1.old_manifest),
+    Old(_get("/manifest"), old_manifest),
 )
-LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers_v1.old_log))
+LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), old_log))
 PENDING: Final = Call(
     _get("/api/v2/update-manifest"),
     _data(wire.Pending),
@@ -170,7 +174,7 @@ def setting(manifest: bytes) -> Call[wire.SetManifestData]:
     return Call(
         _post("/api/v2/manifest", _json(wire.ManifestBody(manifest)), _LARGE),
         _data(wire.SetManifestData),
-        Old(_post("/manifest", manifest, _LARGE), answers_v1.old_shares),
+        Old(_post("/manifest", manifest, _LARGE), old_shares),
     )
 
 
@@ -205,7 +209,7 @@ def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
     return Call(
         Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
         lambda answer: data_of(answer, wire.SecretsData).secrets,
-        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers_v1.old_secrets),
+        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), old_secrets),
     )
 
 

@@ -1,15 +1,22 @@
-"""Who a user is in TLS: a certificate with its private key, from wherever they are kept.
+"""Users in TLS: a certificate with its private key, read from where they are kept, or new ones.
 
-CPython's ``ssl`` reads keys from files alone. A key that is in memory goes there through a file
-without a name, which is memory as well; no key is ever written to a disk.
+CPython's ``ssl`` reads keys from files only. A key in memory reaches it through an unnamed file,
+which is memory as well: no key is ever written to a disk.
 """
 
+import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 import msgspec
+from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -20,9 +27,21 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.unnamed_file import path_of, unnamed_file
 
-__all__ = ["ClientIdentity", "PemIdentity", "UserIdentity", "read_pem", "read_pkcs12"]
+__all__ = [
+    "ClientIdentity",
+    "PemIdentity",
+    "UserIdentity",
+    "make_user",
+    "path_of",
+    "read_pem",
+    "read_pkcs12",
+    "unnamed_file",
+]
+
+
+_LIFE: Final = timedelta(days=90)
+_SLACK: Final = timedelta(minutes=5)
 
 
 class UserIdentity(Protocol):
@@ -95,7 +114,7 @@ def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) ->
 def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
     """Return the user in a PKCS #12 file (.p12, .pfx), which ``password`` decrypts.
 
-    Further certificates in the file are left out: nobody looks at them. Raises ``ClientSetup``.
+    Further certificates in the file are ignored. Raises ``ClientSetup``.
     """
     try:
         key, certificate, _ = pkcs12.load_key_and_certificates(
@@ -111,6 +130,44 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
 
 
+def make_user(name: str, life: timedelta = _LIFE) -> PemIdentity:
+    """Return a new user: a P-256 key (PKCS #8) and a self-signed certificate, valid for ``life``.
+
+    ``name`` is the certificate's common name.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SLACK)
+        .not_valid_after(now + life)
+        .sign(key, SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
+
+
+@contextmanager
+def unnamed_file(content: bytes) -> Iterator[int]:
+    """Give the descriptor of a file in memory (``memfd``) with ``content``.
+
+    The file has no name, is gone when it is closed, and can be passed to a child process: for
+    programs and libraries that read secrets from files only.
+    """
+    handle = os.memfd_create("keyhouse-client", os.MFD_CLOEXEC)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield handle
+
+
+def path_of(handle: int) -> str:
+    """Return the path at which a process that has the descriptor ``handle`` opens its file."""
+    return f"/proc/self/fd/{handle}"
+
+
 def _refuse_password() -> NoReturn:
-    """Stand in for OpenSSL's question on the terminal."""
+    """Refuse, where OpenSSL would ask on the terminal."""
     raise ValueError("the key is encrypted")

@@ -14,8 +14,8 @@ import msgspec
 
 from keyhouse.base.printable import shown
 from keyhouse.client import calls
-from keyhouse.client.carrying import Keep, Session, carry, carry_and_keep
 from keyhouse.client.errors import CallRefused, TrustFailed
+from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.recovery import (
     RecoveryKey,
     encrypt_share,
@@ -24,9 +24,8 @@ from keyhouse.client.recovery import (
     require_root,
     require_signed,
 )
-from keyhouse.client.root_signature import require_signature
 from keyhouse.client.steps import Steps, work
-from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven
+from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, require_signature
 from keyhouse.wire.client_api import (
     Activations,
     LogEntry,

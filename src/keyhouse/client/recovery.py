@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetup, TrustFailed
-from keyhouse.client.root_signature import require_signature
+from keyhouse.client.trust import require_signature
 from keyhouse.wire.client_api import Offer
 
 __all__ = [

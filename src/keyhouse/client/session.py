@@ -1,4 +1,4 @@
-"""Talks to a verified coordinator, and to nobody else: with blocking calls, or on an event loop.
+"""Sessions with a verified coordinator and no other peer: blocking, or on an event loop.
 
 The operations are written once (``operations``). ``Coordinator.status`` is a method that returns a
 ``Status``, ``AsyncCoordinator.status`` one to be awaited for it; type checkers know both.
@@ -11,25 +11,24 @@ from contextlib import asynccontextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 from keyhouse.client import operations
-from keyhouse.client.address import Address
-from keyhouse.client.carrying import Session
+from keyhouse.client.exchange import Session
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
-from keyhouse.client.http.exchange import Rules
-from keyhouse.client.http.retries import Retries, Timeouts
+from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
+from keyhouse.client.http.retries import Retries, Rules, Timeouts
 from keyhouse.client.identity import UserIdentity
-from keyhouse.client.memory.memory import StateMemory
-from keyhouse.client.pinned_tls import PeerContext, pinned_context
+from keyhouse.client.memory.states import StateMemory
 from keyhouse.client.steps import Steps
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import TokenTls
-from keyhouse.client.trust import Trust, TrustedCoordinator
-from keyhouse.client.verification import verify, verify_async
+from keyhouse.client.tokens.transport import AsyncTokenTransport, TokenTransport
+from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_async
+from keyhouse.wire.address import Address
 
 __all__ = ["AsyncCoordinator", "Coordinator", "User"]
 
 User = UserIdentity | TokenIdentity
-"""Who calls: with a key that CPython's TLS can use, or with one that stays on a token."""
+"""A user, with a key that CPython's TLS can use or with one that stays on a token."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,11 +70,11 @@ class _Operation(Generic[P, T]):
 
 
 class _Operations:
-    """What can be asked of a verified coordinator.
+    """The operations on a verified coordinator.
 
     All operations raise ``TrustFailed`` if another peer answers, or if the state that came with the
-    answer contradicts the memory; ``Unreachable`` if nobody answers; ``CallRefused`` or
-    ``CallPutOff`` if the coordinator says no; ``AnswerUnreadable`` if its answer is none.
+    answer contradicts the memory; ``Unreachable`` if there is no answer; ``CallRefused``
+    or ``CallPutOff`` if the coordinator says no; ``AnswerUnreadable`` if its answer is invalid.
     """
 
     status = _Operation(operations.status)
@@ -112,7 +111,7 @@ class _Operations:
 class Coordinator(_Operations):
     """A session with ``trusted``, with blocking calls. Each TLS handshake pins its root.
 
-    ``identity``: the user who calls. ``timeout`` in seconds for each whole call, or ``Timeouts``.
+    ``identity``: the user. ``timeout`` in seconds for each whole call, or ``Timeouts``.
     Use it with ``with``; for one thread at a time.
     """
 
@@ -126,8 +125,9 @@ class Coordinator(_Operations):
     ) -> None:
         timeouts = Timeouts.of(timeout)
         super().__init__(trusted, timeouts, retries)
-        context, on_token = _tls(trusted, identity)
-        self._connection = Connection(trusted.address, context, timeouts, on_token)
+        context, token = _tls(trusted, identity)
+        transport = TokenTransport(token, context) if token else None
+        self._connection = Connection(trusted.address, context, timeouts, transport)
 
     @classmethod
     def connect(
@@ -179,8 +179,9 @@ class AsyncCoordinator(_Operations):
     ) -> None:
         timeouts = Timeouts.of(timeout)
         super().__init__(trusted, timeouts, retries)
-        context, on_token = _tls(trusted, identity)
-        self._connection = AsyncConnection(trusted.address, context, timeouts, on_token)
+        context, token = _tls(trusted, identity)
+        transport = AsyncTokenTransport(token, context) if token else None
+        self._connection = AsyncConnection(trusted.address, context, timeouts, transport)
 
     @classmethod
     @asynccontextmanager
@@ -215,7 +216,7 @@ class AsyncCoordinator(_Operations):
 
 
 def _tls(trusted: TrustedCoordinator, user: User | None) -> tuple[PeerContext, TokenTls | None]:
-    """Return the TLS to pin the root with and, for a key on a token, what carries it."""
+    """Return the context that pins the root and, for a key on a token, what its TLS needs."""
     context = pinned_context(trusted.root_der)
     if isinstance(user, TokenIdentity):
         return context, TokenTls(user, trusted.root_der)

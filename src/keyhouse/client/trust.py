@@ -1,12 +1,12 @@
-"""Finds out whether a coordinator is the expected one, before anything is told to it.
+"""Verifies that a coordinator is the expected one, before anything is told to it.
 
-1. Connect, trusting nobody, and ask for a quote over a fresh nonce.
-2. The certificate served in that handshake is the root of the answer's chain: who proved to own
-   its key is who the quote is about.
+1. Connect to an unverified peer, and ask it for a quote over a fresh nonce.
+2. The certificate served in that handshake is the root of the answer's chain: the quote is about
+   the peer that proved to own its key.
 3. The intermediate is a CA that the root has signed.
 4. The quote verifies under the pinned root of the platform's vendor, at this time.
 5. It binds the root certificate and the nonce, and is of the expected identity.
-6. With a memory: it is the deployment that was here before, and in no older state.
+6. With a memory: it is the deployment that was at this address before, and in no older state.
 """
 
 import hashlib
@@ -17,6 +17,9 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
@@ -29,20 +32,36 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import Refused
-from keyhouse.client.address import Address
 from keyhouse.client.calls import quoting
-from keyhouse.client.errors import TrustFailed
-from keyhouse.client.http.exchange import Rules, exchange
-from keyhouse.client.memory.memory import Memories, StateMemory, Watch, require_root_of
+from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
+from keyhouse.client.http.pinned_tls import watching_context
+from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
+from keyhouse.client.memory.states import Memories, StateMemory, Watch, require_root_of
 from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
 
-__all__ = ["NONCE", "CollateralFor", "Trust", "TrustedCoordinator", "proven", "verifying"]
+__all__ = [
+    "NONCE",
+    "CollateralFor",
+    "Trust",
+    "TrustedCoordinator",
+    "parse_address",
+    "proven",
+    "require_signature",
+    "verify",
+    "verify_async",
+    "verify_coordinator",
+    "verifying",
+]
+
 
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
-"""Has the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
+"""Returns the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
 
 _HINT = "do not use it: it may be another machine that answers at this address"
 
@@ -56,18 +75,94 @@ class TrustedCoordinator(msgspec.Struct, frozen=True):
     verdict: Verdict
     quote: bytes  # as it came, for the records
     nonce: bytes  # that it was made for
-    memory: StateMemory | None = None  # sessions judge each answer by it
+    memory: StateMemory | None = None  # sessions check each answer against it
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to trust, and what to verify quotes with.
+    """The coordinator to trust, and what to verify its quotes with.
 
-    ``collateral``: a bundle, or what gives the one for a quote; that one may block.
+    ``collateral``: a bundle, or a function that returns the one for a quote; it may block.
     """
 
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
     root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
+
+
+def verify_coordinator(
+    address: Address | str,
+    *,
+    expected: ExpectedIdentity,
+    root_ca_der: bytes,
+    collateral: Collateral | CollateralFor,
+    nonce: bytes | None = None,
+    now: datetime | None = None,
+    timeout: float | Timeouts = 30.0,
+    memory: StateMemory | None = None,
+) -> TrustedCoordinator:
+    """Return the coordinator at ``address`` if it proves to be ``expected``.
+
+    ``collateral``: a bundle, or a function that returns the one for the quote. ``root_ca_der``: the
+    root of the platform's vendor (``INTEL_SGX_ROOT``, or a simulated one). ``nonce``: if not given,
+    that of ``expected`` or 32 fresh bytes. ``now``: if not given, the current time. ``timeout`` in
+    seconds, for the whole call.
+
+    ``memory`` remembers the root at this address and the states that it was in, here and in each
+    session with the result. Without one an older copy of the state, two copies that have diverged,
+    or another deployment by the same code stay unnoticed: a quote cannot show them. Do without only
+    to talk to a coordinator in recovery mode, whose root is a temporary one.
+
+    Raises ``TrustFailed`` if it does not prove it, ``Unreachable`` if it does not answer, and what
+    ``memory`` raises if it cannot be used.
+    """
+    trust = Trust(expected=expected, collateral=collateral, root_ca_der=root_ca_der)
+    return verify(address, trust, memory, nonce=nonce, now=now, timeout=timeout)
+
+
+def verify(
+    address: Address | str,
+    trust: Trust,
+    memory: StateMemory | None = None,
+    *,
+    nonce: bytes | None = None,
+    now: datetime | None = None,
+    timeout: float | Timeouts = 30.0,
+    retries: Retries = Retries(),  # noqa: B008 it is frozen
+) -> TrustedCoordinator:
+    """Return the coordinator at ``address`` if ``trust`` holds; as ``verify_coordinator``."""
+    where, seen = _address(address), list[bytes]()
+    rules = Rules(Timeouts.of(timeout), retries)
+    with Connection(where, watching_context(seen.append), rules.timeouts) as connection:
+        return connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+
+
+async def verify_async(
+    address: Address | str,
+    trust: Trust,
+    memory: StateMemory | None = None,
+    *,
+    nonce: bytes | None = None,
+    now: datetime | None = None,
+    timeout: float | Timeouts = 30.0,  # noqa: ASYNC109 it covers more than this wait
+    retries: Retries = Retries(),  # noqa: B008 it is frozen
+) -> TrustedCoordinator:
+    """Return the coordinator at ``address`` if ``trust`` holds, on an event loop."""
+    where, seen = _address(address), list[bytes]()
+    rules = Rules(Timeouts.of(timeout), retries)
+    async with AsyncConnection(where, watching_context(seen.append), rules.timeouts) as connection:
+        return await connection.run(verifying(where, trust, memory, rules, seen, nonce, now))
+
+
+def parse_address(text: str) -> Address:
+    """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 4433 if it has none.
+
+    Raises ``ClientSetup``.
+    """
+    return read_address(text, port=CLIENT_API_PORT, refused=ClientSetup)
+
+
+def _address(address: Address | str) -> Address:
+    return parse_address(address) if isinstance(address, str) else address
 
 
 def verifying(
@@ -81,8 +176,8 @@ def verifying(
 ) -> Steps[TrustedCoordinator]:
     """Return the coordinator at ``where`` if it proves to be the expected one.
 
-    ``seen`` gets the leaf (DER) of each handshake of the connection that these steps go over.
-    ``nonce``: that of the expected identity or 32 fresh bytes if not given.
+    ``seen`` gets the leaf (DER) of each handshake of the connection that these steps use.
+    ``nonce``: if not given, that of the expected identity or 32 fresh bytes.
     """
     challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
     before = (yield from work(memory.read)) if memory is not None else Memories()
@@ -107,9 +202,9 @@ def proven(
     now: datetime | None,
     memory: StateMemory | None,
 ) -> TrustedCoordinator:
-    """Return what the quote in ``data`` proves of the owner of the certificate ``leaf`` (DER).
+    """Return what the quote in ``data`` proves about the owner of the certificate ``leaf`` (DER).
 
-    ``nonce``: what the quote was asked for with. Raises ``TrustFailed``; may block.
+    ``nonce``: the one that the quote was requested with. Raises ``TrustFailed``; may block.
     """
     try:
         intermediate, root = _chain(data.cert)
@@ -126,6 +221,19 @@ def proven(
             f"the coordinator at {where} is not trusted: {exc.message}", hint=exc.hint or _HINT
         ) from exc
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
+
+
+def require_signature(
+    root_der: bytes, message: bytes, signature: bytes, what: str, *, hint: str = ""
+) -> None:
+    """Raise ``TrustFailed`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
+
+    ``what`` describes the message, for people; ``hint``: what to do if it is not signed.
+    """
+    key = x509.load_der_x509_certificate(root_der).public_key()
+    signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)
+    if not signed:
+        raise TrustFailed(f"{what} is not signed by the coordinator's root", hint=hint)
 
 
 def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
@@ -149,7 +257,7 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
         child = x509.load_der_x509_certificate(intermediate)
         child.verify_directly_issued_by(x509.load_der_x509_certificate(root))
         is_ca = child.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except Exception:  # noqa: BLE001 - what a stranger's bytes make a parser raise is no matter
+    except Exception:  # noqa: BLE001 parsers raise many things on invalid bytes
         raise _untrusted("its intermediate certificate is not signed by its root") from None
     if not is_ca:
         raise _untrusted("its intermediate certificate is of no CA")
@@ -158,9 +266,9 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
 def _require_remembered(
     memory: StateMemory, before: Memories, where: Address, root: bytes, answer: Answer
 ) -> None:
-    """Require that ``answer`` goes on from what was remembered ``before`` the quote was asked for.
+    """Require that ``answer`` continues what was remembered ``before`` the quote was requested.
 
-    The state came before the root was proven, but over the connection that the root has.
+    The state came before the root was proven, but over the connection that the root owns.
     """
     digest = hashlib.sha256(root).hexdigest()
     require_root_of(memory.read(), where, digest)
@@ -170,3 +278,11 @@ def _require_remembered(
 
 def _untrusted(problem: str) -> TrustFailed:
     return TrustFailed(f"the coordinator is not trusted: {problem}", hint=_HINT)
+
+
+def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:
+    try:
+        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except (ValueError, InvalidSignature):
+        return False
+    return True

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.client import PemIdentity
-from keyhouse.client.made_user import make_user as make_command_user
+from keyhouse.client.identity import make_user as make_command_user
 
 __all__ = ["DeploymentUser", "make_user"]
 
@@ -22,5 +22,5 @@ class DeploymentUser(msgspec.Struct, frozen=True):
 
 def make_user(name: str) -> DeploymentUser:
     """Return a new user with a certificate for ten years, signed by itself."""
-    made = make_command_user(name, _LIFETIME)
-    return DeploymentUser(made.certificate, PemIdentity(made.certificate.encode(), made.key))
+    identity = make_command_user(name, _LIFETIME)
+    return DeploymentUser(identity.certificate.decode(), identity)

@@ -14,7 +14,7 @@ from keyhouse.cli.dev.manifest import USER, sample_manifest, with_user
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.output.new_file import NewFile
 from keyhouse.client import Coordinator, Trust
-from keyhouse.client.made_user import make_user
+from keyhouse.client.identity import make_user
 from keyhouse.manifest import fingerprint
 
 __all__ = ["prepare"]
@@ -39,9 +39,9 @@ def prepare(folder: Path, serving: Serving, raw: bytes | None, *, made_user: boo
     certificate = ""
     if made_user:
         user = make_user(USER)
-        certificate = user.certificate
+        certificate = user.certificate.decode()
         cert, key = folder / f"{USER}.pem", folder / f"{USER}.key"
-        NewFile(str(cert)).write(certificate.encode())
+        NewFile(str(cert)).write(user.certificate)
         NewFile(str(key)).write(user.key.reveal())
         where = msgspec.structs.replace(where, user=USER, certificate=str(cert), key=str(key))
     if raw is None:

@@ -85,6 +85,6 @@ def is_of_another(named: Named, host: str) -> bool:
     """Return whether ``host`` was typed and is not the coordinator of the context."""
     if not host or not named.context.address:
         return False
-    from keyhouse.client.address import parse_address
+    from keyhouse.client.trust import parse_address
 
     return parse_address(host) != parse_address(named.context.address)

@@ -1,4 +1,4 @@
-"""Carries operations out with blocking calls, over one TLS context."""
+"""Carries operations out with blocking calls, over one TLS context or one transport of httpx."""
 
 import time
 from random import SystemRandom
@@ -6,13 +6,11 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from keyhouse.client.address import Address
+from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.http.rules import FROM_HTTPX, Body, client_options, meaning, prepared
-from keyhouse.client.pinned_tls import PeerContext
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
-from keyhouse.client.tokens.openssl_program import TokenTls
-from keyhouse.client.tokens.transport import TokenTransport
+from keyhouse.wire.address import Address
 
 __all__ = ["Connection"]
 
@@ -20,19 +18,21 @@ T = TypeVar("T")
 
 
 class Connection:
-    """Keeps TLS connections to ``address``. For one thread at a time."""
+    """TLS connections to ``address``, which are reused. For one thread at a time.
+
+    ``transport`` carries the requests if given; ``context`` still gets the deadline of each.
+    """
 
     def __init__(
         self,
         address: Address,
         context: PeerContext,
         timeouts: Timeouts,
-        on_token: TokenTls | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._address = address
         self._context = context
         self._timeouts = timeouts
-        transport = TokenTransport(on_token, context) if on_token else None
         self._client = httpx.Client(**client_options(address, context), transport=transport)
         self._random = SystemRandom()
 

@@ -1,4 +1,4 @@
-"""Carries operations out on an event loop of asyncio, over one TLS context."""
+"""Carries operations out on an event loop of asyncio, over one TLS context or one transport."""
 
 import asyncio
 import time
@@ -8,13 +8,11 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from keyhouse.client.address import Address
+from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.http.rules import FROM_HTTPX, Body, client_options, meaning, prepared
-from keyhouse.client.pinned_tls import PeerContext
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
-from keyhouse.client.tokens.openssl_program import TokenTls
-from keyhouse.client.tokens.transport import AsyncTokenTransport
+from keyhouse.wire.address import Address
 
 __all__ = ["AsyncConnection"]
 
@@ -22,18 +20,20 @@ T = TypeVar("T")
 
 
 class AsyncConnection:
-    """Keeps TLS connections to ``address``. Many tasks of one event loop may use it at a time."""
+    """TLS connections to ``address``, which are reused, by many tasks of one event loop at a time.
+
+    ``transport`` carries the requests if given.
+    """
 
     def __init__(
         self,
         address: Address,
         context: PeerContext,
         timeouts: Timeouts,
-        on_token: TokenTls | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._address = address
         self._timeouts = timeouts
-        transport = AsyncTokenTransport(on_token, context) if on_token else None
         self._client = httpx.AsyncClient(**client_options(address, context), transport=transport)
         self._random = SystemRandom()
 
@@ -50,7 +50,7 @@ class AsyncConnection:
     async def run(self, steps: Steps[T]) -> T:
         """Carry out the ``steps`` of an operation; return its result, or raise what it raises.
 
-        A cancelled operation still does what must not be left out: it keeps what it was answered.
+        A cancelled operation still completes what must not be lost: it keeps what it was answered.
         """
         try:
             effect = next(steps)
@@ -92,7 +92,7 @@ class AsyncConnection:
 
 
 async def _in_thread(run: Callable[[], T]) -> T:
-    """Return what ``run`` gives. Who is cancelled waits for its end: it may be saving something."""
+    """Return what ``run`` returns. If cancelled, wait until it ends: it may be saving something."""
     future = asyncio.get_running_loop().run_in_executor(None, run)
     try:
         return await asyncio.shield(future)

@@ -1,4 +1,4 @@
-"""When a request is tried again: only if that cannot do anything twice.
+"""One exchange with a coordinator, tried again only if that cannot do anything twice.
 
 ==================================  =================================  ====================
 what happened                       GET                                POST
@@ -13,15 +13,27 @@ answer, failed trust
 The same table is ``AGAIN``; tests hold it.
 """
 
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from keyhouse.client.errors import ClientSetup, Unreachable
-from keyhouse.client.steps import Answer
+from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
-__all__ = ["AGAIN", "NO_RETRIES", "Happened", "Retries", "Timeouts", "happened", "pause_before"]
+__all__ = [
+    "AGAIN",
+    "NO_RETRIES",
+    "Happened",
+    "Retries",
+    "Rules",
+    "Timeouts",
+    "exchange",
+    "happened",
+    "pause_before",
+]
 
 
 class Happened(StrEnum):
@@ -78,6 +90,41 @@ class Retries(msgspec.Struct, frozen=True):
 
 
 NO_RETRIES: Final = Retries(())
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How long and how often to try."""
+
+    timeouts: Timeouts = Timeouts()
+    retries: Retries = Retries()
+
+
+def exchange(
+    request: Request, rules: Rules, fresh: Callable[[], None] = lambda: None
+) -> Steps[Answer]:
+    """Return the answer to ``request``. ``fresh`` is called before each attempt.
+
+    Raises ``Unreachable`` as the last attempt did, and at once everything that is no reason to try
+    again.
+    """
+    deadline = time.monotonic() + rules.timeouts.total
+    timed = msgspec.structs.replace(request, deadline=deadline)
+    attempt = 0
+    while True:
+        fresh()
+        outcome: Answer | Unreachable
+        try:
+            outcome = yield from ask(timed)
+        except Unreachable as unreachable:
+            outcome = unreachable
+        attempt += 1
+        left = deadline - time.monotonic()
+        seconds = pause_before(attempt, request.method, outcome, rules.retries, left)
+        if seconds is None:
+            if isinstance(outcome, Unreachable):
+                raise outcome
+            return outcome
+        yield from pause(seconds)
 
 
 def happened(outcome: Answer | Unreachable) -> Happened | None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import httpx
 
-from keyhouse.client.address import Address
 from keyhouse.client.errors import AnswerUnreadable, ClientSetup, TrustFailed, Unreachable
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
+from keyhouse.wire.address import Address
 
 __all__ = ["FROM_HTTPX", "Body", "client_options", "meaning", "prepared"]
 

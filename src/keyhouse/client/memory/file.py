@@ -26,7 +26,7 @@ from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import Refused
 from keyhouse.base.printable import os_reason
 from keyhouse.client.errors import TrustFailed
-from keyhouse.client.memory.memory import KEPT, MOST, Memories, read_place
+from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
 from keyhouse.wire.json_decoder import UInt16, Unreadable, read
 
 __all__ = ["FileMemory", "MemoryUnusable"]

@@ -28,10 +28,10 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
-from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.identity import path_of, unnamed_file
 from keyhouse.client.tokens.identity import TokenIdentity
-from keyhouse.client.unnamed_file import path_of, unnamed_file
+from keyhouse.wire.address import Address
 
 __all__ = [
     "ESTABLISHED",

@@ -18,10 +18,8 @@ from typing import Any, Final
 
 import httpcore
 
-from keyhouse.client.address import Address
 from keyhouse.client.errors import ClientSetup
-from keyhouse.client.pinned_tls import PeerContext
-from keyhouse.client.pool_transport import AsyncPoolTransport, PoolTransport
+from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.tokens.openssl_program import (
     ESTABLISHED,
     LONGEST_TALK,
@@ -31,6 +29,8 @@ from keyhouse.client.tokens.openssl_program import (
     failure,
     start,
 )
+from keyhouse.client.tokens.pool_transport import AsyncPoolTransport, PoolTransport
+from keyhouse.wire.address import Address
 
 __all__ = ["AsyncTokenTransport", "TokenTransport"]
 

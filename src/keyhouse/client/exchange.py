@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from keyhouse.client.calls import Call
-from keyhouse.client.http.exchange import Rules, exchange
-from keyhouse.client.memory.memory import Place, Watch
+from keyhouse.client.http.retries import Rules, exchange
+from keyhouse.client.memory.states import Place, Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust import TrustedCoordinator
 

@@ -23,8 +23,8 @@ from typing import Final, Protocol
 import msgspec
 
 from keyhouse.base.errors import Refused
-from keyhouse.client.address import Address
 from keyhouse.client.errors import TrustFailed
+from keyhouse.wire.address import Address
 
 __all__ = [
     "KEPT",
