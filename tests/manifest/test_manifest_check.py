@@ -550,6 +550,24 @@ def test_the_number_of_problems_that_are_told_is_bounded() -> None:
     assert problems[0].problem == "has more problems than the 1000 that are told"
 
 
+def test_as_many_problems_as_can_be_told_are_all_told() -> None:
+    document = full()
+    document["Packages"]["backend"]["AcceptedTCBStatuses"] = [f"x{n}" for n in range(1_000)]
+    found = problems_of(json.dumps(document).encode())
+    assert len(found) == 1_000
+    assert not [each for each in found if "more problems" in each.problem]
+
+
+def test_problems_of_rules_and_templates_are_bounded_together() -> None:
+    document = full()
+    document["Packages"]["backend"]["AcceptedTCBStatuses"] = [f"x{n}" for n in range(2_000)]
+    bad = {"Type": "cert-ecdsa", "Size": 256, "Cert": {"DNSNames": ["a b"] * 3_000}}
+    document["Secrets"]["new"] = bad
+    found = problems_of(json.dumps(document).encode())
+    assert len(found) == 1_001
+    assert len([each for each in found if "more problems than the 1000" in each.problem]) == 1
+
+
 def test_problems_of_all_parts_come_at_once() -> None:
     document = full()
     bad = {"Type": "cert-ecdsa", "Size": 256, "Cert": {"KeyUsage": 512, "DNSNames": ["a b", "c"]}}

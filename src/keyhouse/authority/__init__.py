@@ -47,13 +47,13 @@ from keyhouse.authority.x509.ca import (
     renew_intermediate,
 )
 from keyhouse.authority.x509.certificate_pem import certificate_pem, private_key_pem
-from keyhouse.authority.x509.expiry import expiry
 from keyhouse.authority.x509.marble_certificates import (
     MarbleIdentity,
     issue_marble_certificate,
     read_marble_certificate,
 )
 from keyhouse.authority.x509.signing_request import SigningRequest, read_signing_request
+from keyhouse.authority.x509.validity import expiry
 
 __all__ = [
     "LIFETIME",

@@ -3,7 +3,10 @@
 import json
 import re
 
-__all__ = ["at", "beginning", "quoted"]
+__all__ = ["Place", "at", "beginning", "quoted"]
+
+Place = tuple[str | int, ...]
+"""Steps from the outside, keys and indexes: ``("Marbles", "web", "TLS", 0)``."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SHOWN = 100  # characters of a key that are shown; the rest would only fill logs

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from keyhouse import manifest as manifests
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.findings import MOST, reported
 from keyhouse.base.place import at
 from keyhouse.manifest import Checked
-from keyhouse.manifest.findings import MOST, TOO_MANY
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
 __all__ = ["check_fully", "initial_secret"]
@@ -35,7 +35,7 @@ def check_fully(
         raise _merged(invalid, _trial_of(raw, keys, now)) from None
     problems = _trials(checked.manifest, keys, now, building)
     if problems:
-        raise _told(problems)
+        raise Invalid("the manifest", reported(problems))
     return checked
 
 
@@ -98,11 +98,5 @@ _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Pu
 def _merged(invalid: Invalid, more: list[Problem]) -> Invalid:
     """Return all findings; where a rule and the trial both object to one place, the rule's."""
     known = {problem.at for problem in invalid.problems}
-    return _told([*invalid.problems, *(found for found in more if found.at not in known)])
-
-
-def _told(problems: list[Problem]) -> Invalid:
-    """Return the refusal, with as many problems as a rule would tell of."""
-    if len(problems) > MOST:
-        problems = [*sorted(problems)[:MOST], TOO_MANY]
-    return Invalid("the manifest", problems)
+    others = (found for found in more if found.at not in known)
+    return Invalid("the manifest", reported((*invalid.problems, *others)))

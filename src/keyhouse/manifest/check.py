@@ -6,10 +6,10 @@ from datetime import datetime
 import msgspec
 
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.findings import Findings, TooManyError, reported
 from keyhouse.base.place import at
 from keyhouse.manifest.convert import manifest_of
 from keyhouse.manifest.document import ManifestDocument
-from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.rules.access import (
     check_config,
@@ -49,7 +49,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     with suppress(TooManyError):
         _apply_rules(written.value, now, findings)
     if written.problems or findings.problems:
-        raise Invalid("the manifest", sorted({*written.problems, *findings.problems}))
+        raise Invalid("the manifest", reported((*written.problems, *findings.problems)))
     manifest = manifest_of(written.value, raw)
     _check_initial_values(manifest)
     return Checked(manifest, tuple(sorted(set(findings.warnings))))

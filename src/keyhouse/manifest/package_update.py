@@ -6,10 +6,10 @@ from contextlib import suppress
 import msgspec
 
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.findings import Findings, TooManyError, reported
 from keyhouse.base.place import at, quoted
 from keyhouse.manifest.check import read_document
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
-from keyhouse.manifest.findings import Findings, TooManyError
 from keyhouse.manifest.model import Package
 from keyhouse.manifest.rules.packages import LARGEST
 
@@ -56,9 +56,9 @@ def check_package_update(
     findings = Findings()
     with suppress(TooManyError):
         _check_packages(update, current, findings)
-    problems = {*update.problems, *findings.problems}
+    problems = reported((*update.problems, *findings.problems))
     if problems:
-        raise Invalid("the package update", sorted(problems))
+        raise Invalid("the package update", problems)
     return {
         name: package.security_version
         for name, package in sorted(update.packages.items())

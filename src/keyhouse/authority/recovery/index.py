@@ -25,7 +25,7 @@ import msgspec
 
 from keyhouse.authority.byte_reader import ByteReader
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.material import RecoveryMaterial
 from keyhouse.authority.signing import (
     RECOVERY_INDEX_CONTEXT,

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import split_shamir, split_xor
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import Broken, Invalid, Problem

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.index import IndexHolder, RecoveryIndex
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.base.errors import Broken, Refused

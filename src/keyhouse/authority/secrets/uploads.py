@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.sizes import CURVES, size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.base import rsa_keys

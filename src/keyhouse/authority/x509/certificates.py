@@ -1,5 +1,6 @@
 """Generated leaf and CA certificates, built from a manifest's template."""
 
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -12,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
-from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
 from keyhouse.authority.x509.own_names import takes_own_name
@@ -22,6 +23,8 @@ from keyhouse.authority.x509.subject_key import key_identifier
 from keyhouse.authority.x509.template_der import template_from_certificate
 from keyhouse.authority.x509.validity import end_of_validity, whole_second
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.findings import Findings, TooManyError
+from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
 
 __all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
@@ -60,9 +63,10 @@ def plan_certificate(
     Places are relative to the secret (``Cert.Subject.CommonName``). Source: manifest format,
     "Certificate templates".
     """
-    findings = Findings()
-    plan = _plan(definition, keys, now, findings)
-    problems = findings.sorted()
+    findings, plan = Findings(), None
+    with suppress(TooManyError):
+        plan = _plan(definition, keys, now, findings)
+    problems = tuple(sorted(set(findings.problems)))
     return problems if plan is None or problems else plan
 
 
@@ -117,12 +121,10 @@ def _plan(
     dns_names = DEFAULT_DNS_NAMES if template.dns_names is None else template.dns_names
     shown = common_name(template.subject, dns_names)
     _refuse_own_names(template.subject, shown, keys, findings)
-    end, problems = end_of_validity(template.not_after, definition.valid_for, now)
-    findings.extend(problems)
     return CertificatePlan(
         subject=subject_name(template.subject, shown, findings),
         start=whole_second(now),
-        end=end,
+        end=end_of_validity(template.not_after, definition.valid_for, now, findings),
         extensions=extensions(template, keys, findings),
         subject_key_id=template.subject_key_id,
         is_ca=template.is_ca,
@@ -138,16 +140,16 @@ def _refuse_own_names(
 
     Without DNS names in a certificate, some clients still look at the common name.
     """
-    names = {"CommonName": shown} | {
-        f"ExtraNames[{position}].Value": extra.value
+    names: dict[Place, str] = {("CommonName",): shown} | {
+        ("ExtraNames", position, "Value"): extra.value
         for position, extra in enumerate(subject.extra_names)
         if extra.type == _COMMON_NAME
     }
     hint = "choose a name that no client uses for the coordinator"
     for place, name in names.items():
         if takes_own_name(keys, name):
-            at = f"Cert.Subject.{place}"
-            findings.add(at, "is, or covers, a name of the coordinator itself", hint)
+            here = ("Cert", "Subject", *place)
+            findings.refuse(here, "is, or covers, a name of the coordinator itself", hint)
 
 
 def _template(definition: SecretDefinition, findings: Findings) -> CertificateTemplate | None:
@@ -161,8 +163,8 @@ def _algorithm(template: CertificateTemplate, keys: CoordinatorKeys, findings: F
         return signature_hash(keys.curve)
     algorithm = _ALGORITHMS.get(template.signature_algorithm)
     if algorithm is None:
-        findings.add(
-            "Cert.SignatureAlgorithm",
+        findings.refuse(
+            ("Cert", "SignatureAlgorithm"),
             "is not one that the coordinator's key can make",
             "leave it out, or use 10, 11, 12 (ECDSA with SHA-256, SHA-384, SHA-512)",
         )

@@ -9,12 +9,14 @@ from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.findings import Findings
+from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.dns_name import is_dns_name
 from keyhouse.authority.x509.ip_address import read_address
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.authority.x509.oid import MARBLE_TYPE, from_arcs, from_dots
 from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 __all__ = ["DEFAULT_DNS_NAMES", "EXTENDED_USAGES", "KEY_USAGES", "SET_HERE", "extensions", "uri"]
@@ -84,7 +86,6 @@ SET_HERE: Final = frozenset(
 """Extensions that have fields of their own in a template, or come from the coordinator."""
 
 _UNLIMITED: Final = -1  # how Go programs write "no limit" for MaxPathLen
-_OID_HINT: Final = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
 
 
 # Go, for one, cannot read a certificate at all if it has a URI with another host.
@@ -141,11 +142,13 @@ def _key_usage(template: CertificateTemplate, findings: Findings) -> x509.KeyUsa
     default = _DIGITAL_SIGNATURE | (_KEY_CERT_SIGN if template.is_ca else 0)
     mask = template.key_usage or default
     if not 0 < mask < 1 << len(KEY_USAGES):
-        findings.add("Cert.KeyUsage", "has bits without a meaning", "use a sum of 1, 2, 4 ... 256")
+        findings.refuse(
+            ("Cert", "KeyUsage"), "has bits without a meaning", "use a sum of 1, 2, 4 ... 256"
+        )
         return None
     if mask & _ONLY and not mask & _KEY_AGREEMENT:
         hint = "add 16 (keyAgreement)"
-        findings.add("Cert.KeyUsage", "has encipherOnly or decipherOnly alone", hint)
+        findings.refuse(("Cert", "KeyUsage"), "has encipherOnly or decipherOnly alone", hint)
         return None
     return x509.KeyUsage(**{name: bool(mask >> bit & 1) for bit, name in enumerate(KEY_USAGES)})
 
@@ -160,19 +163,20 @@ def _extended_key_usage(
         if 0 <= number < len(EXTENDED_USAGES):
             known.append(EXTENDED_USAGES[number])
         else:
-            at, most = f"Cert.ExtKeyUsage[{position}]", len(EXTENDED_USAGES) - 1
-            findings.add(at, "is not a known usage", f"use 0 to {most}, or UnknownExtKeyUsage")
+            here, most = ("Cert", "ExtKeyUsage", position), len(EXTENDED_USAGES) - 1
+            findings.refuse(here, "is not a known usage", f"use 0 to {most}, or UnknownExtKeyUsage")
     for position, numbers in enumerate(template.unknown_ext_key_usage):
-        identifier = findings.attempt(
-            from_arcs,
-            numbers,
-            f"Cert.UnknownExtKeyUsage[{position}]",
-            "is not an object identifier",
-            _OID_HINT,
-        )
+        identifier = _oid(numbers, ("Cert", "UnknownExtKeyUsage", position), findings)
         if identifier is not None:
             known.append(identifier)
     return x509.ExtendedKeyUsage(known) if known else None
+
+
+def _oid(
+    numbers: tuple[int, ...], place: Place, findings: Findings
+) -> x509.ObjectIdentifier | None:
+    hint = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
+    return attempt(findings, from_arcs, numbers, place, "is not an object identifier", hint)
 
 
 def _basic_constraints(
@@ -180,13 +184,13 @@ def _basic_constraints(
 ) -> x509.BasicConstraints | None:
     length = template.max_path_len
     if length < _UNLIMITED:
-        findings.add("Cert.MaxPathLen", "is negative", "use 0 or more")
+        findings.refuse(("Cert", "MaxPathLen"), "is negative", "use 0 or more")
         return None
     if length == _UNLIMITED or (length == 0 and not template.max_path_len_zero):
         return x509.BasicConstraints(ca=template.is_ca, path_length=None)
     if not template.is_ca:
-        at = "Cert.MaxPathLen" if length else "Cert.MaxPathLenZero"
-        findings.add(at, "is given for a certificate that is no CA", "set IsCA, or remove it")
+        here = ("Cert", "MaxPathLen" if length else "MaxPathLenZero")
+        findings.refuse(here, "is given for a certificate that is no CA", "set IsCA, or remove it")
         return None
     return x509.BasicConstraints(ca=True, path_length=length)
 
@@ -228,23 +232,21 @@ def _locations(
             yield x509.UniformResourceIdentifier(value)
         else:
             hint = "use ASCII without blanks, such as http://example.com/ca.crl"
-            findings.add(f"Cert.{field}[{position}]", "is not a URL", hint)
+            findings.refuse(("Cert", field, position), "is not a URL", hint)
 
 
 def _policies(template: CertificateTemplate, findings: Findings) -> x509.CertificatePolicies | None:
     found: list[x509.ObjectIdentifier] = []
     for position, text in enumerate(template.policies):
-        at, hint = f"Cert.Policies[{position}]", "write it with dots, such as 1.3.6.1.4.1.311.1"
-        identifier = findings.attempt(from_dots, text, at, "is not an object identifier", hint)
+        here, hint = ("Cert", "Policies", position), "write it with dots, such as 1.3.6.1.4.1.311.1"
+        identifier = attempt(findings, from_dots, text, here, "is not an object identifier", hint)
         if identifier in found:
-            findings.add(at, "is given twice", "remove one of them")
+            findings.refuse(here, "is given twice", "remove one of them")
         elif identifier is not None:
             found.append(identifier)
     for position, numbers in enumerate(template.policy_identifiers):
-        at = f"Cert.PolicyIdentifiers[{position}]"
-        identifier = findings.attempt(
-            from_arcs, numbers, at, "is not an object identifier", _OID_HINT
-        )
+        here = ("Cert", "PolicyIdentifiers", position)
+        identifier = _oid(numbers, here, findings)
         if identifier is not None and identifier not in found:  # Go writes each in both fields
             found.append(identifier)
     policies = [x509.PolicyInformation(each, policy_qualifiers=None) for each in found]
@@ -268,13 +270,13 @@ def _dns_names(
 ) -> Iterator[x509.GeneralName]:
     given = DEFAULT_DNS_NAMES if template.dns_names is None else template.dns_names
     for position, name in enumerate(given):
-        at = f"Cert.DNSNames[{position}]"
+        here = ("Cert", "DNSNames", position)
         if not is_dns_name(name):
             hint = "use ASCII, international names as xn--..., a wildcard only as first label"
-            findings.add(at, "is not a DNS name", hint)
+            findings.refuse(here, "is not a DNS name", hint)
         elif takes_own_name(keys, name):
             hint = "choose a name that no client uses for the coordinator"
-            findings.add(at, "is, or covers, a name of the coordinator itself", hint)
+            findings.refuse(here, "is, or covers, a name of the coordinator itself", hint)
         else:
             yield x509.DNSName(name)
 
@@ -284,33 +286,35 @@ def _addresses(
 ) -> Iterator[x509.GeneralName]:
     given = DEFAULT_IP_ADDRESSES if template.ip_addresses is None else template.ip_addresses
     for position, text in enumerate(given):
-        at = f"Cert.IPAddresses[{position}]"
-        address = findings.attempt(
+        here = ("Cert", "IPAddresses", position)
+        address = attempt(
+            findings,
             read_address,
             text,
-            at,
+            here,
             "is not an IP address",
             "write it like 192.0.2.1 or 2001:db8::1, without a zone or prefix",
         )
         if address is None:
             continue
         if takes_own_address(keys, str(address)):
-            findings.add(at, "is an address of the coordinator itself", "choose another one")
+            findings.refuse(here, "is an address of the coordinator itself", "choose another one")
         else:
             yield x509.IPAddress(address)
 
 
 def _emails(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
     for position, text in enumerate(template.email_addresses):
-        at = f"Cert.EmailAddresses[{position}]"
+        here = ("Cert", "EmailAddresses", position)
         local, _, domain = text.rpartition("@")
         if not local or not domain or not all("!" <= c <= "~" for c in text):
-            findings.add(at, "is not an e-mail address", "write it like someone@example.com")
+            findings.refuse(here, "is not an e-mail address", "write it like someone@example.com")
             continue
-        name = findings.attempt(
+        name = attempt(
+            findings,
             x509.RFC822Name,
             text,
-            at,
+            here,
             "is not an e-mail address",
             "write it like someone@example.com",
         )
@@ -320,10 +324,11 @@ def _emails(template: CertificateTemplate, findings: Findings) -> Iterator[x509.
 
 def _uris(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
     for position, parts in enumerate(template.uris):
-        text = findings.attempt(
+        text = attempt(
+            findings,
             uri,
             parts,
-            f"Cert.URIs[{position}]",
+            ("Cert", "URIs", position),
             "is not a URI",
             'give "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
             " that begins with /",
@@ -337,18 +342,18 @@ def _extra(
 ) -> Iterator[tuple[x509.ExtensionType, bool]]:
     seen: set[x509.ObjectIdentifier] = set()
     for position, extra in enumerate(template.extra_extensions):
-        at = f"Cert.ExtraExtensions[{position}].Id"
-        identifier = findings.attempt(
-            from_arcs, extra.id, at, "is not an object identifier", _OID_HINT
-        )
+        here = ("Cert", "ExtraExtensions", position, "Id")
+        identifier = _oid(extra.id, here, findings)
         if identifier is None:
             continue
         if identifier == MARBLE_TYPE:
-            findings.add(at, "is the marble type", "only marble certificates carry it")
+            findings.refuse(here, "is the marble type", "only marble certificates carry it")
         elif identifier in SET_HERE:
-            findings.add(at, "is an extension that Keyhouse sets", "use the template's own fields")
+            findings.refuse(
+                here, "is an extension that Keyhouse sets", "use the template's own fields"
+            )
         elif identifier in seen:
-            findings.add(at, "gives an extension for the second time", "remove one of them")
+            findings.refuse(here, "gives an extension for the second time", "remove one of them")
         else:
             seen.add(identifier)
             yield x509.UnrecognizedExtension(identifier, extra.value), extra.critical

@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import generate_key, signature_hash
-from keyhouse.authority.findings import LIBRARY_REFUSALS
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.x509.ca import LIFETIME

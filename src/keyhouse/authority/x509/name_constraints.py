@@ -8,8 +8,9 @@ from typing import Final
 from cryptography import x509
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.findings import Findings
+from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.own_names import own_domains, own_networks
+from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 __all__ = ["name_constraints"]
@@ -77,10 +78,11 @@ def _texts(
     findings: Findings,
 ) -> Iterator[x509.GeneralName]:
     for position, value in enumerate(values):
-        name = findings.attempt(
+        name = attempt(
+            findings,
             kind,
             value,
-            f"Cert.{field}[{position}]",
+            ("Cert", field, position),
             "cannot be a name constraint",
             "write a domain such as example.com or .example.com, without a wildcard; of e-mail also"
             " an address such as a@example.com",
@@ -111,10 +113,11 @@ def _ranges(
     values: tuple[AddressRange, ...], field: str, findings: Findings
 ) -> Iterator[x509.GeneralName]:
     for position, value in enumerate(values):
-        network = findings.attempt(
+        network = attempt(
+            findings,
             _network,
             value,
-            f"Cert.{field}[{position}]",
+            ("Cert", field, position),
             "is not a range of IP addresses",
             "give the first address of the range, and a mask of as many bytes without gaps",
         )

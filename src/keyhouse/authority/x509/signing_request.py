@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.findings import LIBRARY_REFUSALS, Findings
+from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.request_parts import too_many_parts
 from keyhouse.authority.x509.dns_name import is_dns_name
 from keyhouse.authority.x509.ip_address import read_address
@@ -24,6 +24,7 @@ from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.findings import Findings
 from keyhouse.base.place import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
 
@@ -110,16 +111,16 @@ def _checked(
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
     if not all(map(is_dns_name, dns_names)):
-        findings.add("CSR", "asks for a DNS name that is none", "use ASCII host names")
+        findings.refuse(("CSR",), "asks for a DNS name that is none", "use ASCII host names")
     if "" in addresses:
-        findings.add("CSR", "asks for an IP address that is none", "use IPv4 or IPv6")
+        findings.refuse(("CSR",), "asks for an IP address that is none", "use IPv4 or IPv6")
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # shown, for they are public; the first alone, for a stranger says how many there are
         problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
-        findings.add("CSR", problem, _OTHER_NAME)
-    if problems := findings.sorted():
-        raise Invalid("the signing request", problems)
+        findings.refuse(("CSR",), problem, _OTHER_NAME)
+    if findings.problems:
+        raise Invalid("the signing request", sorted(set(findings.problems)))
     return SigningRequest(
         subject=tuple(each for each in attributes if each is not None),
         dns_names=tuple(dict.fromkeys(dns_names)),
@@ -131,9 +132,9 @@ def _attribute(
     found: x509.NameAttribute[str | bytes], findings: Findings
 ) -> x509.NameAttribute[str] | None:
     if not isinstance(found.value, str):
-        findings.add("CSR", "has a subject that is not text", "leave the subject empty")
+        findings.refuse(("CSR",), "has a subject that is not text", "leave the subject empty")
         return None
-    return attribute(found.oid, found.value, "CSR", findings)
+    return attribute(found.oid, found.value, ("CSR",), findings)
 
 
 def _address(value: object) -> str:

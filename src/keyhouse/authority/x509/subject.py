@@ -8,8 +8,10 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from keyhouse.authority.findings import Findings
+from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.oid import from_arcs
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import Subject
 
 __all__ = ["GENERIC_NAME", "PLURAL", "attribute", "common_name", "subject_name"]
@@ -61,41 +63,44 @@ def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
     extra = tuple(_extra_attributes(subject, findings))
     overridden = {each.oid for each in extra}
     plain = (
-        attribute(identifier, value, at, findings)
-        for identifier, at, value in _plain_values(subject, name)
+        attribute(identifier, value, here, findings)
+        for identifier, here, value in _plain_values(subject, name)
         if identifier not in overridden
     )
     return x509.Name([each for each in (*plain, *extra) if each is not None])
 
 
-def _plain_values(subject: Subject, name: str) -> Iterator[tuple[x509.ObjectIdentifier, str, str]]:
+def _plain_values(
+    subject: Subject, name: str
+) -> Iterator[tuple[x509.ObjectIdentifier, Place, str]]:
     for identifier, json_name, field in PLURAL:
         values: tuple[str, ...] = getattr(subject, field)
         for position, value in enumerate(values):
-            yield identifier, f"Cert.Subject.{json_name}[{position}]", value
-    yield NameOID.COMMON_NAME, "Cert.Subject.CommonName", name
+            yield identifier, ("Cert", "Subject", json_name, position), value
+    yield NameOID.COMMON_NAME, ("Cert", "Subject", "CommonName"), name
     if subject.serial_number:
-        yield NameOID.SERIAL_NUMBER, "Cert.Subject.SerialNumber", subject.serial_number
+        yield NameOID.SERIAL_NUMBER, ("Cert", "Subject", "SerialNumber"), subject.serial_number
 
 
 def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.NameAttribute[str]]:
     for position, extra in enumerate(subject.extra_names):
-        at = f"Cert.Subject.ExtraNames[{position}]"
-        identifier = findings.attempt(
+        here = ("Cert", "Subject", "ExtraNames", position)
+        identifier = attempt(
+            findings,
             from_arcs,
             extra.type,
-            f"{at}.Type",
+            (*here, "Type"),
             "is not an object identifier",
             "write it as a list of integers, such as [2, 5, 4, 12]",
         )
         if identifier is not None:
-            made = attribute(identifier, extra.value, f"{at}.Value", findings)
+            made = attribute(identifier, extra.value, (*here, "Value"), findings)
             if made is not None:
                 yield made
 
 
 def attribute(
-    identifier: x509.ObjectIdentifier, value: str, at: str, findings: Findings
+    identifier: x509.ObjectIdentifier, value: str, here: Place, findings: Findings
 ) -> x509.NameAttribute[str] | None:
     """Return one attribute of a name; None if ``value`` cannot stand in it, which is noted."""
     if (identifier in _PRINTABLE and not _is_printable(value)) or (
@@ -103,18 +108,18 @@ def attribute(
     ):
         letters = "use letters, digits and ' ( ) + , - . / : = ?"
         hint = "use ASCII alone" if identifier in _ASCII else _HINTS.get(identifier, letters)
-        findings.add(at, "has characters that a certificate cannot hold here", hint)
+        findings.refuse(here, "has characters that a certificate cannot hold here", hint)
         return None
     if identifier == NameOID.COUNTRY_NAME and not _COUNTRY.fullmatch(value):
-        findings.add(at, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
+        findings.refuse(here, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
         return None
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
     # A lone surrogate has no encoding, and for some readers a NUL ends the name.
     if not value or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        findings.add(at, "cannot stand in a certificate", hint)
+        findings.refuse(here, "cannot stand in a certificate", hint)
         return None
     make = partial(x509.NameAttribute, identifier)
-    return findings.attempt(make, value, at, "cannot stand in a certificate", hint)
+    return attempt(findings, make, value, here, "cannot stand in a certificate", hint)
 
 
 def _is_printable(value: str) -> bool:

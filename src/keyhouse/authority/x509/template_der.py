@@ -9,10 +9,11 @@ import msgspec
 from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtensionOID, NameOID
 
-from keyhouse.authority.findings import Findings
+from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEY_USAGES, SET_HERE, uri
 from keyhouse.authority.x509.oid import arcs
 from keyhouse.authority.x509.subject import PLURAL
+from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,
@@ -47,17 +48,18 @@ def template_from_certificate(der: bytes, findings: Findings) -> CertificateTemp
     Subject, end of validity and extensions are taken, an extension without a field of its own as
     an extra one. Key, serial number, issuer and signature are not.
     """
-    certificate = findings.attempt(
+    certificate = attempt(
+        findings,
         x509.load_der_x509_certificate,
         der,
-        "Cert",
+        ("Cert",),
         "is not a certificate",
         "give the base64 of exactly one DER certificate",
     )
     if certificate is None:
         return None
-    return findings.attempt(
-        _read, certificate, "Cert", "has contents that a template cannot carry", _HINT
+    return attempt(
+        findings, _read, certificate, ("Cert",), "has contents that a template cannot carry", _HINT
     )
 
 

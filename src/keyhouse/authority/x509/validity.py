@@ -1,12 +1,15 @@
-"""From when to when a certificate is valid."""
+"""The time in which a certificate is valid."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from keyhouse.base.errors import Broken, Problem
+from cryptography import x509
 
-__all__ = ["DEFAULT_DAYS", "end_of_validity", "whole_second"]
+from keyhouse.base.errors import Broken
+from keyhouse.base.findings import Findings
+
+__all__ = ["DEFAULT_DAYS", "end_of_validity", "expiry", "whole_second"]
 
 DEFAULT_DAYS: Final = 365
 """How long a generated certificate holds if the manifest says nothing."""
@@ -25,39 +28,50 @@ def whole_second(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(microsecond=0)
 
 
-def end_of_validity(
-    not_after: str, valid_for: int, now: datetime
-) -> tuple[datetime, tuple[Problem, ...]]:
-    """Return when a certificate made ``now`` ends (UTC), and what is wrong with the wish.
+def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Findings) -> datetime:
+    """Return when a certificate made ``now`` ends (UTC).
 
     ``not_after`` is RFC 3339 text or empty, ``valid_for`` counts calendar days, 0 if not given;
-    at most one may be given, neither means 365 days. The time is meaningless if there are
-    problems. Source: manifest format, "Certificate templates".
+    at most one may be given, neither means 365 days. The time is meaningless if ``findings`` get
+    a problem. Source: manifest format, "Certificate templates".
     """
     start = whole_second(now)
     if not_after and not_after != _ZERO_TIME:
         if valid_for:
-            problem = Problem(
-                "ValidFor", "is given together with Cert.NotAfter", "remove one of them"
-            )
-            return start, (problem,)
-        return _given_end(not_after, start)
+            problem = "is given together with Cert.NotAfter"
+            findings.refuse(("ValidFor",), problem, "remove one of them")
+            return start
+        return _given_end(not_after, start, findings)
     try:
-        return start + timedelta(days=valid_for or DEFAULT_DAYS), ()
+        return start + timedelta(days=valid_for or DEFAULT_DAYS)
     except OverflowError:
         hint = "give fewer days: certificates cannot name a date beyond the year 9999"
-        return start, (Problem("ValidFor", "ends after the year 9999", hint),)
+        findings.refuse(("ValidFor",), "ends after the year 9999", hint)
+        return start
 
 
-def _given_end(not_after: str, start: datetime) -> tuple[datetime, tuple[Problem, ...]]:
-    at = "Cert.NotAfter"
+def _given_end(not_after: str, start: datetime, findings: Findings) -> datetime:
+    here = ("Cert", "NotAfter")
     end = _read(not_after)
     if end is None:
         hint = "write it like 2030-01-31T12:00:00Z"
-        return start, (Problem(at, "is not an RFC 3339 time with a zone", hint),)
+        findings.refuse(here, "is not an RFC 3339 time with a zone", hint)
+        return start
     if end <= start:
-        return start, (Problem(at, "is in the past", "give a later date, or use ValidFor"),)
-    return end, ()
+        findings.refuse(here, "is in the past", "give a later date, or use ValidFor")
+    return end
+
+
+def expiry(der: bytes) -> int | None:
+    """Return the last second of the certificate ``der``: seconds since 1970, UTC.
+
+    None for bytes that are not a certificate: whether they may be kept was decided before.
+    """
+    try:
+        end = x509.load_der_x509_certificate(der).not_valid_after_utc
+    except ValueError:
+        return None
+    return int(end.astimezone(UTC).timestamp())
 
 
 def _read(text: str) -> datetime | None:

@@ -10,14 +10,14 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.base import rsa_keys
 from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.errors import BadRequest
-from keyhouse.base.place import quoted
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.document import (
     ConfigDocument,
     ManifestDocument,
     RoleDocument,
     SecretDocument,
 )
-from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
 from keyhouse.wire.json_decoder import nearest

@@ -5,8 +5,9 @@ Whether a certificate can be made of it is found by trying, in ``keyhouse.author
 
 from cryptography import x509
 
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
 from keyhouse.manifest.document import TemplateDocument, UriDocument, has_content
-from keyhouse.manifest.findings import Findings, Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
 __all__ = ["check_template"]

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from keyhouse.base.errors import BadRequest
-from keyhouse.base.place import quoted
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
-from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.templates import call_problem
 from keyhouse.manifest.rules.tls import port_number
 from keyhouse.manifest.templates import Template, parse

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from keyhouse.manifest.findings import Findings, Place
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
 from keyhouse.manifest.model import Infrastructure, Package
 from keyhouse.wire.json_decoder import nearest
 

@@ -3,13 +3,14 @@
 from typing import Final
 
 from keyhouse.base import rsa_keys
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
 from keyhouse.manifest.document import (
     ManifestDocument,
     SecretDocument,
     TemplateDocument,
     has_content,
 )
-from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.rules.access import parse_certificate
 from keyhouse.manifest.rules.certificates import check_template
 from keyhouse.wire.json_decoder import nearest

@@ -2,9 +2,9 @@
 
 import re
 
-from keyhouse.base.place import quoted
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.document import ManifestDocument
-from keyhouse.manifest.findings import Findings, Place
 from keyhouse.manifest.model import Incoming, Outgoing
 
 __all__ = ["check_tls", "port_number"]

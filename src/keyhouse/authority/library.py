@@ -1,0 +1,38 @@
+"""What the certificate library refuses, in our words: its own may repeat the value."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
+
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place
+
+__all__ = ["LIBRARY_REFUSALS", "attempt"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+LIBRARY_REFUSALS: Final = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    UnsupportedAlgorithm,
+    InternalError,
+    InvalidVersion,
+    DuplicateExtension,
+    UnsupportedGeneralNameType,
+)
+"""What the certificate library raises for content that it does not accept."""
+
+
+def attempt(
+    findings: Findings, make: Callable[[V], T], value: V, place: Place, problem: str, hint: str = ""
+) -> T | None:
+    """Return ``make(value)``; None if the library refuses the value, which is noted."""
+    try:
+        return make(value)
+    except LIBRARY_REFUSALS:
+        findings.refuse(place, problem, hint)
+        return None
