@@ -2,7 +2,7 @@
 
 from keyhouse.base.errors import Problem
 from keyhouse.cli.output.source_problems import SourceText, as_objects
-from keyhouse.manifest.source.json_places import json_places
+from keyhouse.manifest.source.json_source import json_places
 
 
 def shown(text: str, at: str, *, colour: bool = False) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.manifest.canonical import canonical_json
+from keyhouse.manifest.source.json_source import canonical_json
 from keyhouse.manifest.source.source_map import Span
 from keyhouse.manifest.source.yaml_reader import MAX_YAML_BYTES, YamlRead, read_yaml
 

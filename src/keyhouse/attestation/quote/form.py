@@ -17,6 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.base.byte_reader import ByteReader, LayoutError
 
 __all__ = ["MAX_QUOTE", "QuoteForm", "Tee", "add_header", "read_form"]
 
@@ -52,33 +53,6 @@ class QuoteForm(msgspec.Struct, frozen=True):
     chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first
 
 
-class _Fields:
-    """Reads numbers and runs of bytes one after the other; running over the end is a refusal."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, count: int, what: str) -> bytes:
-        """Return the next ``count`` bytes."""
-        end = self._at + count
-        if end > len(self._data):
-            raise malformed(f"it ends inside its {what}")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def number(self, count: int, what: str) -> int:
-        """Return the next little-endian number of ``count`` bytes."""
-        return int.from_bytes(self.take(count, what), "little")
-
-    def finish(self, what: str) -> None:
-        """Refuse what is left over."""
-        if self._at != len(self._data):
-            left = len(self._data) - self._at
-            raise malformed(f"{left} bytes follow its {what}")
-
-
 def malformed(problem: str) -> QuoteRefused:
     """Return the refusal of a quote whose bytes are no quote."""
     return QuoteRefused(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
@@ -110,10 +84,10 @@ def add_header(raw: bytes) -> bytes:
 
 
 def _without_header(quote: bytes) -> bytes:
-    fields = _Fields(quote)
-    fields.take(len(_TRANSPORT_START), "header in front")
-    length = fields.number(8, "header in front")
     raw = quote[_TRANSPORT_HEADER:]
+    if len(quote) < _TRANSPORT_HEADER:
+        raise malformed("it ends inside its header in front")
+    length = int.from_bytes(quote[len(_TRANSPORT_START) : _TRANSPORT_HEADER], "little")
     if len(raw) != length:
         raise malformed(f"the header in front says {length} bytes, {len(raw)} follow")
     return raw
@@ -121,7 +95,13 @@ def _without_header(quote: bytes) -> bytes:
 
 def _read_raw(raw: bytes) -> QuoteForm:
     """Follow every length of a raw quote to its last byte."""
-    fields = _Fields(raw)
+    try:
+        return _follow(ByteReader(raw, "little"), raw)
+    except LayoutError as failure:
+        raise malformed(str(failure)) from None
+
+
+def _follow(fields: ByteReader, raw: bytes) -> QuoteForm:
     version, key_type, tee, qe_svn, pce_svn = _HEADER.unpack(fields.take(12, "header"))
     fields.take(_HEADER_LENGTH - _HEADER.size, "header")
     if key_type != _ECDSA_P256:
@@ -141,7 +121,7 @@ def _read_raw(raw: bytes) -> QuoteForm:
     return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
 
 
-def _take_tdx_body(fields: _Fields) -> None:
+def _take_tdx_body(fields: ByteReader) -> None:
     kind = fields.number(2, "body type")
     size = fields.number(4, "body size")
     if _TDX_BODIES.get(kind) != size:
@@ -149,31 +129,32 @@ def _take_tdx_body(fields: _Fields) -> None:
     fields.take(size, "report")
 
 
-def _signature_data(fields: _Fields) -> _Fields:
-    data = fields.take(fields.number(4, "signature length"), "signature data")
+def _signature_data(fields: ByteReader) -> ByteReader:
+    length = fields.number(4, "signature length")
+    data = fields.take(length, "signature data")
     fields.finish("signature data")
-    return _Fields(data)
+    return ByteReader(data, "little")
 
 
-def _sgx_chain(fields: _Fields) -> bytes:
+def _sgx_chain(fields: ByteReader) -> bytes:
     fields.take(_SIGNATURE_AND_KEY, "signature")
     return _certified_chain(fields)
 
 
-def _tdx_chain(fields: _Fields) -> bytes:
+def _tdx_chain(fields: ByteReader) -> bytes:
     fields.take(_SIGNATURE_AND_KEY, "signature")
     if fields.number(2, "certification type") != _QE_REPORT_DATA:
         raise malformed("its certification data are not of type 6")
-    inner = _Fields(fields.take(fields.number(4, "certification data"), "certification data"))
+    inner = ByteReader(fields.framed(4, "certification data"), "little")
     fields.finish("certification data")
     return _certified_chain(inner)
 
 
-def _certified_chain(fields: _Fields) -> bytes:
+def _certified_chain(fields: ByteReader) -> bytes:
     fields.take(_QE_REPORT_AND_SIGNATURE, "QE report")
-    fields.take(fields.number(2, "authentication data"), "authentication data")
+    fields.framed(2, "authentication data")
     if fields.number(2, "certification type") != _CHAIN_PEM:
         raise malformed("it does not carry its PCK certificate chain (type 5)")
-    chain = fields.take(fields.number(4, "certificate chain"), "certificate chain")
+    chain = fields.framed(4, "certificate chain")
     fields.finish("certificate chain")
     return chain

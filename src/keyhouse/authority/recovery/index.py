@@ -23,7 +23,6 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.authority.byte_reader import ByteReader
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.material import RecoveryMaterial
@@ -32,6 +31,7 @@ from keyhouse.authority.signing import (
     is_signed_by_root,
     sign_recovery_index,
 )
+from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import Broken, KeyhouseError
 from keyhouse.base.secret import Secret
 
@@ -170,18 +170,18 @@ def _encode(index: RecoveryIndex) -> bytes:
 
 
 def _read(raw: bytes) -> SealedIndex:
-    reader = ByteReader(raw)
-    if reader.integer(1) != _VERSION:
+    reader = ByteReader(raw, "big")
+    if reader.number(1, "version") != _VERSION:
         raise IndexDamaged(
             "the recovery index is of a version that is not known here",
             hint="use the version of Keyhouse that wrote it, or a newer one",
         )
     index = _read_body(reader)
     body = raw[: reader.position]
-    signature = reader.framed()
+    signature = reader.framed(4, "signature")
     authenticated = raw[: reader.position]
-    mac = reader.take(_DIGEST)
-    reader.end()
+    mac = reader.take(_DIGEST, "MAC")
+    reader.finish("MAC")
     # Encoding again catches a wrong order, repeated names and anything else not canonical.
     if _encode(index) != body or not _is_threshold(index):
         raise ValueError("not in canonical form")
@@ -191,21 +191,25 @@ def _read(raw: bytes) -> SealedIndex:
 
 
 def _read_body(reader: ByteReader) -> RecoveryIndex:
-    store_id = reader.take(_STORE_ID)
-    epoch = reader.integer(8)
-    threshold = reader.integer(2)
-    count = reader.integer(2)
-    holders = tuple(
-        IndexHolder(reader.framed().decode(), reader.framed(), reader.take(_DIGEST))
-        for _ in range(count)
-    )
+    store_id = reader.take(_STORE_ID, "store id")
+    epoch = reader.number(8, "epoch")
+    threshold = reader.number(2, "threshold")
+    holders = tuple(_read_holder(reader) for _ in range(reader.number(2, "number of holders")))
     return RecoveryIndex(
         store_id=store_id,
         epoch=epoch,
         threshold=threshold,
         holders=holders,
-        root_cert=reader.framed(),
-        manifest_fingerprint=reader.take(_DIGEST),
+        root_cert=reader.framed(4, "root certificate"),
+        manifest_fingerprint=reader.take(_DIGEST, "fingerprint"),
+    )
+
+
+def _read_holder(reader: ByteReader) -> IndexHolder:
+    return IndexHolder(
+        name=reader.framed(4, "name").decode(),
+        public_key=reader.framed(4, "public key"),
+        share_hash=reader.take(_DIGEST, "share hash"),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from keyhouse.base.errors import Conflicting
 from keyhouse.manifest import decode
-from keyhouse.manifest.canonical import canonical_json
+from keyhouse.manifest.source.json_source import canonical_json
 
 __all__ = ["USER", "sample_manifest", "with_user"]
 

@@ -1,6 +1,6 @@
 """A manifest file, JSON or YAML, and the bytes that are uploaded for it.
 
-JSON goes up byte for byte. YAML becomes one JSON text first (``keyhouse.manifest.canonical``): the
+JSON goes up byte for byte. YAML becomes one JSON text first (``json_source.canonical_json``): the
 coordinator, fingerprints, signatures and acknowledgements know nothing but those bytes.
 """
 
@@ -38,7 +38,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         """What is uploaded: the JSON text. Raises ``Invalid`` for what YAML of ours is not."""
         if self.form == "json":
             return self.written
-        from keyhouse.manifest.canonical import canonical_json
+        from keyhouse.manifest.source.json_source import canonical_json
 
         read = _yaml_of(self.written)
         if read.problems:
@@ -49,7 +49,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     def places(self) -> SourceMap:
         """Where the parts of what was written stand."""
         if self.form == "json":
-            from keyhouse.manifest.source.json_places import json_places
+            from keyhouse.manifest.source.json_source import json_places
 
             return json_places(self.written)
         return _yaml_of(self.written).places

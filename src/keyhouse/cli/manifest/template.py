@@ -114,7 +114,7 @@ def template(
 
 
 def _raw(tree: Mapping[str, Any]) -> bytes:
-    from keyhouse.manifest.canonical import canonical_json
+    from keyhouse.manifest.source.json_source import canonical_json
 
     try:
         return canonical_json(tree)

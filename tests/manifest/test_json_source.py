@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.manifest.source.json_places import json_places
+from keyhouse.manifest.source.json_source import json_places
 from keyhouse.manifest.source.source_map import Span, below
 
 _KEYS = st.text('ab "\\[]{}:,\n', max_size=3)

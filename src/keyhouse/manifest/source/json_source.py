@@ -1,4 +1,4 @@
-"""Where each member and item of a JSON text stands."""
+"""JSON texts of a manifest: where the parts of one stand, and the one that a YAML text becomes."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Final
 
 from keyhouse.manifest.source.source_map import SourceMap, TextLines, below
 
-__all__ = ["json_places"]
+__all__ = ["canonical_json", "json_places"]
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
 
@@ -71,3 +71,20 @@ def _parts(text: str) -> Iterator[tuple[str, int, int]]:
             if word in {"[", "{"}:
                 path = inner.next if inner is not None else ""
                 stack.append(_Open(path, is_list=word == "["))
+
+
+def canonical_json(value: object) -> bytes:
+    """Return ``value`` (None, bool, int, str, list, dict) as JSON in UTF-8, in one way only.
+
+    No white space, no line end; members sorted by their names' UTF-16 code units; in strings only
+    the double quote, the backslash and control characters escaped. That is RFC 8785, with integers
+    written out as they are: those of a manifest have up to 64 bits.
+    """
+    return json.dumps(_sorted(value), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: str(name).encode("utf-16-be"))
+        return {name: _sorted(value[name]) for name in names}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,40 @@
+"""Reads a binary layout from its beginning to its end, and no byte further."""
+
+from typing import Literal
+
+__all__ = ["ByteReader", "LayoutError"]
+
+
+class LayoutError(ValueError):
+    """The bytes do not have the layout; the text names the part and repeats none of them."""
+
+
+class ByteReader:
+    """A position in ``raw`` that only moves forward. Each call names the part that it reads."""
+
+    def __init__(self, raw: bytes, byteorder: Literal["big", "little"]) -> None:
+        self._raw = raw
+        self._byteorder = byteorder
+        self.position = 0
+
+    def take(self, length: int, part: str) -> bytes:
+        """Return the next ``length`` bytes. Raises ``LayoutError`` if there are fewer."""
+        end = self.position + length
+        if end > len(self._raw):
+            raise LayoutError(f"it ends inside its {part}")
+        value = self._raw[self.position : end]
+        self.position = end
+        return value
+
+    def number(self, length: int, part: str) -> int:
+        """Return the next ``length`` bytes as an unsigned integer."""
+        return int.from_bytes(self.take(length, part), self._byteorder)
+
+    def framed(self, size: int, part: str) -> bytes:
+        """Return bytes that have their length in ``size`` bytes in front."""
+        return self.take(self.number(size, part), part)
+
+    def finish(self, part: str) -> None:
+        """Raise ``LayoutError`` unless all bytes were read; ``part`` is the last."""
+        if left := len(self._raw) - self.position:
+            raise LayoutError(f"{left} bytes follow its {part}")
