@@ -17,8 +17,8 @@ from support.samples.authority import coordinator_keys
 from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
-from keyhouse.authority.request_parts import MOST_NAMES, MOST_PARTS
 from keyhouse.authority.x509.der_writer import element, extension
+from keyhouse.authority.x509.request_parts import MOST_NAMES, MOST_PARTS
 from keyhouse.authority.x509.signing_request import LARGEST
 from keyhouse.base.errors import Invalid
 

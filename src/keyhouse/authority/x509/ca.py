@@ -15,10 +15,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.curve import Curve, generate_key, signature_hash
 from keyhouse.authority.signing import sign_certificate
-from keyhouse.authority.x509.dns_name import is_dns_name
-from keyhouse.authority.x509.ip_address import read_address
-from keyhouse.authority.x509.serial import random_serial
-from keyhouse.authority.x509.subject_key import key_identifier
+from keyhouse.authority.x509.host_names import is_dns_name, read_address
+from keyhouse.authority.x509.identifiers import key_identifier, random_serial
 from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.secret import Secret

@@ -27,11 +27,9 @@ from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.x509.ca import LIFETIME
 from keyhouse.authority.x509.der_writer import element, extension, time, unsigned
-from keyhouse.authority.x509.ip_address import read_address
-from keyhouse.authority.x509.oid import MARBLE_TYPE
-from keyhouse.authority.x509.serial import random_serial
+from keyhouse.authority.x509.host_names import read_address
+from keyhouse.authority.x509.identifiers import MARBLE_TYPE, key_identifier, random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
-from keyhouse.authority.x509.subject_key import key_identifier
 from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.secret import Secret
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER

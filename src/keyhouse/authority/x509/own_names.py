@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.x509.ip_address import read_address
+from keyhouse.authority.x509.host_names import read_address
 
 __all__ = ["own_domains", "own_networks", "takes_own_address", "takes_own_name"]
 

@@ -1,9 +1,21 @@
-"""IP addresses as they stand in certificates."""
+"""DNS names and IP addresses as they stand in certificates."""
 
 import ipaddress
+import re
 from functools import lru_cache
+from typing import Final
 
-__all__ = ["read_address"]
+__all__ = ["is_dns_name", "read_address"]
+
+# Letters, digits, hyphens and underscores in labels of 1 to 63; the leftmost may hold a wildcard.
+_LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
+_NAME: Final = re.compile(rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?")
+_LONGEST: Final = 253
+
+
+def is_dns_name(text: str) -> bool:
+    """Tell whether ``text`` is an ASCII host name, perhaps with ``*`` as its leftmost label."""
+    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,59 @@
+"""Identifiers in certificates: of objects (OID), of the certificate itself, of its key."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from keyhouse.wire import workload_api
+
+__all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots", "key_identifier", "random_serial"]
+
+MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
+
+_MOST: Final = 2**31
+_KEY_IDENTIFIER: Final = 20  # bytes
+
+
+def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
+    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if there is none.
+
+    Arcs beyond 31 bits are refused: Go, for one, reads no certificate that has one.
+    """
+    if any(number >= _MOST for number in numbers):
+        raise ValueError("an arc beyond 31 bits")
+    return x509.ObjectIdentifier(".".join(str(number) for number in numbers))
+
+
+def from_dots(text: str) -> x509.ObjectIdentifier:
+    """Return the identifier of ``2.5.4.3``; ``ValueError`` if there is none."""
+    return x509.ObjectIdentifier(text)
+
+
+def arcs(identifier: x509.ObjectIdentifier) -> tuple[int, ...]:
+    """Return the arcs of an identifier."""
+    return tuple(int(arc) for arc in identifier.dotted_string.split("."))
+
+
+def random_serial() -> int:
+    """Return a random n with 1 <= n < 2^128 (RFC 5280 4.1.2.2: positive, at most 20 octets)."""
+    return 1 + secrets.randbelow(2**128 - 1)
+
+
+def key_identifier(public_key: CertificatePublicKeyTypes) -> bytes:
+    """Return the first 20 bytes of SHA-256 over the bits of the subjectPublicKey.
+
+    Source: RFC 7093, section 2, method 1.
+    """
+    if isinstance(public_key, ec.EllipticCurvePublicKey):
+        bits = public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    elif isinstance(public_key, rsa.RSAPublicKey):
+        bits = public_key.public_bytes(Encoding.DER, PublicFormat.PKCS1)
+    else:
+        bits = public_key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return hashlib.sha256(bits).digest()[:_KEY_IDENTIFIER]
