@@ -14,7 +14,7 @@ from keyhouse.attestation import Platform
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.launcher import LaunchRefused, make_credentials, quote_over, read_names
-from keyhouse.launcher.address import read_mesh_address
+from keyhouse.launcher.activation import read_mesh_address
 from keyhouse.wire.address import Address
 from keyhouse_simulation import open_platform
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import LaunchRefused, files, write_files
-from keyhouse.launcher.placement import Place, placed
+from keyhouse.launcher.files import Place, placed
 
 _NEW, _OLD = b"a new secret", b"what was there"
 

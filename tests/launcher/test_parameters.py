@@ -6,7 +6,7 @@ import pytest
 
 from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
 from keyhouse.base.secret import Secret
-from keyhouse.launcher import AnswerUnreadable, Delivered, LaunchRefused, persist, program_of
+from keyhouse.launcher import AnswerUnreadable, Delivered, LaunchRefused, program_of, retry
 from keyhouse.launcher.parameters import checked
 
 
@@ -96,21 +96,19 @@ class _Clock:
         self.time += seconds
 
 
-def _persist(clock: _Clock, errors: list[KeyhouseError], fraction: float = 0) -> float:
+def _retried(clock: _Clock, errors: list[KeyhouseError], fraction: float = 0) -> float:
     def attempt(left: float) -> float:
         if errors:
             raise errors.pop(0)
         return left
 
-    return persist(
-        attempt, seconds=60, clock=clock, told=lambda *_: None, fraction=lambda: fraction
-    )
+    return retry(attempt, seconds=60, clock=clock, told=lambda *_: None, fraction=lambda: fraction)
 
 
 def test_pauses_double_up_to_five_seconds() -> None:
     clock = _Clock()
 
-    left = _persist(clock, [Unavailable("later")] * 7)
+    left = _retried(clock, [Unavailable("later")] * 7)
 
     assert clock.pauses == [0.25, 0.5, 1, 2, 4, 5, 5]
     assert left == 60 - sum(clock.pauses)
@@ -119,7 +117,7 @@ def test_pauses_double_up_to_five_seconds() -> None:
 def test_pauses_are_shortened_by_up_to_a_half() -> None:
     clock = _Clock()
 
-    _persist(clock, [Unavailable("later")] * 3, fraction=1)
+    _retried(clock, [Unavailable("later")] * 3, fraction=1)
 
     assert clock.pauses == [0.125, 0.25, 0.5]
 
@@ -128,7 +126,7 @@ def test_last_error_is_told_when_the_time_is_over() -> None:
     clock = _Clock()
 
     with pytest.raises(Unavailable, match="later"):
-        _persist(clock, [Unavailable("later")] * 100)
+        _retried(clock, [Unavailable("later")] * 100)
 
     assert 55 <= clock.time - 100 <= 60
 
@@ -137,6 +135,6 @@ def test_refusal_is_final() -> None:
     clock = _Clock()
 
     with pytest.raises(Refused, match="no"):
-        _persist(clock, [Refused("no")])
+        _retried(clock, [Refused("no")])
 
     assert clock.pauses == []

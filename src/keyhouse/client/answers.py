@@ -40,7 +40,6 @@ __all__ = [
     "require_success",
 ]
 
-
 _OK: Final = 200
 
 

@@ -39,7 +39,6 @@ __all__ = [
     "unnamed_file",
 ]
 
-
 _LIFE: Final = timedelta(days=90)
 _SLACK: Final = timedelta(minutes=5)
 

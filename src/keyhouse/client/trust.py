@@ -57,7 +57,6 @@ __all__ = [
     "verifying",
 ]
 
-
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]

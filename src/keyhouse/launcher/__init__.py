@@ -1,8 +1,13 @@
 """What runs inside a workload: join the deployment, put what it delivers in place, start."""
 
-from keyhouse.launcher.activation import Request, activate
-from keyhouse.launcher.address import read_mesh_address
-from keyhouse.launcher.credentials import Credentials, make_credentials
+from keyhouse.launcher.activation import Request, activate, read_mesh_address
+from keyhouse.launcher.credentials import (
+    Credentials,
+    Names,
+    make_credentials,
+    quote_over,
+    read_names,
+)
 from keyhouse.launcher.errors import (
     ActivationRefused,
     AnswerUnreadable,
@@ -11,15 +16,12 @@ from keyhouse.launcher.errors import (
     NotReachable,
     NotReady,
 )
-from keyhouse.launcher.evidence import quote_over
 from keyhouse.launcher.files import write_files
-from keyhouse.launcher.lookup import run, within
-from keyhouse.launcher.names import Names, read_names
+from keyhouse.launcher.lookup import run, start_without_signals, within
 from keyhouse.launcher.parameters import Delivered
-from keyhouse.launcher.persistence import Clock, MonotonicClock, persist
 from keyhouse.launcher.program import Program, program_of, start
+from keyhouse.launcher.retries import Clock, MonotonicClock, retry
 from keyhouse.launcher.trust import Anchor, read_anchor
-from keyhouse.launcher.unsignalled import start_without_signals
 from keyhouse.launcher.uuid_file import own_uuid, read_uuid
 
 __all__ = [
@@ -40,13 +42,13 @@ __all__ = [
     "activate",
     "make_credentials",
     "own_uuid",
-    "persist",
     "program_of",
     "quote_over",
     "read_anchor",
     "read_mesh_address",
     "read_names",
     "read_uuid",
+    "retry",
     "run",
     "start",
     "start_without_signals",

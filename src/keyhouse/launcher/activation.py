@@ -1,4 +1,4 @@
-"""One attempt to join a deployment: connect, prove, ask, check the answer."""
+"""One attempt to join a deployment: connect, verify the peer, request, check the answer."""
 
 import asyncio
 import ssl
@@ -16,16 +16,17 @@ from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
     ActivationRefused,
     AnswerUnreadable,
+    LaunchRefused,
     NotReachable,
     NotReady,
 )
 from keyhouse.launcher.parameters import Delivered, checked
 from keyhouse.launcher.tls import ClientContext, PeerRefused
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
-from keyhouse.wire.address import Address
+from keyhouse.wire.address import WORKLOAD_API_PORT, Address, read_address
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
-__all__ = ["Request", "activate"]
+__all__ = ["Request", "activate", "read_mesh_address"]
 
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
@@ -39,7 +40,7 @@ _TRY_AGAIN: Final = (
 
 
 class Request(NamedTuple):
-    """Who asks to be activated, where."""
+    """The workload to activate, and the coordinator to ask."""
 
     address: Address
     credentials: Credentials
@@ -48,13 +49,21 @@ class Request(NamedTuple):
     who: uuid.UUID
 
 
+def read_mesh_address(text: str) -> Address:
+    """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 2001 if it has none.
+
+    Raises ``LaunchRefused``.
+    """
+    return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefused)
+
+
 async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
     """Return what the coordinator delivers to ``request``, after all of it was checked.
 
-    ``anchor``: whom to trust; None trusts whoever answers. ``timeout`` in seconds, for everything.
+    ``anchor``: the deployment to trust; None trusts any peer. ``timeout`` in seconds, in total.
 
     Raises:
-        CoordinatorNotTrusted, ActivationRefused, AnswerUnreadable, LaunchRefused: for good.
+        CoordinatorNotTrusted, ActivationRefused, AnswerUnreadable, LaunchRefused: final.
         NotReachable, NotReady: trying again may help.
     """
     seen: list[bytes] = []

@@ -1,10 +1,13 @@
-"""What a workload shows when it joins: a TLS certificate of its own, and a request for a real one.
+"""What a workload presents when it joins: a temporary TLS certificate, a quote over it, and a CSR.
 
-The key is drawn for this start and is gone with it: the coordinator delivers the workload's key.
+The key is generated for this start and discarded with it: the coordinator delivers the workload's
+own key. The certificate signing request names what the delivered certificate shall be for.
 """
 
+import ipaddress
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -13,15 +16,54 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from keyhouse.attestation import Platform, quote_binding, report_data
+from keyhouse.attestation.quote.form import Tee, add_header, read_form
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.names import Names
+from keyhouse.launcher.errors import LaunchRefused
 
-__all__ = ["COMMON_NAME", "Credentials", "make_credentials"]
+__all__ = ["COMMON_NAME", "Credentials", "Names", "make_credentials", "quote_over", "read_names"]
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 COMMON_NAME: Final = "Keyhouse Workload"
-# Nobody verifies this certificate; its dates allow for clocks that differ.
+# The coordinator does not check these dates; others may, with clocks that differ.
 _BEFORE: Final = timedelta(days=1)
 _AFTER: Final = timedelta(days=2)
+
+_LOOPBACK: Final = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+# The coordinator decides which names are allowed; this rejects what no certificate can hold.
+_NAME: Final = re.compile(r"[A-Za-z0-9_.*-]{1,253}")
+
+
+class Names(NamedTuple):
+    """DNS names, and IP addresses: 127.0.0.1 and ::1 first, then those that were requested."""
+
+    dns: tuple[str, ...]
+    ips: tuple[IpAddress, ...]
+
+
+def read_names(text: str) -> Names:
+    """Return the names of a comma-separated list, in its order, each once.
+
+    White space around an entry and empty entries are dropped. An entry that parses as an IP
+    address is one. Source: wire reference, "Launcher".
+    """
+    dns: dict[str, None] = {}
+    ips: dict[IpAddress, None] = dict.fromkeys(_LOOPBACK)
+    for position, entry in enumerate(part.strip() for part in text.split(",")):
+        if not entry:
+            continue
+        address = _address(entry)
+        if address is not None:
+            ips[address] = None
+        elif _NAME.fullmatch(entry):
+            dns[entry] = None
+        else:
+            raise LaunchRefused(
+                f"entry {position + 1} of the DNS names is neither a name nor an IP address",
+                hint="write international names in their ASCII form (xn--...)",
+            )
+    return Names(tuple(dns), tuple(ips))
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -33,7 +75,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
-    """Return credentials over a fresh P-256 key. ``now`` has a zone; the present if not given.
+    """Return credentials over a fresh P-256 key. ``now`` has a zone; by default the current time.
 
     Source: wire reference, "Launcher", steps 1 and 3. P-256 where it says P-384: the proof of a
     P-384 key costs the coordinator much more.
@@ -53,6 +95,28 @@ def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
         _certificate(key, alternatives, now or datetime.now(UTC)),
         request.public_bytes(Encoding.DER),
     )
+
+
+def quote_over(certificate: bytes, platform: Platform) -> bytes:
+    """Return the platform's quote over ``certificate``, the TLS client certificate (DER).
+
+    SGX quotes have the 16-byte header in front, others come raw. Raises what the platform does.
+    Source: wire reference, "Report data".
+    """
+    raw = platform.quote(report_data(quote_binding(certificate)))
+    return add_header(raw) if read_form(raw).tee is Tee.SGX else raw
+
+
+def _address(entry: str) -> IpAddress | None:
+    try:
+        address = ipaddress.ip_address(entry)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        raise LaunchRefused(
+            "an IP address of the DNS names has a zone", hint="a certificate has no place for it"
+        )
+    return address
 
 
 def _certificate(

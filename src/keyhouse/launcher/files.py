@@ -1,41 +1,61 @@
 """Writes delivered files where the manifest says, and nowhere else.
 
-1. No symbolic link is followed, in whatever part of a path: each directory is opened from the one
-   above it. Whoever may write to one of them (another user, the owner of a mounted volume) cannot
-   lead a secret elsewhere, not even by changing links meanwhile.
-2. Directories that are made are 0700, files 0600, whatever the umask says.
-3. A file appears whole or not at all: it is written beside its place and renamed. What was there
-   before is replaced, never written into: another link to it, or an open handle, sees nothing.
-4. If one file fails, or the program cannot be started, those that were written are removed: a
-   start that failed leaves no secret.
+1. Every path is checked before anything is written.
+2. No symbolic link is followed, in any part of a path: each directory is opened from the one above
+   it. Another user who may write to one of them, or the owner of a mounted volume, cannot redirect
+   a secret, not even by changing links meanwhile.
+3. Directories that are made are 0700, files 0600, whatever the umask says.
+4. A file appears whole or not at all: it is written beside its place and renamed. What was there
+   before is replaced, never written into: another link to it, or an open descriptor, sees nothing.
+5. If one file fails, or the program cannot be started, those that were written are removed: a
+   failed start leaves no secret.
 """
 
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from keyhouse.base.durable_files import put_file
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefused
-from keyhouse.launcher.placement import Place, placed
 
-__all__ = ["write_files"]
+__all__ = ["Place", "placed", "write_files"]
 
+_GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
+_GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
+_LONGEST_SHOWN: Final = 200
+_SURROUNDING: Final = "must lead to a file, without .., and not end in a slash"
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+class Place(NamedTuple):
+    """A path, cut into its names. ``absolute`` or below the working directory."""
+
+    path: str  # as the manifest has it
+    absolute: bool
+    folders: tuple[bytes, ...]  # from the outermost
+    name: bytes
+
+    @property
+    def is_gramine_key(self) -> bool:
+        """Whether writing there hands a key to Gramine, which other files may need."""
+        names = (*self.folders, self.name)
+        in_keys = self.folders == _GRAMINE_KEYS or names == _GRAMINE_MAIN_KEY
+        return self.absolute and in_keys
+
+
 class _Obstacle(Exception):
-    """Something stands in the way that is not replaced."""
+    """Something is there that must not be replaced."""
 
 
 def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
     """Write ``files``, path to content: all of them, or none stays. Return what removes them again.
 
-    Relative paths count from the working directory. Raises ``LaunchRefused``, naming the path.
+    Relative paths start at the working directory. Raises ``LaunchRefused``, naming the path.
     """
     done: list[Place] = []
     for place in placed(files):
@@ -48,6 +68,38 @@ def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
             raise
         done.append(place)
     return lambda: _remove(done)
+
+
+def placed(paths: Iterable[str]) -> tuple[Place, ...]:
+    """Return the places of ``paths``, Gramine's keys first, the rest in order of their paths.
+
+    Raises ``LaunchRefused`` for a path that names no file, goes upwards, or conflicts with another.
+    """
+    places = sorted(map(_place, paths), key=lambda place: (not place.is_gramine_key, place.path))
+    seen: dict[tuple[bool, tuple[bytes, ...]], str] = {}
+    for place in places:
+        whole = (place.absolute, (*place.folders, place.name))
+        if whole in seen:
+            raise _misplaced(place.path, f"is the same as {_quoted(seen[whole])}")
+        seen[whole] = place.path
+    for place in places:
+        for depth in range(1, len(place.folders) + 1):
+            above = (place.absolute, place.folders[:depth])
+            if above in seen:
+                raise _misplaced(place.path, f"needs a directory where {_quoted(seen[above])} goes")
+    return tuple(places)
+
+
+def _place(path: str) -> Place:
+    try:
+        raw = path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise _misplaced(path, "is no text") from None
+    names = [name for name in raw.split(b"/") if name not in {b"", b"."}]
+    last = raw.rpartition(b"/")[2]
+    if not names or b"\0" in raw or b".." in names or last in {b"", b"."}:
+        raise _misplaced(path, _SURROUNDING)
+    return Place(path, raw.startswith(b"/"), tuple(names[:-1]), names[-1])
 
 
 def _write(place: Place, content: bytes) -> None:
@@ -63,7 +115,7 @@ def _write(place: Place, content: bytes) -> None:
 
 
 def _hand_over(place: Place, content: bytes) -> None:
-    """Give Gramine a key: its special file is there and takes the key in one write."""
+    """Give Gramine a key: its special file exists and takes the key in one write."""
     handle = os.open(place.path, _KEY)
     try:
         written = os.write(handle, content)
@@ -74,7 +126,7 @@ def _hand_over(place: Place, content: bytes) -> None:
 
 
 def _folder(place: Place, *, make: bool) -> int:
-    """Return a handle of the directory that ``place`` is in."""
+    """Return a descriptor of the directory that ``place`` is in."""
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
         try:
@@ -100,7 +152,7 @@ def _inner(above: int, name: bytes, *, make: bool) -> int:
 
 
 def _make_folder(above: int, name: bytes) -> None:
-    before = os.umask(0o077)  # the one that came may take away what it takes to open it
+    before = os.umask(0o077)  # the inherited one may deny us opening it
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     finally:
@@ -129,7 +181,7 @@ def _require_replaceable(folder: int, name: bytes) -> None:
 
 
 def _remove(places: Sequence[Place]) -> None:
-    """Take away what was written; what cannot be is left: the first failure is told."""
+    """Remove what was written; what cannot be removed stays: the first failure is reported."""
     for place in places:
         if place.is_gramine_key:
             continue
@@ -164,4 +216,15 @@ def _refused(place: Place, error: OSError | _Obstacle) -> LaunchRefused:
     return LaunchRefused(
         f"the file {place.path[:200]!a} of the manifest cannot be written: {problem}",
         hint=hint,
+    )
+
+
+def _quoted(path: str) -> str:
+    return ascii(path[:_LONGEST_SHOWN])
+
+
+def _misplaced(path: str, problem: str) -> LaunchRefused:
+    return LaunchRefused(
+        f"the file {_quoted(path)} of the manifest cannot be written: its path {problem}",
+        hint="correct it in the manifest",
     )

@@ -1,37 +1,39 @@
-"""Keeps a deadline although names are looked up.
+"""Deadlines that hold while names are resolved.
 
 The system's resolver cannot be interrupted, and takes minutes where several servers and search
-domains do not answer, as they do while a cluster starts. asyncio asks it on threads that it joins
-in the end, others ask it where they are: neither a deadline nor a signal would end that. Here it
-works on threads that nobody joins.
+domains do not answer, as while a cluster starts. asyncio calls it on threads that it joins in the
+end, other libraries on their own thread: neither a deadline nor a signal would end that. Here it
+runs on daemon threads that are never joined.
 """
 
 import asyncio
+import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from keyhouse.launcher.errors import NotReachable
-from keyhouse.launcher.unsignalled import start_without_signals
 
-__all__ = ["run", "within"]
+__all__ = ["run", "start_without_signals", "within"]
 
 T = TypeVar("T")
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` gives, as ``asyncio.run`` does, without waiting for look-ups."""
+    """Return what ``work`` returns, as ``asyncio.run`` does, without waiting for look-ups."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Return what ``work`` gives, which is done on a thread. Raises ``NotReachable`` if it is late.
+    """Return what ``work`` returns, on a thread. Raises ``NotReachable`` after ``seconds``.
 
-    It goes on then, and what it gives is forgotten.
+    The thread then continues, and its result is dropped.
     """
     begun = _begun(work)
     try:
@@ -43,6 +45,20 @@ def within(seconds: float, work: Callable[[], T]) -> T:
             "the coordinator gives no proof in time",
             hint="check the address, that the coordinator runs, and that names are resolved",
         ) from None
+
+
+def start_without_signals(thread: threading.Thread) -> None:
+    """Start ``thread`` with SIGINT, SIGTERM and SIGHUP blocked: the main thread gets them.
+
+    Handlers run on the main thread, and only a signal delivered to that thread interrupts its
+    waiting. The kernel may deliver one to any thread that does not block it, and does so where the
+    process was stopped for a while, as by Ctrl-Z.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -62,14 +78,14 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def _begun(work: Callable[[], T]) -> "Future[T]":
-    """Return the outcome of ``work``, on a thread of its own that nobody has to wait for."""
+    """Return the outcome of ``work``, which runs on a daemon thread of its own."""
     outcome: Future[T] = Future()
-    outcome.set_running_or_notify_cancel()  # so nobody can cancel what cannot be
+    outcome.set_running_or_notify_cancel()  # a cancellation would not stop it
 
     def do() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 it is for whoever waits
+        except BaseException as error:  # noqa: BLE001 the waiting thread raises it
             outcome.set_exception(error)
 
     start_without_signals(threading.Thread(target=do, name="lookup", daemon=True))

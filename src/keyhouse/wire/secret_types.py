@@ -24,7 +24,6 @@ __all__ = [
     "manifest_name",
 ]
 
-
 _ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "url"})
 
 

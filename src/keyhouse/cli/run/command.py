@@ -87,9 +87,9 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         activate,
         make_credentials,
         own_uuid,
-        persist,
         read_mesh_address,
         read_names,
+        retry,
         run,
         within,
     )
@@ -113,7 +113,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
     def told(error: Unavailable, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
-    return persist(attempt, seconds=settings.timeout, clock=clock, told=told)
+    return retry(attempt, seconds=settings.timeout, clock=clock, told=told)
 
 
 def _quote_once(

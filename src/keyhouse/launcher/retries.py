@@ -1,4 +1,4 @@
-"""Trying again where that helps, for a bounded time."""
+"""Repeats an attempt where that helps, for a bounded time."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from keyhouse.base.errors import Unavailable
 
-__all__ = ["Clock", "MonotonicClock", "persist"]
+__all__ = ["Clock", "MonotonicClock", "retry"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class MonotonicClock:
         time.sleep(seconds)
 
 
-def persist(
+def retry(
     attempt: Callable[[float], T],
     *,
     seconds: float,
@@ -48,13 +48,13 @@ def persist(
     told: Callable[[Unavailable, float], None],
     fraction: Callable[[], float] = random.random,
 ) -> T:
-    """Return what ``attempt`` gives; repeat it after ``Unavailable``, and after nothing else.
+    """Return what ``attempt`` returns; repeat it after ``Unavailable``, and after nothing else.
 
     ``attempt`` gets the seconds that are left. The pauses double from 0.25 to 5 seconds, each
     shortened by up to a half (``fraction`` is from 0 to 1), so that workloads that lost a
-    coordinator together do not come back together. ``told`` hears of each failure and the pause.
+    coordinator together do not return together. ``told`` is called with each failure and the pause.
 
-    Raises ``Unavailable``, the last one, when no pause and attempt fit into ``seconds``.
+    Raises the last ``Unavailable`` when no further pause and attempt fit into ``seconds``.
     """
     end = clock.now() + seconds
     pause = _FIRST
