@@ -12,7 +12,7 @@ from support.process.server import Reply, Server
 from support.samples.deployment import User, manifest, user
 
 from keyhouse.coordinator import Phase
-from keyhouse.server.client_api import Caller, routes
+from keyhouse.server.client_api import ROUTES, Caller
 
 pytestmark = pytest.mark.acceptance
 
@@ -52,7 +52,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("POST", "/recover"): (410, 410, 410, 410),
 }
 
-TARGETS = [(route.method, route.path) for route in routes().routes]
+TARGETS = [(route.method, route.path) for route in ROUTES]
 
 
 def _chained(owner: User, appended: User) -> User:
@@ -159,7 +159,7 @@ def test_gates_that_the_manifest_does_not_open_are_closed_before_the_body_is_rea
 
 
 def test_callers_of_a_route_are_those_of_the_interface() -> None:
-    users = {route.path for route in routes().routes if route.caller is Caller.USER}
+    users = {route.path for route in ROUTES if route.caller is Caller.USER}
     assert users == {
         "/api/v2/activations",
         "/api/v2/secrets",

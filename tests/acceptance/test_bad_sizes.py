@@ -11,7 +11,7 @@ from support.process.server import Reply, Server
 from support.samples.deployment import user
 
 from keyhouse.coordinator import Phase
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 
 pytestmark = pytest.mark.acceptance
 
@@ -146,7 +146,7 @@ def test_a_request_line_and_headers_beyond_their_limits_are_refused(running: Ser
 
 
 def test_no_route_takes_more_than_it_needs() -> None:
-    limits = {route.path: route.body_limit for route in routes().routes if route.method == "POST"}
+    limits = {route.path: route.body_limit for route in ROUTES if route.method == "POST"}
     assert max(limits.values()) == BODY
     assert limits["/api/v2/recover"] == 20_480
     assert limits["/api/v2/sign-quote"] == MIB

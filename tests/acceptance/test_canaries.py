@@ -15,7 +15,7 @@ from support.peers.canaries import Canaries
 from support.process.server import Client, Reply, Server
 from support.samples.deployment import User, user
 
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 
 pytestmark = pytest.mark.acceptance
 
@@ -172,7 +172,7 @@ def use_every_endpoint(recorder: Recorder, known: Mapping[str, bytes]) -> None:
     nonce = known["text as nonce"].decode() + "!"
     for caller in (None, user("a stranger"), user("reader"), user("writer")):
         with recorder.server.client(caller) as client:
-            for route in routes().routes:
+            for route in ROUTES:
                 recorder.sent(client, route.method, f"{route.path}?nonce={nonce}")
                 for body in bodies if route.method == "POST" else []:
                     assert recorder.sent(client, route.method, route.path, body).status != 200

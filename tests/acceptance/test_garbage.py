@@ -11,11 +11,11 @@ from support.peers.answers import as_nobody, as_writer, checked, observe, with_w
 from support.peers.garbage import bodies, harmless, queries
 from support.process.server import Client, Server
 
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 
 pytestmark = pytest.mark.acceptance
 
-TARGETS = [(route.method, route.path) for route in routes().routes]
+TARGETS = [(route.method, route.path) for route in ROUTES]
 
 
 class Targets:

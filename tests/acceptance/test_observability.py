@@ -16,7 +16,7 @@ from support.process.server import Client, Server, free_port
 from support.samples.deployment import user
 from support.samples.expiry import manifest_with
 
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 from keyhouse.server.metrics.names import METRICS
 
 pytestmark = pytest.mark.acceptance
@@ -156,7 +156,7 @@ def test_each_path_has_its_requests_in_flight_also_while_there_are_none(watched:
     found = watched.scrape()
 
     paths = {dict(labels)["path"] for of, labels in found.values if of == name}
-    assert paths == {route.path for route in routes().routes}
+    assert paths == {route.path for route in ROUTES}
     assert {found.get(name, path=path) for path in paths} == {0}
 
 

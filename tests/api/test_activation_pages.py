@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import msgspec
-from support.peers.client_api import service_of
 from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import user
 from support.samples.signing_request import signing_request
 
+from keyhouse.server.client_api import Answers
 from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations
 from keyhouse.server.http.exchange import Head
 from keyhouse.wire.client_api import Activation, Activations
@@ -29,12 +29,13 @@ async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path)
     async with deployment(tmp_path, raw) as opened:
         for _ in range(JOINED):
             await opened.join(csr=request)
-        service, view, start = service_of(opened.engine), opened.engine.view, 0
+        view, start = opened.engine.view, 0
+        answers = Answers(lambda: view, simulated=True)
         found: list[Activation] = []
         while start < view.log.audit.end:
             query = b"from=%d" % start
             head = Head("GET", "/api/v2/activations", query, user("admin").der)
-            answer = read_activations(service, view, head)
+            answer = read_activations(answers, view, head)
             assert len(answer.body) <= PAGE_BYTES + 2000  # commas and the envelope
             page = decode(answer.body, Page).data
             assert page.first == start
@@ -42,4 +43,3 @@ async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path)
             found += page.activations
             start = page.next
         assert len({entry.uuid for entry in found}) == len(found) == JOINED
-        service.close()

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 from keyhouse.server.http.counts import METHODS, SECONDS, SIZES, UNKNOWN, RequestCounts
 
-PATHS = sorted({route.path for route in routes().routes})
+PATHS = sorted({route.path for route in ROUTES})
 
 _paths = st.sampled_from(PATHS) | st.text() | st.sampled_from(["/api/v2/status/", "unknown", ""])
 _methods = st.sampled_from(sorted(METHODS)) | st.text() | st.sampled_from(["get", "Post", UNKNOWN])

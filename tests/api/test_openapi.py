@@ -13,10 +13,11 @@ from support.reference import DOCUMENTS, REFERENCE
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.phases import TABLE, Outcome
-from keyhouse.server.client_api import ERRORS, Caller, routes
+from keyhouse.server.client_api import ROUTES, Caller
 from keyhouse.server.client_api.description.served import encoded_openapi
 from keyhouse.server.client_api.description.texts import DESCRIPTIONS
 from keyhouse.server.client_api.description.type_schema import schema_of
+from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire import client_api
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UInt64, decode
@@ -43,7 +44,7 @@ def test_document_that_is_served_is_the_same() -> None:
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
-    targets = {(route.method, route.path) for route in routes().routes}
+    targets = {(route.method, route.path) for route in ROUTES}
 
     assert set(OPERATIONS) == targets
     assert set(DESCRIPTIONS) == targets
@@ -74,7 +75,7 @@ def test_every_schema_is_one() -> None:
             jsonschema_rs.meta.validate(schema)
 
 
-@pytest.mark.parametrize("route", routes().routes, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_call_lists_what_phase_caller_and_gate_can_answer(route: Any) -> None:
     operation = OPERATIONS[route.method, route.path]
     listed = {int(status) for status in operation["responses"]}
@@ -90,7 +91,7 @@ def test_call_lists_what_phase_caller_and_gate_can_answer(route: Any) -> None:
 
 
 def test_every_call_but_the_moved_one_has_a_success() -> None:
-    for route in routes().routes:
+    for route in ROUTES:
         responses = OPERATIONS[route.method, route.path]["responses"]
         assert ("200" in responses) is (route.path != "/recover")
 
@@ -111,7 +112,7 @@ def test_version_1_never_fails_but_only_errs() -> None:
 
 
 def test_bodies_tell_their_limit() -> None:
-    for route in routes().routes:
+    for route in ROUTES:
         body = OPERATIONS[route.method, route.path].get("requestBody")
         if body:
             assert body["x-body-limit-bytes"] == route.body_limit

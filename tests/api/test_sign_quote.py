@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.samples.deployment import NOW, manifest, running_engine, set_manifest
 
 from keyhouse.attestation import TcbStatus, add_header
-from keyhouse.base.errors import BadRequest, Forbidden
+from keyhouse.base.errors import Forbidden
 from keyhouse.coordinator import Engine
-from keyhouse.server.client_api import Service, routes
-from keyhouse.server.client_api.v2.sign_quote import sign_quote
-from keyhouse.server.http.exchange import Head
+from keyhouse.server.client_api import Dispatcher
+from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.server.process.serving import client_api
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quotes import Quotes
+from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse_simulation import (
     Enclave,
     Parameters,
@@ -40,29 +40,36 @@ def platform_of(parameters: Parameters | None = None) -> SimulatedPlatform:
     return SimulatedPlatform(MACHINE, parameters, now=lambda: PRESENT)
 
 
+def checks_of(platform: SimulatedPlatform) -> QuoteChecks:
+    return QuoteChecks(platform.root_ca, lambda: platform.collateral, lambda: PRESENT)
+
+
 @asynccontextmanager
 async def serving(
     folder: Path, platform: SimulatedPlatform, raw: bytes = GATE
-) -> AsyncIterator[tuple[Engine, Service]]:
+) -> AsyncIterator[tuple[Engine, Dispatcher]]:
     async with running_engine(folder / "state") as engine:
         await set_manifest(engine, raw)
-        checks = QuoteChecks(platform.root_ca, lambda: platform.collateral, lambda: PRESENT)
-        quotes = Quotes(platform, engine.view.state.keys)
-        service = Service(engine, quotes, routes(), quote_checks=checks, simulated=True)
-        try:
-            yield engine, service
-        finally:
-            service.close()
+        with client_api(engine, platform, checks_of(platform)) as api:
+            yield engine, api.application
 
 
 def body(quote: bytes) -> bytes:
     return json.dumps({"sgxQuote": base64.b64encode(quote).decode()}).encode()
 
 
-async def refused(service: Service, sent: bytes) -> dict[str, str]:
-    with pytest.raises(BadRequest) as caught:
-        await sign_quote(service, HEAD, sent)
-    return caught.value.fields
+async def sign(application: Dispatcher, sent: bytes) -> Answer:
+    admission = application.admit(HEAD)
+    assert isinstance(admission, Admission)
+    answer = admission.run(sent)
+    return answer if isinstance(answer, Answer) else await answer
+
+
+async def refused(application: Dispatcher, sent: bytes) -> dict[str, str]:
+    answer = await sign(application, sent)
+    assert answer.status == 400
+    fields: dict[str, str] = json.loads(answer.body)["data"]
+    return fields
 
 
 @pytest.mark.parametrize("status", sorted(set(TcbStatus) - {TcbStatus.REVOKED}))
@@ -71,12 +78,12 @@ async def test_each_status_is_signed_with_the_quote_as_it_was_submitted(
 ) -> None:
     platform = platform_of(Parameters(tcb_info=TcbInfo(status=status)))
     raw = platform.quote(hashlib.sha512(b"anything").digest())
-    async with serving(tmp_path, platform) as (engine, service):
+    async with serving(tmp_path, platform) as (engine, application):
         root = x509.load_der_x509_certificate(engine.view.state.keys.root_cert)
         for quote in (raw, add_header(raw)):
             if len(quote) % 3 == 0:
                 continue
-            data = json.loads((await sign_quote(service, HEAD, body(quote))).body)["data"]
+            data = json.loads((await sign(application, body(quote))).body)["data"]
             assert list(data) == ["tcbStatus", "signature", "verificationSignature"]
             assert data["tcbStatus"] == status
             assert data["signature"] == data["verificationSignature"]
@@ -94,9 +101,9 @@ async def test_a_length_that_makes_the_signed_text_ambiguous_is_refused(tmp_path
     platforms = (SimulatedPlatform(each, parameters, now=lambda: PRESENT) for each in machines)
     platform = next(each for each in platforms if len(each.quote(bytes(64))) % 3 == 0)
     quote = platform.quote(bytes(64))
-    async with serving(tmp_path, platform) as (_, service):
-        assert "ambiguous" in (await refused(service, body(quote)))["sgxQuote"]
-        assert (await sign_quote(service, HEAD, body(add_header(quote)))).status == 200
+    async with serving(tmp_path, platform) as (_, application):
+        assert "ambiguous" in (await refused(application, body(quote)))["sgxQuote"]
+        assert (await sign(application, body(add_header(quote)))).status == 200
 
 
 async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Path) -> None:
@@ -105,7 +112,7 @@ async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Pat
     other = SimulatedPlatform(make_machine(PRESENT), now=lambda: PRESENT).quote(bytes(64))
     debug = platform_of(Parameters(enclave=Enclave(debug=True))).quote(bytes(64))
     changed = quote[:100] + bytes([quote[100] ^ 1]) + quote[101:]
-    async with serving(tmp_path, platform) as (_, service):
+    async with serving(tmp_path, platform) as (_, application):
         for bent, reason in (
             (b"", "it is empty"),
             (quote + b"\0", "1 bytes follow"),
@@ -114,15 +121,15 @@ async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Pat
             (debug, "debug enclave"),
             (other, "root"),
         ):
-            fields = await refused(service, body(bent))
+            fields = await refused(application, body(bent))
             assert list(fields) == ["sgxQuote"]
             assert reason in fields["sgxQuote"]
 
 
 async def test_bodies_that_cannot_be_read_are_refused_at_their_one_field(tmp_path: Path) -> None:
-    async with serving(tmp_path, platform_of()) as (_, service):
+    async with serving(tmp_path, platform_of()) as (_, application):
         for sent in (b"", b"{", b"[]", b'{"sgxQuote":"?"}', b'{"sgxQuote":[1]}', b"\xff", b"{}"):
-            fields = await refused(service, sent)
+            fields = await refused(application, sent)
             assert list(fields) == ["sgxQuote"]
             assert fields["sgxQuote"]
 
@@ -130,7 +137,8 @@ async def test_bodies_that_cannot_be_read_are_refused_at_their_one_field(tmp_pat
 async def test_nothing_is_signed_once_the_manifest_does_not_enable_it(tmp_path: Path) -> None:
     """The gate is asked again: a body and a check take time, and the manifest may have changed."""
     platform = platform_of()
-    sent = body(platform.quote(bytes(64)))
-    async with serving(tmp_path, platform, manifest()) as (_, service):
+    checks = checks_of(platform)
+    async with serving(tmp_path, platform, manifest()) as (engine, _):
         with pytest.raises(Forbidden, match="FeatureGates"):
-            await sign_quote(service, HEAD, sent)
+            await QuoteSigning(engine, checks).sign(platform.quote(bytes(64)))
+    checks.close()

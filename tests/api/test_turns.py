@@ -5,13 +5,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.peers.client_api import head_of, service_of
-from support.samples.deployment import running_engine, set_manifest
+from support.samples.deployment import running_engine, set_manifest, user
 from support.samples.updates import together
 
-from keyhouse.server.client_api import changes
-from keyhouse.server.client_api.service import PLANS
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooMany
+from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.updates import PLANS, Proposal, Updates
 
 
 async def test_a_place_is_free_again_after_success_failure_and_a_caller_who_left() -> None:
@@ -35,29 +34,30 @@ async def test_plans_are_made_one_at_a_time_and_keep_no_update_waiting(tmp_path:
     new, began = together(word="new"), list[bytes]()
     begun, release = threading.Event(), threading.Event()
 
-    def slow(body: bytes) -> bytes:
-        began.append(body)
+    def slow() -> bytes:
+        began.append(new)
         begun.set()
         release.wait(20)
-        return body
+        return new
 
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, together())
-        service = service_of(engine)
+        preparation = Preparation(engine)
+        updates = Updates(engine, preparation)
 
         async def plan(name: str) -> str:
-            found, _ = await changes.plan_update(service, head_of(name), new, slow)
+            found, _ = await updates.plan(user(name).der, slow)
             return found.digest
 
         plans = [asyncio.create_task(plan("alice")) for _ in range(PLANS)]
         await asyncio.sleep(0)
         with pytest.raises(TooMany, match="plans"):
             await plan("bob")
-        sent = changes.Proposal(new)
-        agreed = await changes.update_manifest(service, head_of("bob"), new, lambda _: sent)
+        agreed = await updates.propose(user("bob").der, lambda: Proposal(new))
         assert agreed.missing_users == ("alice", "carol")
         assert await asyncio.to_thread(begun.wait, 20)
         assert len(began) == 1
         release.set()
         assert len(set(await asyncio.gather(*plans))) == 1
-        service.close()
+        updates.close()
+        preparation.close()

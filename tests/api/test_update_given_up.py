@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.peers.client_api import head_of, service_of
-from support.samples.deployment import NOW, FixedClock, running_engine, set_manifest
+from support.samples.deployment import NOW, FixedClock, running_engine, set_manifest, user
 from support.samples.updates import together
 
 from keyhouse.coordinator import CannotBeApplied
-from keyhouse.server.client_api import changes
+from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.updates import Proposal, Updates
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -28,18 +28,16 @@ async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_pat
     clock, new = FixedClock(), together(_short_lived)
     async with running_engine(tmp_path / "data", clock) as engine:
         await set_manifest(engine, together())
-        service = service_of(engine)
-        first = await changes.update_manifest(service, head_of("alice"), new, changes.Proposal)
+        updates = Updates(engine, Preparation(engine))
+        first = await updates.propose(user("alice").der, lambda: Proposal(new))
         assert first.missing == 1
         clock.time = NOW + 60 * DAY
         with pytest.raises(CannotBeApplied) as refusal:
-            await changes.acknowledge_update(service, head_of("bob"), new, changes.Proposal)
+            await updates.acknowledge(user("bob").der, lambda: Proposal(new))
         assert [problem.at for problem in refusal.value.problems] == ["Secrets.cert.Cert.NotAfter"]
         assert engine.view.running.pending is None
         assert engine.view.running.manifest == together()
         last = json.loads(engine.view.log.lines()[-1])
         assert set(last) == {"time", "update", "manifestFingerprint"}
-        again = await changes.update_manifest(
-            service, head_of("bob"), together(word="b"), changes.Proposal
-        )
+        again = await updates.propose(user("bob").der, lambda: Proposal(together(word="b")))
         assert again.missing_users == ("alice", "carol")

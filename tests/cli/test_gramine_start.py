@@ -1,8 +1,6 @@
 """A coordinator on Gramine's files: its quotes, its state over restarts, its warning."""
 
 import asyncio
-import base64
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,8 +16,8 @@ from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator import Engine, NewDeployment, Phase, open_engine
 from keyhouse.journal import Home
-from keyhouse.server.client_api import Quotes
-from keyhouse.server.process.sealing_note import sealing_note
+from keyhouse.server.process.opening import sealing_note
+from keyhouse.server.services.quotes import Quotes
 
 
 @pytest.fixture
@@ -75,8 +73,7 @@ async def test_concurrent_nonces_get_each_a_quote_of_its_own(
             answers = await asyncio.gather(*(quotes.fresh(keys, nonce) for nonce in nonces))
             quotes.close()
     for nonce, answer in zip(nonces, answers, strict=True):
-        quote = base64.b64decode(json.loads(answer)["quote"])
-        found = read_report(read_form(quote)).report_data
+        found = read_report(read_form(answer.quote)).report_data
         assert found == report_data(quote_binding(keys.root_cert, nonce))
 
 

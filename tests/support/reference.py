@@ -31,10 +31,10 @@ from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema
-from keyhouse.server.client_api import ERRORS, Route, routes
+from keyhouse.server.client_api import ROUTES, Route
 from keyhouse.server.client_api.description.openapi import openapi
-from keyhouse.server.client_api.v1 import reads as v1_reads
 from keyhouse.server.metrics.names import METRICS
+from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.server.process.settings import SETTINGS, Setting
 from keyhouse.wire.plan import MEANINGS
 
@@ -90,13 +90,13 @@ def _routes() -> str:
             f"{route.body_limit:,}" if route.write else "",
             _answer(route),
         )
-        for route in routes().routes
+        for route in ROUTES
     )
     return _table(("Method", "Path", "Who may call", "Feature gate", "Body, bytes", "Answer"), rows)
 
 
 def _answer(route: Route) -> str:
-    return "410, moved" if v1_reads.recover is route.read else "yes"
+    return "410, moved" if route.path == "/recover" else "yes"
 
 
 def _metrics() -> str:
@@ -234,7 +234,7 @@ SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
 
 DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
     "manifest.schema.json": lambda: _json(manifest_schema()),
-    "openapi.json": lambda: _json(openapi(routes())),
+    "openapi.json": lambda: _json(openapi(ROUTES)),
 }
 """Files that are made as a whole."""
 

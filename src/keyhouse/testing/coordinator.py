@@ -1,10 +1,9 @@
-"""A coordinator in a thread: the rooms of ``keyhouse serve``, with a clock of the test."""
+"""A coordinator in a thread: the parts of ``keyhouse serve``, with a clock of the test."""
 
 import asyncio
-import os
 import threading
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,7 +15,7 @@ from keyhouse.testing.clock import MovableClock
 if TYPE_CHECKING:
     from keyhouse.coordinator import Engine
     from keyhouse.journal import Home
-    from keyhouse.server.client_api import QuoteChecks, Service
+    from keyhouse.server.services.quote_checks import QuoteChecks
 
 __all__ = ["Coordinator", "Ports"]
 
@@ -69,7 +68,8 @@ class Coordinator:
             self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        from keyhouse.server.process.parts import opened, service_of, writing
+        from keyhouse.server.process.opening import opened, writing
+        from keyhouse.server.process.serving import serving
 
         self._loop = asyncio.get_running_loop()
         # By name, as on the command line: without the distribution there is no simulation.
@@ -79,24 +79,25 @@ class Coordinator:
             engine = await self._engine(home, platform)
             self._catch_up(engine)
             simulation()(machine, now=now)  # only now it is known how late it is there
-            async with writing(engine):
-                checks = self._quote_checks(engine, platform)
-                with closing(service_of(engine, platform, checks)) as service:
-                    await self._listen(service)
+            checks, days = self._quote_checks(engine, platform), self._certificate_days
+            async with (
+                writing(engine),
+                serving(engine, platform, checks, (_HERE, 0), certificate_days=days) as listeners,
+            ):
+                client, workload = listeners
+                await client.start(_HERE, 0)
+                self._started.set_result(Ports(client.port, workload.port))
+                await self._stop.wait()
+                await asyncio.gather(client.stop(_GRACE), workload.stop(_GRACE))
 
     async def _engine(self, home: "Home", platform: Platform) -> "Engine":
-        from keyhouse import __version__
-        from keyhouse.coordinator import NewDeployment, Process, open_engine
+        from keyhouse.coordinator import NewDeployment, open_engine
+        from keyhouse.server.process.opening import process_on
 
         return await open_engine(
             home,
             clock=self._clock,
-            process=Process(
-                platform=platform.kind,
-                instance=os.urandom(16),
-                version=__version__,
-                measurement=platform.measurements.unique_id,
-            ),
+            process=process_on(platform),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),
             confirm_clock=True,  # a test means what it does to its clock
         )
@@ -107,29 +108,10 @@ class Coordinator:
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))
 
-    async def _listen(self, service: "Service") -> None:
-        from keyhouse.server.process.parts import listener_of
-        from keyhouse.server.process.workloads import workloads_served
-        from keyhouse.server.services.activation_counts import ActivationCounts
-
-        listener = listener_of(service)
-        async with workloads_served(
-            (_HERE, 0),
-            service,
-            None,
-            ActivationCounts(),
-            certificate_days=self._certificate_days,
-        ) as workloads:
-            service.served_by(listener, workloads)
-            await listener.start(_HERE, 0)
-            self._started.set_result(Ports(listener.port, workloads.port))
-            await self._stop.wait()
-            await asyncio.gather(listener.stop(_GRACE), workloads.stop(_GRACE))
-
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
-        from keyhouse.server.client_api import QuoteChecks
         from keyhouse.server.process.collateral_file import CollateralFile
         from keyhouse.server.services.collateral_memory import JournalledMarks
+        from keyhouse.server.services.quote_checks import QuoteChecks
 
         return QuoteChecks(
             platform.root_ca,

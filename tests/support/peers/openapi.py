@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from keyhouse.server.client_api import routes
+from keyhouse.server.client_api import ROUTES
 from keyhouse.server.client_api.description.openapi import openapi
 
 __all__ = ["DOCUMENT", "OPERATIONS", "Target", "closed", "recorded", "require_described"]
@@ -16,7 +16,7 @@ __all__ = ["DOCUMENT", "OPERATIONS", "Target", "closed", "recorded", "require_de
 Target = tuple[str, str]
 """Method and path."""
 
-DOCUMENT: Final = openapi(routes())
+DOCUMENT: Final = openapi(ROUTES)
 OPERATIONS: Final[dict[Target, Any]] = {
     (method.upper(), path): operation
     for path, methods in DOCUMENT["paths"].items()

@@ -10,10 +10,10 @@ from typing import Any
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.coordinator import ActivationRequest, Engine, Parameters
-from keyhouse.server.client_api import QuoteChecks
 from keyhouse.server.services.activation_counts import ActivationCounts
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
+from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from support.samples.deployment import (
     NOW,

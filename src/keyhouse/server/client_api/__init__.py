@@ -1,20 +1,14 @@
 """The Client API over HTTPS."""
 
-from keyhouse.server.client_api.routes import Caller, Route, Table
-from keyhouse.server.client_api.service import Service
+from typing import Final
+
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.dispatcher import Dispatcher
+from keyhouse.server.client_api.routes import Caller, Route, UseCases
 from keyhouse.server.client_api.v1 import table as v1
 from keyhouse.server.client_api.v2 import table as v2
-from keyhouse.server.http.listener import Listener
-from keyhouse.server.net.error_mapping import ERRORS
-from keyhouse.server.net.limits import Limits
-from keyhouse.server.net.tls import TlsContext
-from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.quotes import Quotes
 
-__all__ = ["ERRORS", "Caller", "Limits", "Listener", "QuoteChecks", "Quotes", "Route"]
-__all__ += ["Service", "Table", "TlsContext", "routes"]
+__all__ = ["ROUTES", "Answers", "Caller", "Dispatcher", "Route", "UseCases"]
 
-
-def routes() -> Table:
-    """Return every route of both versions."""
-    return Table((*v2.ROUTES, *v1.ROUTES))
+ROUTES: Final = (*v2.ROUTES, *v1.ROUTES)
+"""Every route of both versions."""

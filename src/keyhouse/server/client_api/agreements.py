@@ -1,25 +1,37 @@
 """How far an update has come, as an answer: the same in both versions of the interface."""
 
-from keyhouse.server.client_api.changes import Agreement
-from keyhouse.server.client_api.service import Service
+from typing import Final
+
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.bodies import still_needed
 from keyhouse.server.http.exchange import Answer
+from keyhouse.server.services.updates import Agreement
 from keyhouse.wire.client_api import AcknowledgedData, UpdateAnswer
 from keyhouse.wire.sent import LEFT_OUT
 
-__all__ = ["acknowledged", "updated"]
+__all__ = ["CANCELLED", "acknowledged", "updated"]
+
+CANCELLED: Final = "the pending update is cancelled"
 
 
-def updated(service: Service, agreement: Agreement) -> Answer:
+def updated(answers: Answers, agreement: Agreement) -> Answer:
     """Return the answer to an update that was initiated, or applied at once."""
     notes = "; ".join(agreement.notes)
     data = _data(UpdateAnswer, agreement, LEFT_OUT)
-    return service.success(data, agreement.view, notes)
+    return answers.success(data, agreement.view, notes)
 
 
-def acknowledged(service: Service, agreement: Agreement) -> Answer:
-    """Return the answer to an acknowledgement; clients read the first word of its message."""
-    data = _data(AcknowledgedData, agreement, agreement.message)
-    return service.success(data, agreement.view)
+def acknowledged(answers: Answers, agreement: Agreement) -> Answer:
+    """Return the answer to an acknowledgement.
+
+    Clients read the first word of its message: ``All``, or a number.
+    """
+    if agreement.missing:
+        message = still_needed(agreement.missing)
+    else:
+        applied = "All necessary users have agreed: the update is applied"
+        message = "; ".join((applied, *agreement.notes))
+    return answers.success(_data(AcknowledgedData, agreement, message), agreement.view)
 
 
 def _data(kind: type[UpdateAnswer], agreement: Agreement, message: str) -> UpdateAnswer:

@@ -1,5 +1,6 @@
 """Bodies of answers that are the same for many requests, encoded once."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -7,17 +8,26 @@ import msgspec
 
 from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
 from keyhouse.manifest import fingerprint
-from keyhouse.wire.client_api import ManifestData, OldManifestData, Pending, UpdateLogData
+from keyhouse.server.services.quotes import Evidence
+from keyhouse.wire.client_api import (
+    EvidenceData,
+    ManifestData,
+    OldManifestData,
+    Pending,
+    UpdateLogData,
+)
 from keyhouse.wire.sent import NULL
 
 __all__ = [
     "LogBody",
     "LogText",
+    "evidence_body",
     "manifest_body",
     "manifest_body_1",
     "pending_body",
     "status_message",
     "still_needed",
+    "warnings_message",
 ]
 
 _MESSAGES: Final = {
@@ -37,6 +47,11 @@ def still_needed(acknowledgements: int) -> str:
     return f"{acknowledgements} more acknowledgements are needed"
 
 
+def warnings_message(warnings: Iterable[str]) -> str:
+    """Return the message of an answer to a first manifest; empty without warnings."""
+    return "; ".join(f"warning: {warning}" for warning in warnings)
+
+
 def status_message(view: View, *, simulated: bool, now: int) -> str:
     """Return the phase in words, and what people should know of the manifest in force or before.
 
@@ -53,6 +68,11 @@ def _known(state: State, now: int) -> tuple[str, ...]:
         note = f"certificates of users that have expired and still identify them: {expired}"
         return (*policy.caveats, note) if expired else policy.caveats
     return (state.note,) if isinstance(state, AcceptingManifest) and state.note else ()
+
+
+def evidence_body(evidence: Evidence) -> bytes:
+    """Return the data of ``GET /api/v2/quote``."""
+    return msgspec.json.encode(EvidenceData(evidence.certificates, evidence.quote))
 
 
 @lru_cache(maxsize=2)

@@ -1,33 +1,69 @@
-"""Every path and method of the Client API, as data: what each needs before its body is read.
+"""A path and method of the Client API, as data: what each needs before its body is read.
 
-The authorization tests are generated from this table, so a route without a row there fails.
+The authorization tests are generated from the tables of routes, so a route without a row there
+fails.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from keyhouse.coordinator import Operation
+from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
+from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.server.services.counters import Counters
+from keyhouse.server.services.first_manifest import FirstManifest
+from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_signing import QuoteSigning
+from keyhouse.server.services.quotes import Quotes
+from keyhouse.server.services.recovery import RecoverySession
+from keyhouse.server.services.updates import Updates
+from keyhouse.server.services.user_secrets import SecretWrites
 
-if TYPE_CHECKING:
-    from keyhouse.coordinator import View
-    from keyhouse.server.client_api.service import Service
+__all__ = [
+    "INLINE",
+    "NO_BODY",
+    "Caller",
+    "Read",
+    "Route",
+    "UseCases",
+    "Write",
+    "get",
+    "post",
+    "user_of",
+]
 
-__all__ = ["NO_BODY", "Caller", "Read", "Route", "Table", "Write", "get", "post"]
-
-Read = Callable[["Service", "View", Head], Answer | Admission]
+Read = Callable[[View, Head], Answer | Admission]
 """Answers from one view, at once: no body, no task."""
 
-Write = Callable[["Service", Head, bytes], Awaitable[Answer]]
+Write = Callable[[Head, bytes], Awaitable[Answer]]
 """Answers after its body was read, and waits for the engine."""
+
+INLINE: Final = 1024
+"""Bodies up to this size are read and checked on the event loop: microseconds. Others go off it."""
 
 NO_BODY: Final = 64 * 1024
 """Bytes of a write's body that needs none, as that of a cancellation; they are not looked at."""
+
+
+class UseCases(NamedTuple):
+    """What there is for handlers; each row of a table says which of them its handler gets."""
+
+    engine: Engine
+    answers: Answers
+    preparation: Preparation
+    first_manifest: FirstManifest
+    secrets: SecretWrites
+    updates: Updates
+    recovery: RecoverySession
+    quotes: Quotes
+    quote_checks: QuoteChecks
+    quote_signing: QuoteSigning
+    counters: Counters
 
 
 class Caller(StrEnum):
@@ -39,33 +75,24 @@ class Caller(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One method on one path: exactly one of ``read`` and ``write`` answers it."""
+    """One method on one path: exactly one of ``read`` and ``write`` gives its handler."""
 
     method: str
     path: str
     operation: Operation
     caller: Caller = Caller.ANYBODY
     gate: FeatureGate | None = None
-    read: Read | None = None
-    write: Write | None = None
+    read: Callable[[UseCases], Read] | None = None
+    write: Callable[[UseCases], Write] | None = None
     body_limit: int = NO_BODY  # bytes
 
 
-class Table:
-    """Finds a route by method and path, exactly."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self.routes: Final = tuple(routes)
-        self.by_target: Final[Mapping[tuple[str, str], Route]] = MappingProxyType(
-            {(route.method, route.path): route for route in self.routes}
-        )
-
-    def methods(self, path: str) -> tuple[str, ...]:
-        """Return the methods that ``path`` has; none for an unknown path."""
-        return tuple(sorted(route.method for route in self.routes if route.path == path))
-
-
-def get(path: str, operation: Operation, read: Read, caller: Caller = Caller.ANYBODY) -> Route:
+def get(
+    path: str,
+    operation: Operation,
+    read: Callable[[UseCases], Read],
+    caller: Caller = Caller.ANYBODY,
+) -> Route:
     """Return the route of a read."""
     return Route(method="GET", path=path, operation=operation, read=read, caller=caller)
 
@@ -73,7 +100,7 @@ def get(path: str, operation: Operation, read: Read, caller: Caller = Caller.ANY
 def post(
     path: str,
     operation: Operation,
-    write: Write,
+    write: Callable[[UseCases], Write],
     caller: Caller = Caller.ANYBODY,
     *,
     gate: FeatureGate | None = None,
@@ -89,3 +116,9 @@ def post(
         gate=gate,
         body_limit=limit,
     )
+
+
+def user_of(head: Head) -> bytes:
+    """Return the DER of the certificate of a user, which the route has asked for."""
+    assert head.identity is not None  # noqa: S101 see above
+    return head.identity

@@ -4,20 +4,23 @@ What a type does not have is left out; ``private`` and ``public`` are always the
 user-defined secret was not uploaded. Source: wire reference, GET secrets.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BadRequest
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import View, policy_of
-from keyhouse.manifest import Action
+from keyhouse.coordinator import View
+from keyhouse.server.http.body import require_size
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
+from keyhouse.server.services.user_secrets import read_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
-from keyhouse.wire.secret_types import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
-__all__ = ["encode_secrets", "read_named_secrets", "secret_object"]
+__all__ = ["encode_secrets", "read_named_secrets", "require_uploads_size", "secret_object"]
 
 DEFAULT_DAYS = 365
 """What ``validFor`` says of a generated certificate whose validity was not given."""
@@ -64,7 +67,6 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
     Raises:
         BadRequest: none is named. Unauthenticated, Forbidden: as the manifest says.
     """
-    state = view.running
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:
         raise BadRequest(
@@ -72,7 +74,11 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
             fields={"s": "is missing or empty"},
             hint=f"name each secret: {head.path}?s=one&s=two",
         )
-    policy = policy_of(state.manifest)
-    policy.authorize(head.identity, Action.READ_SECRET, names)
-    definitions = policy.manifest.secrets
-    return {name: secret_object(definitions[name], state.secrets.get(name)) for name in names}
+    found = read_secrets(view, head.identity, names)
+    return {name: secret_object(*secret) for name, secret in found.items()}
+
+
+def require_uploads_size(uploads: Mapping[str, UserSecret]) -> Mapping[str, UserSecret]:
+    """Return ``uploads``. Raises ``TooLarge`` for more bytes than one upload may have."""
+    require_size(sum(upload.size for upload in uploads.values()))
+    return uploads

@@ -5,41 +5,23 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from keyhouse.server.client_api import Listener, Service
+    from keyhouse.server.client_api import UseCases
     from keyhouse.server.http.counts import RequestCounts
+    from keyhouse.server.http.listener import Listener
     from keyhouse.server.services.activation_counts import ActivationCounts
     from keyhouse.server.services.events import Events
     from keyhouse.server.workload_api.listener import WorkloadListener
 
-__all__ = ["counts_for", "events_for", "metrics_served"]
+__all__ = ["metrics_served"]
 
 GRACE: Final = 1.0
 """Seconds that a scrape has to end after the Client API has closed."""
 
 
-def counts_for(address: tuple[str, int] | None) -> "RequestCounts | None":
-    """Return what to count requests in; None where nobody can ask for it."""
-    if address is None:
-        return None
-    from keyhouse.server.client_api import routes
-    from keyhouse.server.http.counts import RequestCounts
-
-    return RequestCounts(route.path for route in routes().routes)
-
-
-def events_for(address: tuple[str, int] | None) -> "Events | None":
-    """Return where events are kept; None where nobody can ask for them."""
-    if address is None:
-        return None
-    from keyhouse.server.services.events import Events
-
-    return Events()
-
-
 @asynccontextmanager
 async def metrics_served(
     address: tuple[str, int] | None,
-    service: "Service",
+    use_cases: "UseCases",
     listeners: "tuple[Listener, WorkloadListener]",
     requests: "RequestCounts | None",
     events: "Events | None",
@@ -59,15 +41,15 @@ async def metrics_served(
     from keyhouse.server.metrics.listener import metrics_listener
 
     sources = Sources(
-        engine=service.engine,
-        quotes=service.quotes,
+        engine=use_cases.engine,
+        quotes=use_cases.quotes,
         listener=listeners[0],
         workloads=listeners[1],
         activations=activations,
         requests=requests,
         version=__version__,
-        simulated=service.simulated,
-        collateral=service.quote_checks.health,
+        simulated=use_cases.answers.simulated,
+        collateral=use_cases.quote_checks.health,
     )
     watched = metrics_listener(sources, events)
     host, port = address

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from keyhouse.base.errors import Refused
-from keyhouse.server.client_api import QuoteChecks
 from keyhouse.server.process.collateral_file import CollateralFile
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
 from keyhouse.server.services.quote_checks import (
     CollateralNow,
     CollateralPerPlatform,
+    QuoteChecks,
     no_collateral,
 )
 

@@ -1,14 +1,11 @@
 """What time brings about while nothing changes: certificates expire."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from keyhouse.coordinator import LOOK_EVERY, Running, warn_of_expiry
-
-if TYPE_CHECKING:
-    from keyhouse.server.client_api import Service
+from keyhouse.coordinator import LOOK_EVERY, Engine, Running, warn_of_expiry
 
 __all__ = ["reminded"]
 
@@ -18,17 +15,21 @@ DAY: Final = 24 * 3600.0
 
 @asynccontextmanager
 async def reminded(
-    service: "Service", *, every: float = DAY, look: float = LOOK_EVERY
+    engine: Engine,
+    forget_answers: Callable[[], None],
+    *,
+    every: float = DAY,
+    look: float = LOOK_EVERY,
 ) -> AsyncIterator[None]:
     """Look at the certificates again and again, for as long as the context lasts.
 
-    The log tells which end soon, as it does when a manifest is set; the status is made anew, for it
-    tells of those that have expired. Every ``look`` seconds the clock is read, so that what the
-    process measures itself is known also where nobody asks for anything.
+    The log tells which end soon, as it does when a manifest is set; ``forget_answers`` is called,
+    for the status tells of those that have expired. Every ``look`` seconds the clock is read, so
+    that a jump of it is seen without requests too.
     """
     tasks = [
-        asyncio.create_task(_remind(service, every)),
-        asyncio.create_task(_look(service, look)),
+        asyncio.create_task(_remind(engine, forget_answers, every)),
+        asyncio.create_task(_look(engine, look)),
     ]
     try:
         yield
@@ -39,17 +40,16 @@ async def reminded(
                 await task
 
 
-async def _look(service: "Service", every: float) -> None:
+async def _look(engine: Engine, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        service.engine.now()
+        engine.now()
 
 
-async def _remind(service: "Service", every: float) -> None:
+async def _remind(engine: Engine, forget_answers: Callable[[], None], every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        service.forget_answers()
-        engine = service.engine
+        forget_answers()
         state = engine.view.state
         if isinstance(state, Running):
             await asyncio.to_thread(warn_of_expiry, state, engine.now())

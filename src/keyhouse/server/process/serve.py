@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import KeyhouseError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment
     from keyhouse.journal import Home
-    from keyhouse.server.client_api import Service
+    from keyhouse.server.http.listener import Listener
     from keyhouse.server.net.acceptor import Acceptor
 
 __all__ = ["main"]
@@ -76,8 +75,7 @@ async def _serve(settings: Settings) -> None:
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.choice import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
-    from keyhouse.server.process.new_deployment import new_deployment
-    from keyhouse.server.process.parts import opened, require_clock
+    from keyhouse.server.process.opening import new_deployment, opened, require_clock
 
     log = structlog.get_logger(__name__)
     install_last_resort()
@@ -103,20 +101,15 @@ async def _serve_home(
 ) -> None:
     import structlog
 
-    from keyhouse import __version__
-    from keyhouse.coordinator import FirstManifestRule, HostClock, Process, open_engine
-    from keyhouse.server.process.parts import service_of, writing
+    from keyhouse.coordinator import FirstManifestRule, HostClock, open_engine
+    from keyhouse.server.process.opening import process_on, sealing_note, writing
     from keyhouse.server.process.quote_checks import quote_checks
-    from keyhouse.server.process.sealing_note import sealing_note
+    from keyhouse.server.process.serving import serving
 
     engine = await open_engine(
         home,
         clock=HostClock(),
-        process=Process(
-            platform=platform.kind,
-            instance=os.urandom(16),
-            version=__version__,
-            measurement=platform.measurements.unique_id,
+        process=process_on(platform)._replace(
             first_manifest=FirstManifestRule(
                 claim=settings.claim_fingerprint,
                 allowed_in_recovery=not settings.no_new_manifest_in_recovery,
@@ -130,45 +123,36 @@ async def _serve_home(
         structlog.get_logger(__name__).warning(note)
     async with writing(engine) as task:
         await _apply_startup_manifest(settings, engine)
-        async with quote_checks(settings, platform, engine) as checks:
-            with closing(service_of(engine, platform, checks)) as service:
-                await _listen(settings, platform.kind, service, task, stop)
+        async with (
+            quote_checks(settings, platform, engine) as checks,
+            serving(
+                engine,
+                platform,
+                checks,
+                (settings.mesh_host, settings.mesh_port),
+                certificate_days=settings.marble_certificate_days,
+                metrics=settings.metrics,
+            ) as listeners,
+        ):
+            await _start(settings, platform.kind, engine, listeners.client_api)
+            await _until_stopped(task, stop, *listeners)
 
 
-async def _listen(
-    settings: Settings, platform: str, service: "Service", writing: "Task[None]", stop: "Event"
-) -> None:
+async def _start(settings: Settings, platform: str, engine: "Engine", listener: "Listener") -> None:
+    """Serve the Client API: all else is there."""
     import structlog
 
     from keyhouse import __version__
-    from keyhouse.server.process.metrics import counts_for, events_for, metrics_served
-    from keyhouse.server.process.parts import listener_of
-    from keyhouse.server.process.reminders import reminded
-    from keyhouse.server.process.workloads import workloads_served
-    from keyhouse.server.services.activation_counts import ActivationCounts
 
-    counts, events = counts_for(settings.metrics), events_for(settings.metrics)
-    joined = ActivationCounts()
-    mesh = (settings.mesh_host, settings.mesh_port)
-    listener = listener_of(service, counts)
-    async with (
-        workloads_served(
-            mesh, service, events, joined, certificate_days=settings.marble_certificate_days
-        ) as workloads,
-        metrics_served(settings.metrics, service, (listener, workloads), counts, events, joined),
-        reminded(service),
-    ):
-        service.served_by(listener, workloads)
-        _settle_memory()
-        await listener.start(settings.client_host, settings.client_port)
-        structlog.get_logger(__name__).info(
-            "serving the Client API",
-            phase=service.engine.view.phase.words,
-            address=f"{settings.client_host or '*'}:{listener.port}",
-            platform=platform,
-            version=__version__,
-        )
-        await _until_stopped(writing, stop, listener, workloads)
+    _settle_memory()
+    await listener.start(settings.client_host, settings.client_port)
+    structlog.get_logger(__name__).info(
+        "serving the Client API",
+        phase=engine.view.phase.words,
+        address=f"{settings.client_host or '*'}:{listener.port}",
+        platform=platform,
+        version=__version__,
+    )
 
 
 async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:

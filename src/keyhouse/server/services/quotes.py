@@ -1,17 +1,14 @@
 """The coordinator's own evidence: its certificates, and quotes over its root certificate."""
 
 from collections.abc import Callable
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
 from keyhouse.base.errors import Broken
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooMany
-from keyhouse.wire.client_api import EvidenceData
 
-__all__ = ["NONCE_BYTES", "Quotes"]
+__all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
 
 NONCE_BYTES = 1024
 """The longest nonce, decoded."""
@@ -24,6 +21,13 @@ WAITING = 12_000
 
 As many as there can be connections, each of which has its turn: a flood locks nobody out.
 """
+
+
+class Evidence(NamedTuple):
+    """What lets a client trust the coordinator."""
+
+    certificates: str  # PEM: intermediate, then root
+    quote: bytes  # with its header
 
 
 class Quotes:
@@ -40,14 +44,14 @@ class Quotes:
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce = self._quote(self._root, b"")
 
-    def without_nonce(self, keys: CoordinatorKeys) -> bytes:
-        """Return the quote that was made at the start, with the certificates of now, as JSON."""
+    def without_nonce(self, keys: CoordinatorKeys) -> Evidence:
+        """Return the quote that was made at the start, with the certificates of now."""
         if keys.root_cert != self._root:
             raise Broken("the quotes are made for another root certificate")
         return _evidence(keys, self._without_nonce)
 
-    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> bytes:
-        """Return evidence over ``nonce`` as JSON: made for this call alone.
+    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> Evidence:
+        """Return evidence over ``nonce``: made for this call alone.
 
         Raises:
             TooMany: too many callers wait for a quote already.
@@ -83,6 +87,5 @@ class Quotes:
         return add_header(self._platform.quote(data))
 
 
-def _evidence(keys: CoordinatorKeys, quote: bytes) -> bytes:
-    chain = certificate_pem(keys.intermediate_cert, keys.root_cert)
-    return msgspec.json.encode(EvidenceData(chain, quote))
+def _evidence(keys: CoordinatorKeys, quote: bytes) -> Evidence:
+    return Evidence(certificate_pem(keys.intermediate_cert, keys.root_cert), quote)

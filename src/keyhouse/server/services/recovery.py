@@ -1,10 +1,10 @@
-"""The desk where holders of recovery keys hand in their shares while recovery mode lasts.
+"""The recovery session: holders of recovery keys submit their shares while recovery mode lasts.
 
-What is handed in stays in memory, for this process alone: a restart begins anew. An upload is
-judged at once by the recovery index, which may only refuse: a bad one spoils nothing. The last one
-that is missing lets the engine open the journal, where everything is checked again.
+Submitted shares stay in the memory of this process: after a restart all are needed again. Each is
+verified at once against the recovery index, which may only refuse: a bad one spoils nothing. The
+last one that is missing lets the engine open the journal, where everything is checked again.
 
-Anybody may upload, so garbage has to be cheap: one upload is judged at a time, off the event loop,
+Anyone may upload, so garbage has to be cheap: one upload is verified at a time, off the event loop,
 and the private key is used only for an upload whose signature verifies over a share's hash.
 """
 
@@ -41,7 +41,7 @@ from keyhouse.coordinator import (
     require,
 )
 
-__all__ = ["Progress", "PublicKey", "RecoveryDesk"]
+__all__ = ["Progress", "PublicKey", "RecoverySession"]
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ As many as there can be connections, each of which has its turn: a flood locks n
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """What a holder needs to know before anything is handed in."""
+    """What a holder needs to know before a share is submitted."""
 
     public_key: bytes  # SubjectPublicKeyInfo DER, RSA 4096
     signature: bytes  # by the temporary root over the context and ``public_key``
@@ -77,7 +77,7 @@ class Progress(msgspec.Struct, frozen=True):
         return f"recovered with the shares of: {names}; verify the coordinator anew"
 
 
-class RecoveryDesk:
+class RecoverySession:
     """Takes shares in while ``engine`` is in recovery mode. Lives on the event loop's thread."""
 
     def __init__(
@@ -91,7 +91,7 @@ class RecoveryDesk:
         self._submitted: tuple[SubmittedShare, ...] = ()
         self._key: Future[EphemeralKey] | None = None
         self._signature = b""  # over the public key
-        # One makes the key, which takes seconds; the other judges, one upload at a time.
+        # One makes the key, which takes seconds; the other verifies one upload at a time.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -108,7 +108,7 @@ class RecoveryDesk:
         """Return the key to encrypt shares to, once it is made; and what the index says.
 
         Raises:
-            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or nobody who can.
+            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or no holders.
             Unavailable: too many wait for it.
         """
         state, key = self._recovering(), self._key
@@ -120,20 +120,20 @@ class RecoveryDesk:
             made = await asyncio.wrap_future(_unshared(key))
         finally:
             self._waiting -= 1
-        if not self._signature:  # deterministic: whoever comes first makes it for all
+        if not self._signature:  # deterministic: made once, for all callers
             self._signature = sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
 
     async def upload(self, share: Secret, signature: bytes) -> Progress:
         """Take in a share, plain or encrypted to the public key, with its holder's signature.
 
-        A caller who leaves stops waiting; the upload goes on.
+        A caller who leaves stops waiting; the upload is still processed.
 
         Raises:
             BadRequest, ShareRefused: this upload is not taken; what is in stays in.
             RecoveryRefused: it was the last one, and what all of them opened may not be recovered.
                 Nothing stays in.
-            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or nobody who can.
+            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or no holders.
             Unavailable: not now; only this upload has to be repeated.
         """
         self._recovering()
@@ -151,7 +151,7 @@ class RecoveryDesk:
         self._key, self._submitted = None, ()
 
     def close(self) -> None:
-        """Give the thread back."""
+        """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, share: Secret, signature: bytes) -> Progress:

@@ -19,7 +19,7 @@ from keyhouse.server.client_api.description.texts import (
     RawObject,
 )
 from keyhouse.server.client_api.description.type_schema import Schema, schema_of
-from keyhouse.server.client_api.routes import Caller, Route, Table
+from keyhouse.server.client_api.routes import Caller, Route
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire.client_api import Problems
 
@@ -61,11 +61,11 @@ _HEADERS: Final = {
 _RETRY: Final = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}
 
 
-def openapi(table: Table) -> Schema:
-    """Return the description of every route of ``table`` as JSON values."""
+def openapi(routes: Iterable[Route]) -> Schema:
+    """Return the description of ``routes`` as JSON values."""
     components: dict[str, Schema] = {}
     paths: Schema = {}
-    for route in table.routes:
+    for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, components)
     refusals = _refusals(components)
     return {

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 
 from keyhouse.base.errors import Invalid, Problem
-from keyhouse.server.client_api import changes
-from keyhouse.server.client_api.agreements import acknowledged, updated
-from keyhouse.server.client_api.service import Service
+from keyhouse.server.client_api.agreements import CANCELLED, acknowledged, updated
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.bodies import warnings_message
+from keyhouse.server.client_api.routes import INLINE, user_of
+from keyhouse.server.client_api.secret_json import require_uploads_size
+from keyhouse.server.http.body import require_size
 from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.services.first_manifest import FirstManifest
+from keyhouse.server.services.updates import Proposal, Updates
+from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.wire.client_api import OldSetManifestData
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.secret_types import UserSecret
@@ -20,49 +26,54 @@ __all__ = [
 ]
 
 
-async def set_manifest(service: Service, head: Head, body: bytes) -> Answer:
+async def set_manifest(
+    first_manifest: FirstManifest, answers: Answers, head: Head, body: bytes
+) -> Answer:
     """Enforce the first manifest: the body as it is. Without recovery keys the data is null."""
     del head
-    command, view = await changes.set_manifest(service, body, _manifest)
-    shares = command.recovery.ciphertexts
+    enforced = await first_manifest.set(lambda: _manifest(body))
+    shares = enforced.recovery_secrets
     data = OldSetManifestData(shares, shares) if shares else None
-    message = "; ".join(f"warning: {warning}" for warning in changes.warnings_of(command))
-    return service.success(data, view, message)
+    return answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
-async def write_secrets(service: Service, head: Head, body: bytes) -> Answer:
+async def write_secrets(secrets: SecretWrites, answers: Answers, head: Head, body: bytes) -> Answer:
     """Store what a user uploads: the body maps names to secrets."""
-    view = await changes.write_secrets(service, head, body, _uploads, within="")
-    return service.success(None, view)
+    view = await secrets.write(
+        head.identity, lambda: _uploads(body), within="", off_loop=len(body) > INLINE
+    )
+    return answers.success(None, view)
 
 
-async def update_manifest(service: Service, head: Head, body: bytes) -> Answer:
+async def update_manifest(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    return updated(service, await changes.update_manifest(service, head, body, _proposal))
+    agreement = await updates.propose(head.identity, lambda: _proposal(body))
+    return updated(answers, agreement)
 
 
-async def acknowledge_update(service: Service, head: Head, body: bytes) -> Answer:
+async def acknowledge_update(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
     """Agree to the pending manifest."""
-    return acknowledged(service, await changes.acknowledge_update(service, head, body, _proposal))
+    agreement = await updates.acknowledge(head.identity, lambda: _proposal(body))
+    return acknowledged(answers, agreement)
 
 
-async def cancel_update(service: Service, head: Head, body: bytes) -> Answer:
+async def cancel_update(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
     """Give the pending manifest up."""
     del body
-    view = await changes.cancel_update(service, head)
-    return service.success(changes.CANCELLED, view)
+    return answers.success(CANCELLED, await updates.cancel(user_of(head)))
 
 
 def _manifest(body: bytes) -> bytes:
     if not body:
         hint = "send its JSON text as the body"
         raise Invalid("the manifest", [Problem("", "is missing or empty", hint)])
+    require_size(len(body))
     return body
 
 
-def _proposal(body: bytes) -> changes.Proposal:
-    return changes.Proposal(_manifest(body))  # version 1 knows no plans
+def _proposal(body: bytes) -> Proposal:
+    return Proposal(_manifest(body))  # version 1 has no plans
 
 
 def _uploads(body: bytes) -> Mapping[str, UserSecret]:
-    return decode(body, dict[str, UserSecret])
+    return require_uploads_size(decode(body, dict[str, UserSecret]))

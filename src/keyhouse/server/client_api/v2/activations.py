@@ -5,7 +5,7 @@ from typing import Final
 
 from keyhouse.base.errors import BadRequest
 from keyhouse.coordinator import View, policy_of
-from keyhouse.server.client_api.service import Service
+from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.server.http.query import values
 from keyhouse.wire.client_api import Activations
@@ -23,7 +23,7 @@ _LARGEST: Final = 2**63 - 1
 _DIGITS: Final = 19  # of the largest
 
 
-def read_activations(service: Service, view: View, head: Head) -> Answer:
+def read_activations(answers: Answers, view: View, head: Head) -> Answer:
     """Answer a page of the trail, oldest first, to a user who may update the manifest.
 
     Numbers count from the first activation of the deployment. ``from`` is where the page begins,
@@ -36,7 +36,7 @@ def read_activations(service: Service, view: View, head: Head) -> Answer:
     lines = _bounded(audit.lines(begin, PAGE))
     following = min(begin, audit.end) + len(lines)
     entries = tuple(map(encoded, lines))
-    return service.success(Activations(entries, begin, following), view)
+    return answers.success(Activations(entries, begin, following), view)
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:

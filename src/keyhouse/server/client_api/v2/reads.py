@@ -1,13 +1,21 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
+from collections.abc import Callable
+
 from keyhouse.base.errors import BadRequest, NotFound, Unavailable
 from keyhouse.coordinator import View
-from keyhouse.server.client_api.bodies import manifest_body, pending_body, status_message
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.bodies import (
+    LogBody,
+    evidence_body,
+    manifest_body,
+    pending_body,
+    status_message,
+)
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
-from keyhouse.server.client_api.service import Service
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
-from keyhouse.server.services.quotes import NONCE_BYTES
+from keyhouse.server.services.quotes import NONCE_BYTES, Quotes
 from keyhouse.wire.base64_text import decode_base64url
 from keyhouse.wire.client_api import SecretsData, Status
 
@@ -21,55 +29,56 @@ __all__ = [
 ]
 
 
-def read_status(service: Service, view: View, head: Head) -> Answer:
+def read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    message = status_message(view, simulated=service.simulated, now=service.engine.now())
+    message = status_message(view, simulated=answers.simulated, now=now())
     phase = int(view.phase)
-    return service.success(Status(status=phase, code=phase, message=message), view)
+    return answers.success(Status(status=phase, code=phase, message=message), view)
 
 
-def read_manifest(service: Service, view: View, head: Head) -> Answer:
+def read_manifest(answers: Answers, view: View, head: Head) -> Answer:
     """Answer the manifest as it was uploaded, its fingerprint, and the root key's signature."""
     del head
-    return service.shared(manifest_body(view.running), view)
+    return answers.shared(manifest_body(view.running), view)
 
 
-def read_quote(service: Service, view: View, head: Head) -> Answer | Admission:
+def read_quote(quotes: Quotes, answers: Answers, view: View, head: Head) -> Answer | Admission:
     """Answer the certificates and a quote over the root certificate and the caller's nonce."""
     nonce = _nonce(head.query)
     if not nonce:
-        return service.encoded(service.quotes.without_nonce(view.state.keys), view)
+        return answers.encoded(evidence_body(quotes.without_nonce(view.state.keys)), view)
 
     async def fresh(body: bytes) -> Answer:
         del body
         try:
-            return service.encoded(await service.quotes.fresh(view.state.keys, nonce), view)
+            evidence = await quotes.fresh(view.state.keys, nonce)
         except Unavailable as busy:
-            return service.refused(busy, head)
+            return answers.refused(busy, head)
+        return answers.encoded(evidence_body(evidence), view)
 
     return Admission(0, fresh)
 
 
-def read_secrets(service: Service, view: View, head: Head) -> Answer:
+def read_secrets(answers: Answers, view: View, head: Head) -> Answer:
     """Answer the named secrets, if the user may read every one of them."""
-    return service.encoded(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
+    return answers.encoded(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
 
 
-def read_update_log(service: Service, view: View, head: Head) -> Answer:
+def read_update_log(log: LogBody, answers: Answers, view: View, head: Head) -> Answer:
     """Answer every line of the update log, oldest first."""
     del head
-    return service.shared(service.log_body.of(view.log), view)
+    return answers.shared(log.of(view.log), view)
 
 
-def read_pending(service: Service, view: View, head: Head) -> Answer:
+def read_pending(answers: Answers, view: View, head: Head) -> Answer:
     """Answer the manifest that waits for acknowledgements. The same in both versions."""
     del head
     pending = view.running.pending
     if pending is None:
         raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
-    return service.shared(body, view)
+    return answers.shared(body, view)
 
 
 def _nonce(query: bytes) -> bytes:

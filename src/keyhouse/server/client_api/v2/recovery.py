@@ -6,10 +6,10 @@ import msgspec
 
 from keyhouse.base.errors import BadRequest, KeyhouseError
 from keyhouse.coordinator import View, policy_of
-from keyhouse.server.client_api.service import Service
+from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
-from keyhouse.server.services.recovery import PublicKey
+from keyhouse.server.services.recovery import PublicKey, RecoverySession
 from keyhouse.wire.client_api import (
     Offer,
     Progress,
@@ -21,22 +21,26 @@ from keyhouse.wire.client_api import (
 __all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
 
 
-def read_public_key(service: Service, view: View, head: Head) -> Admission:
+def read_public_key(
+    recovery: RecoverySession, answers: Answers, view: View, head: Head
+) -> Admission:
     """Answer the key to encrypt shares to, signed by the temporary root; and who can recover."""
     del view
 
     async def answer(body: bytes) -> Answer:
         del body
         try:
-            found = await service.recovery.public_key()
+            found = await recovery.public_key()
         except KeyhouseError as problem:
-            return service.refused(problem, head)
-        return service.shared(_public_key_data(found), service.engine.view)
+            return answers.refused(problem, head)
+        return answers.shared(_public_key_data(found), answers.present())
 
     return Admission(0, answer)
 
 
-async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
+async def upload_share(
+    recovery: RecoverySession, answers: Answers, head: Head, body: bytes
+) -> Answer:
     """Take in a share; answer how many are missing. The last one recovers the state."""
     del head
     upload = read_body(body, RecoverBody)
@@ -50,18 +54,16 @@ async def upload_share(service: Service, head: Head, body: bytes) -> Answer:
     }
     if missing:
         raise BadRequest("the upload is incomplete", fields=missing, hint="send both in base64")
-    progress = await service.recovery.upload(
-        upload.recovery_secret, upload.recovery_secret_signature
-    )
+    progress = await recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
     data = Progress(progress.remaining, progress.message)
-    return service.success(data, progress.view)
+    return answers.success(data, progress.view)
 
 
-def read_ciphertexts(service: Service, view: View, head: Head) -> Answer:
+def read_ciphertexts(answers: Answers, view: View, head: Head) -> Answer:
     """Answer the encrypted shares again, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
     data = RecoverySecretsData(view.running.recovery.ciphertexts)
-    return service.success(data, view)
+    return answers.success(data, view)
 
 
 @lru_cache(maxsize=1)

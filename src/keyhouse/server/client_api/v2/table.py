@@ -1,9 +1,11 @@
 """Version 2 of the Client API: the table of its routes."""
 
+from functools import partial
 from typing import Final
 
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
+from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.description.served import read_openapi
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
@@ -19,49 +21,118 @@ _USER: Final = Caller.USER
 
 ROUTES: Final = (
     # Public and always the same, so every phase allows it.
-    get("/api/v2/openapi.json", Operation.READ_STATUS, read_openapi),
-    get("/api/v2/status", Operation.READ_STATUS, reads.read_status),
-    get("/api/v2/manifest", Operation.READ_MANIFEST, reads.read_manifest),
-    post("/api/v2/manifest", Operation.SET_MANIFEST, writes.set_manifest, limit=ENCODED_BYTES),
-    get("/api/v2/quote", Operation.READ_QUOTE, reads.read_quote),
-    get("/api/v2/secrets", Operation.READ_SECRETS, reads.read_secrets, _USER),
-    post(
-        "/api/v2/secrets", Operation.WRITE_SECRETS, writes.write_secrets, _USER, limit=ENCODED_BYTES
+    get(
+        "/api/v2/openapi.json",
+        Operation.READ_STATUS,
+        lambda to: partial(read_openapi, to.preparation, to.answers),
     ),
-    post("/api/v2/plan", Operation.UPDATE, writes.plan_update, _USER, limit=ENCODED_BYTES),
-    get("/api/v2/update", Operation.READ_LOG, reads.read_update_log),
-    post("/api/v2/update", Operation.UPDATE, writes.update_manifest, _USER, limit=ENCODED_BYTES),
-    get("/api/v2/update-manifest", Operation.READ_PENDING, reads.read_pending),
+    get(
+        "/api/v2/status",
+        Operation.READ_STATUS,
+        lambda to: partial(reads.read_status, to.engine.now, to.answers),
+    ),
+    get(
+        "/api/v2/manifest",
+        Operation.READ_MANIFEST,
+        lambda to: partial(reads.read_manifest, to.answers),
+    ),
     post(
-        "/api/v2/update-manifest",
-        Operation.ACKNOWLEDGE,
-        writes.acknowledge_update,
+        "/api/v2/manifest",
+        Operation.SET_MANIFEST,
+        lambda to: partial(writes.set_manifest, to.first_manifest, to.answers),
+        limit=ENCODED_BYTES,
+    ),
+    get(
+        "/api/v2/quote",
+        Operation.READ_QUOTE,
+        lambda to: partial(reads.read_quote, to.quotes, to.answers),
+    ),
+    get(
+        "/api/v2/secrets",
+        Operation.READ_SECRETS,
+        lambda to: partial(reads.read_secrets, to.answers),
+        _USER,
+    ),
+    post(
+        "/api/v2/secrets",
+        Operation.WRITE_SECRETS,
+        lambda to: partial(writes.write_secrets, to.secrets, to.answers),
         _USER,
         limit=ENCODED_BYTES,
     ),
-    post("/api/v2/update-cancel", Operation.CANCEL, writes.cancel_update, _USER),
-    get("/api/v2/recover/public-key", Operation.READ_RECOVERY_KEY, recovery.read_public_key),
-    post("/api/v2/recover", Operation.RECOVER, recovery.upload_share, limit=20_480),
+    post(
+        "/api/v2/plan",
+        Operation.UPDATE,
+        lambda to: partial(writes.plan_update, to.updates, to.preparation, to.answers),
+        _USER,
+        limit=ENCODED_BYTES,
+    ),
+    get(
+        "/api/v2/update",
+        Operation.READ_LOG,
+        lambda to: partial(reads.read_update_log, LogBody(), to.answers),
+    ),
+    post(
+        "/api/v2/update",
+        Operation.UPDATE,
+        lambda to: partial(writes.update_manifest, to.updates, to.answers),
+        _USER,
+        limit=ENCODED_BYTES,
+    ),
+    get(
+        "/api/v2/update-manifest",
+        Operation.READ_PENDING,
+        lambda to: partial(reads.read_pending, to.answers),
+    ),
+    post(
+        "/api/v2/update-manifest",
+        Operation.ACKNOWLEDGE,
+        lambda to: partial(writes.acknowledge_update, to.updates, to.answers),
+        _USER,
+        limit=ENCODED_BYTES,
+    ),
+    post(
+        "/api/v2/update-cancel",
+        Operation.CANCEL,
+        lambda to: partial(writes.cancel_update, to.updates, to.answers),
+        _USER,
+    ),
+    get(
+        "/api/v2/recover/public-key",
+        Operation.READ_RECOVERY_KEY,
+        lambda to: partial(recovery.read_public_key, to.recovery, to.answers),
+    ),
+    post(
+        "/api/v2/recover",
+        Operation.RECOVER,
+        lambda to: partial(recovery.upload_share, to.recovery, to.answers),
+        limit=20_480,
+    ),
     get(
         "/api/v2/recovery-secrets",
         Operation.READ_RECOVERY_SECRETS,
-        recovery.read_ciphertexts,
+        lambda to: partial(recovery.read_ciphertexts, to.answers),
         _USER,
     ),
     post(
         "/api/v2/sign-quote",
         Operation.SIGN_QUOTE,
-        sign_quote,
+        lambda to: partial(sign_quote, to.quote_checks, to.quote_signing, to.answers),
         gate=FeatureGate.SIGN_QUOTE_ENDPOINT,
         limit=1024 * 1024,
     ),
     post(
         "/api/v2/monotonic-counter",
         Operation.COUNT,
-        raise_counter,
+        lambda to: partial(raise_counter, to.counters, to.answers),
         Caller.MARBLE,
         gate=FeatureGate.MONOTONIC_COUNTER,
         limit=64 * 1024,
     ),
-    get("/api/v2/activations", Operation.READ_ACTIVATIONS, read_activations, _USER),
+    get(
+        "/api/v2/activations",
+        Operation.READ_ACTIVATIONS,
+        lambda to: partial(read_activations, to.answers),
+        _USER,
+    ),
 )

@@ -34,7 +34,7 @@ from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefus
 from keyhouse.coordinator.core.state import Recovering
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
-from keyhouse.server.services.recovery import Progress, RecoveryDesk
+from keyhouse.server.services.recovery import Progress, RecoverySession
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(3)
@@ -55,7 +55,7 @@ class Desk:
     def __init__(self, engine: Engine, shares: dict[str, Secret]) -> None:
         self.engine = engine
         self.shares = shares
-        self.desk = RecoveryDesk(engine, _nothing_to_do, _key)
+        self.desk = RecoverySession(engine, _nothing_to_do, _key)
 
     @property
     def phase(self) -> Phase:
@@ -465,7 +465,7 @@ async def test_failure_to_make_ready_costs_the_last_upload_only(tmp_path: Path) 
     async with running_engine(tmp_path, machine=ELSEWHERE) as engine:
         desk = Desk(engine, _shares(crafted, KEYS))
         desk.desk.close()
-        desk.desk = RecoveryDesk(engine, make_ready, _key)
+        desk.desk = RecoverySession(engine, make_ready, _key)
         await desk.hand_in(KEYS[0])
         with pytest.raises(Unavailable):
             await desk.hand_in(KEYS[1])
@@ -486,7 +486,7 @@ async def test_recovered_state_is_served_before_anybody_is_answered(tmp_path: Pa
 
         desk = Desk(engine, _shares(crafted, KEYS))
         desk.desk.close()
-        desk.desk = RecoveryDesk(engine, make_ready, _key)
+        desk.desk = RecoverySession(engine, make_ready, _key)
         await desk.hand_in(KEYS[0])
         assert served == [(crafted.running.keys.root_cert, Phase.RECOVERY)]
         assert engine.view.state.keys == crafted.running.keys

@@ -1,18 +1,38 @@
-"""Which workload calls: decided by its certificate alone, against the state of now.
+"""What a use case asks of its caller beyond the permissions of users.
 
 Source: wire reference, "Authentication and permissions".
 """
 
 from keyhouse.authority import MarbleIdentity, read_marble_certificate
-from keyhouse.base.errors import Unauthenticated
-from keyhouse.coordinator import Running, policy_of
+from keyhouse.base.errors import Forbidden, Unauthenticated
+from keyhouse.coordinator import Operation, Running, View, policy_of, require
 from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.manifest import FeatureGate
 
-__all__ = ["identify_marble"]
+__all__ = ["identify_marble", "require_enabled"]
+
+
+def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) -> None:
+    """Refuse what the phase does not allow, or what the manifest in force has to enable first.
+
+    Raises:
+        WrongPhase: not in this phase. Forbidden: the manifest does not have ``gate``.
+    """
+    require(operation, view.phase)
+    state = view.state
+    if gate is None or not isinstance(state, Running):
+        return
+    if not policy_of(state.manifest).has_gate(gate):
+        raise Forbidden(
+            f"{operation} is not enabled",
+            hint=f"add {gate} to Config.FeatureGates of the manifest",
+        )
 
 
 def identify_marble(state: Running, identity: bytes | None, *, now: int) -> MarbleIdentity:
-    """Return whose certificate ``identity`` (DER of the leaf) is; ``now`` is security time.
+    """Return which workload has the certificate ``identity`` (DER of the leaf).
+
+    Its certificate alone decides, against ``state``; ``now`` is security time.
 
     Raises ``Unauthenticated``: none, not issued by the present marble root (also one from before
     an update), not in its time, or of a type that the manifest does not have.

@@ -1,0 +1,89 @@
+"""Answers of the Client API: what a use case gave or refused, in its envelope."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.coordinator import View
+from keyhouse.server.client_api import envelope
+from keyhouse.server.http.exchange import Answer, Head, Refusal
+
+__all__ = ["Answers"]
+
+_VERSION_2: Final = "/api/v2/"
+"""Only version 2 of the interface has answers whose word is ``fail``."""
+
+_NO_FAULT: Final = frozenset({501, 503})
+"""What the protocol refuses though the request itself is not wrong: never a ``fail``."""
+
+SHARED: Final = 5
+"""Public answers kept for all who ask: manifest and update log in both versions, the update."""
+
+
+class Answers:
+    """Makes answers. ``present`` returns the view of now. Used on the event loop's thread."""
+
+    def __init__(self, present: Callable[[], View], *, simulated: bool) -> None:
+        self.present: Final = present
+        self.simulated: Final = simulated
+        self._shared: tuple[tuple[bytes, Answer], ...] = ()
+        self._headers_of: View | None = None
+        self._headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def headers(self, view: View) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers that every answer from ``view`` carries."""
+        if view is not self._headers_of:
+            state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
+            simulated = ((b"keyhouse-platform", b"simulation"),) if self.simulated else ()
+            self._headers_of, self._headers = view, (*state, *simulated)
+        return self._headers
+
+    def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
+        """Return 200 with ``data``, of a type of the interface, as seen from ``view``."""
+        return envelope.enveloped(msgspec.json.encode(data), self.headers(view), message)
+
+    def encoded(self, data: bytes, view: View) -> Answer:
+        """Return ``success`` for ``data`` that are JSON already."""
+        return envelope.enveloped(data, self.headers(view))
+
+    def shared(self, data: bytes, view: View) -> Answer:
+        """Return ``success`` for public ``data`` that may be large: one answer for all who ask.
+
+        Clients that are slow to take it, however many, then hold its bytes once.
+        """
+        headers = self.headers(view)
+        for known, answer in self._shared:
+            if known is data and answer.headers is headers:
+                return answer
+        answer = self.encoded(data, view)
+        self._shared = ((data, answer), *self._shared[: SHARED - 1])
+        return answer
+
+    def refused(self, problem: KeyhouseError, head: Head) -> Answer:
+        """Return what ``problem`` becomes for the caller of ``head``."""
+        headers = self.headers(self.present())
+        return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
+
+    def refused_by_protocol(self, refusal: Refusal) -> Answer:
+        """Return what a refusal of HTTP itself becomes."""
+        hint = f" ({refusal.hint})" if refusal.hint else ""
+        message = refusal.message + hint
+        headers = self.headers(self.present())
+        at_fault = refusal.part and refusal.status not in _NO_FAULT
+        if at_fault and refusal.path.startswith(_VERSION_2):
+            return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
+        return envelope.error(refusal.status, message, headers)
+
+    def not_found(self, head: Head, allowed: tuple[str, ...]) -> Answer:
+        """Return 405, also where no method is ``allowed``.
+
+        Clients take it for "no such version of the interface".
+        """
+        path = head.path[:200].encode("unicode_escape").decode("ascii")
+        headers = self.headers(self.present())
+        if allowed:
+            headers = (*headers, (b"allow", ", ".join(allowed).encode()))
+            return envelope.error(405, f"{path} has no method {head.method}", headers)
+        return envelope.error(405, f"there is nothing at {head.method} {path}", headers)

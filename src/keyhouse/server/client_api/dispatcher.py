@@ -1,0 +1,91 @@
+"""Checks each request of the Client API by its head, then lets the handler of its route answer."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.coordinator import Running, View, policy_of
+from keyhouse.server.client_api.routes import Caller, Read, Route, UseCases, Write
+from keyhouse.server.client_api.view_answers import ViewAnswers
+from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.services.access import identify_marble, require_enabled
+
+__all__ = ["Dispatcher"]
+
+
+class _Target(NamedTuple):
+    """A route with its handler: exactly one of ``read`` and ``write``."""
+
+    route: Route
+    read: Read | None
+    write: Write | None
+
+
+class Dispatcher:
+    """Implements ``Application`` over the engine's current view."""
+
+    def __init__(self, routes: Iterable[Route], use_cases: UseCases) -> None:
+        self._engine: Final = use_cases.engine
+        self._answers: Final = use_cases.answers
+        self._targets: Final = {
+            (route.method, route.path): _Target(
+                route,
+                route.read and route.read(use_cases),
+                route.write and route.write(use_cases),
+            )
+            for route in routes
+        }
+        self._known = ViewAnswers()
+
+    def admit(self, head: Head) -> Answer | Admission:
+        """Check a request by its head; reads are answered at once, from one view."""
+        view = self._engine.view
+        known = self._known.get(view, head)
+        if known is not None:
+            return known
+        target = self._targets.get((head.method, head.path))
+        if target is None:
+            return self._answers.not_found(head, self._methods(head.path))
+        route, read, write = target
+        try:
+            self._require_allowed(route, view, head.identity)
+            if read is not None:
+                answer = read(view, head)
+                self._known.keep(view, head, answer)
+                return answer
+        except KeyhouseError as problem:
+            return self._answers.refused(problem, head)
+        assert write is not None  # noqa: S101 a route that does not read writes
+        identified = route.caller is not Caller.ANYBODY
+        return Admission(
+            route.body_limit, lambda body: self._written(write, head, body), identified
+        )
+
+    def refuse(self, refusal: Refusal) -> Answer:
+        """Word what the protocol refuses."""
+        return self._answers.refused_by_protocol(refusal)
+
+    def forget_answers(self) -> None:
+        """Make each answer again when it is asked for: with time, certificates expire."""
+        self._known = ViewAnswers()
+
+    def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
+        """Refuse what the phase, the feature gate or the caller's certificate rules out."""
+        require_enabled(view, route.operation, route.gate)
+        state = view.state
+        if not isinstance(state, Running):
+            return
+        if route.caller is Caller.USER:
+            policy_of(state.manifest).identify(identity)
+        elif route.caller is Caller.MARBLE:
+            identify_marble(state, identity, now=self._engine.now())
+
+    async def _written(self, write: Write, head: Head, body: bytes) -> Answer:
+        try:
+            return await write(head, body)
+        except KeyhouseError as problem:
+            return self._answers.refused(problem, head)
+
+    def _methods(self, path: str) -> tuple[str, ...]:
+        """Return the methods that ``path`` has; none for an unknown path."""
+        return tuple(sorted(method for method, known in self._targets if known == path))

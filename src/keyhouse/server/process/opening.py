@@ -1,0 +1,121 @@
+"""Opens the state of a coordinator and lets it be written, for `keyhouse serve` and for tests."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from keyhouse import __version__
+from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.authority import parse_names
+from keyhouse.base.errors import Invalid
+from keyhouse.coordinator import (
+    AcceptingManifest,
+    Engine,
+    HostClock,
+    NewDeployment,
+    Process,
+    Running,
+    State,
+    policy_of,
+    require_clock_of_fresh,
+)
+from keyhouse.journal import Home
+from keyhouse.journal.directory.layout import JOURNAL
+from keyhouse.manifest import SealMode
+from keyhouse.server.process.settings import SettingRefused, Settings
+
+__all__ = ["new_deployment", "opened", "process_on", "require_clock", "sealing_note", "writing"]
+
+_GRAMINE: Final = (
+    "the sealing key belongs to the present security versions of processor and enclave: without"
+    " recovery keys in the manifest, an update of microcode or version loses the state"
+)
+
+
+def new_deployment(settings: Settings) -> NewDeployment:
+    """Return what the keys of a new deployment are made from.
+
+    Raises:
+        SettingRefused: an entry of ``--dns-names`` is neither name nor address, or there is none.
+    """
+    try:
+        dns_names, ip_addresses = parse_names(settings.dns_names)
+    except Invalid as error:
+        first = error.problems[0]
+        raise SettingRefused(
+            f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
+        ) from None
+    if not dns_names and not ip_addresses:
+        raise SettingRefused("--dns-names has no name in it", hint="leave it out for localhost")
+    return NewDeployment(settings.curve, dns_names, ip_addresses)
+
+
+def require_clock(folder: Path, *, confirmed: bool) -> None:
+    """Refuse a clock far ahead where ``folder`` has no journal, before anything is made by it.
+
+    Where there is one it has to be opened first: it knows the time. Raises ``Broken``.
+    """
+    if not os.path.lexists(folder / JOURNAL):
+        require_clock_of_fresh(HostClock(), confirmed=confirmed)
+
+
+def process_on(platform: Platform) -> Process:
+    """Return what the record of this start says, and the default rules of manifests."""
+    return Process(
+        platform=platform.kind,
+        instance=os.urandom(16),
+        version=__version__,
+        measurement=platform.measurements.unique_id,
+    )
+
+
+@asynccontextmanager
+async def opened(folder: Path, platform: Platform) -> AsyncIterator[Home]:
+    """Have the state in ``folder`` open, which ``platform`` seals, for as long as this lasts."""
+    home = await Home.open(
+        folder,
+        platform_kind=platform.kind,
+        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+    )
+    try:
+        yield home
+    finally:
+        await home.close()
+
+
+@asynccontextmanager
+async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
+    """Let the engine write for as long as the context lasts; then end and close it in order.
+
+    Raises:
+        Broken: the engine does not know what is durable; a restart will read it.
+    """
+    task = asyncio.create_task(engine.run())
+    try:
+        yield task
+    finally:
+        engine.stop()
+        try:
+            await task
+        finally:
+            await engine.close()
+
+
+def sealing_note(platform: str, state: State) -> str:
+    """Return the warning for ``state`` on the platform of that kind; empty if there is none.
+
+    Under Gramine it is there unless the manifest names recovery keys or keeps nothing on disk.
+    """
+    if platform != "gramine":
+        return ""
+    match state:
+        case AcceptingManifest():
+            return _GRAMINE
+        case Running(recovery=recovery, manifest=manifest) if not recovery.holders:
+            kept = policy_of(manifest).seal_mode is not SealMode.DISABLED
+            return _GRAMINE if kept else ""
+        case _:
+            return ""

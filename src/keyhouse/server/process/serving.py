@@ -1,0 +1,134 @@
+"""Puts together what answers: the use cases of a coordinator behind the listeners of both APIs."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import structlog
+
+from keyhouse.attestation import Platform
+from keyhouse.authority import LIFETIME
+from keyhouse.coordinator import Engine
+from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
+from keyhouse.server.http.counts import RequestCounts
+from keyhouse.server.http.listener import Listener
+from keyhouse.server.process.metrics import metrics_served
+from keyhouse.server.process.reminders import reminded
+from keyhouse.server.process.serving_identity import ServingIdentity, root_context
+from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.counters import Counters
+from keyhouse.server.services.events import Events
+from keyhouse.server.services.first_manifest import FirstManifest
+from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_signing import QuoteSigning
+from keyhouse.server.services.quotes import Quotes
+from keyhouse.server.services.recovery import RecoverySession
+from keyhouse.server.services.updates import Updates
+from keyhouse.server.services.user_secrets import SecretWrites
+from keyhouse.server.workload_api.listener import WorkloadListener
+
+__all__ = ["ClientApi", "Listeners", "client_api", "serving"]
+
+GRACE: Final = 1.0
+"""Seconds that calls have where the start failed after the workload listener was there."""
+
+
+class ClientApi(NamedTuple):
+    """What the listener of the Client API needs."""
+
+    application: Dispatcher
+    use_cases: UseCases
+    identity: ServingIdentity
+
+
+class Listeners(NamedTuple):
+    """What accepts connections; that of the Client API is not started yet."""
+
+    client_api: Listener
+    workload_api: WorkloadListener
+
+
+@contextmanager
+def client_api(engine: Engine, platform: Platform, checks: QuoteChecks) -> Iterator[ClientApi]:
+    """Have the use cases of the Client API, and ``checks``, until the context ends."""
+    with ExitStack() as stack:
+        stack.enter_context(closing(checks))
+        preparation = stack.enter_context(closing(Preparation(engine)))
+        quotes = stack.enter_context(closing(Quotes(platform, engine.view.state.keys)))
+        identity = ServingIdentity(quotes, preparation)
+        recovery = stack.enter_context(closing(RecoverySession(engine, identity.ready_for)))
+        use_cases = UseCases(
+            engine,
+            Answers(lambda: engine.view, simulated=platform.kind == "simulation"),
+            preparation,
+            FirstManifest(engine, preparation, recovery.end),
+            SecretWrites(engine, preparation),
+            stack.enter_context(closing(Updates(engine, preparation))),
+            recovery,
+            quotes,
+            checks,
+            QuoteSigning(engine, checks),
+            Counters(engine),
+        )
+        yield ClientApi(Dispatcher(ROUTES, use_cases), use_cases, identity)
+
+
+@asynccontextmanager
+async def serving(
+    engine: Engine,
+    platform: Platform,
+    checks: QuoteChecks,
+    mesh: tuple[str, int],
+    *,
+    certificate_days: int | None = None,
+    metrics: tuple[str, int] | None = None,
+) -> AsyncIterator[Listeners]:
+    """Have everything that answers until the context ends; workloads are served on ``mesh``.
+
+    Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
+    ``metrics`` is the address to serve these on; without one nothing is counted.
+    """
+    counts = RequestCounts(route.path for route in ROUTES) if metrics else None
+    events = Events() if metrics else None
+    with client_api(engine, platform, checks) as api:
+        simulated = api.use_cases.answers.simulated
+        activated = ActivationCounts()
+        activations = Activations(
+            engine,
+            checks,
+            simulated=simulated,
+            events=events,
+            counts=activated,
+            lifetime=LIFETIME if certificate_days is None else timedelta(days=certificate_days),
+        )
+        keys = engine.view.state.keys
+        listener = Listener(api.application, root_context(keys), counts=counts)
+        async with (
+            _workloads_served(mesh, engine, activations, simulated=simulated) as workloads,
+            metrics_served(
+                metrics, api.use_cases, (listener, workloads), counts, events, activated
+            ),
+            reminded(engine, api.application.forget_answers),
+        ):
+            api.identity.served_by(listener, workloads)
+            yield Listeners(listener, workloads)
+
+
+@asynccontextmanager
+async def _workloads_served(
+    address: tuple[str, int], engine: Engine, activations: Activations, *, simulated: bool
+) -> AsyncIterator[WorkloadListener]:
+    """Serve workloads on ``address`` until the context ends, or the listener is stopped."""
+    listener = WorkloadListener(engine, activations.activate, simulated=simulated)
+    host, port = address
+    try:
+        await listener.start(host, port)
+        where = f"{host or '*'}:{listener.port}"
+        structlog.get_logger(__name__).info("serving the workload API", address=where)
+        yield listener
+    finally:
+        await listener.stop(GRACE)
+        activations.close()

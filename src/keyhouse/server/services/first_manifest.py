@@ -1,0 +1,80 @@
+"""Setting the first manifest, which anyone may do: one at a time, while few others wait."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from keyhouse.coordinator import (
+    Engine,
+    Operation,
+    Running,
+    SetManifest,
+    View,
+    phase_of,
+    policy_of,
+    prepare_manifest,
+    require,
+)
+from keyhouse.server.net.concurrency import ConcurrencyLimit
+from keyhouse.server.services.preparation import Preparation
+
+__all__ = ["Enforced", "FirstManifest"]
+
+log = structlog.get_logger(__name__)
+
+WAITING: Final = 4
+"""First manifests that may wait while one is prepared: anybody may send one."""
+
+
+class Enforced(NamedTuple):
+    """A first manifest is in force."""
+
+    view: View
+    recovery_secrets: dict[str, bytes]  # encrypted, by the name of the recovery key
+    warnings: tuple[str, ...]  # what its users should know
+
+
+class FirstManifest:
+    """Sets manifests on ``engine``; ``end_recovery`` is called after each."""
+
+    def __init__(
+        self, engine: Engine, preparation: Preparation, end_recovery: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._preparation = preparation
+        self._end_recovery = end_recovery
+        self._one = asyncio.Semaphore(1)
+        self._places = ConcurrencyLimit(WAITING + 1, "other manifests are being prepared")
+
+    async def set(self, read: Callable[[], bytes]) -> Enforced:
+        """Return once the manifest that ``read`` returns is enforced.
+
+        ``read`` is called on a thread, when it is the turn of this caller.
+
+        Raises:
+            WrongPhase, Forbidden, Invalid: the manifest is not taken, or not right.
+            Unavailable: others are waiting for the same already, or the clock cannot be trusted.
+        """
+        with self._places.one():
+            async with self._one:
+                command, view = await self._set(read)
+        self._end_recovery()
+        warnings = (*map(str, command.warnings), *policy_of(command.manifest).caveats)
+        for warning in warnings:
+            log.warning("the manifest was accepted with a warning", warning=warning)
+        return Enforced(view, command.recovery.ciphertexts, warnings)
+
+    async def _set(self, read: Callable[[], bytes]) -> tuple[SetManifest, View]:
+        engine, raw = self._engine, await self._preparation.off_loop(read)
+
+        def prepare() -> SetManifest:
+            state = engine.view.state
+            require(Operation.SET_MANIFEST, phase_of(state))
+            assert not isinstance(state, Running)  # noqa: S101 the table says so
+            engine.first_manifest.require(state, raw)
+            engine.require_clock()
+            return prepare_manifest(state, raw, now=engine.now())
+
+        return await self._preparation.submitted(prepare)

@@ -1,0 +1,129 @@
+"""Updates of the manifest: planned, proposed, agreed to by those who have to, or cancelled."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import Refused
+from keyhouse.coordinator import (
+    AcknowledgeUpdate,
+    CancelUpdate,
+    CannotBeApplied,
+    Engine,
+    InitiateUpdate,
+    Operation,
+    UpdatePackages,
+    View,
+    prepare_acknowledgement,
+    prepare_plan,
+    prepare_update,
+    require,
+)
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
+from keyhouse.server.services.preparation import Preparation
+from keyhouse.wire.plan import PlanData
+
+__all__ = ["Agreement", "Proposal", "Updates"]
+
+PLANS: Final = 16
+"""Plans that are being made or wait for that; one is made at a time, beside the updates."""
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What is proposed or agreed to, and the digest of the plan that it is bound to, if any."""
+
+    manifest: bytes
+    plan: str = ""  # 64 lower-case hex digits, or nothing
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """How far an update has come. Nothing missing: it is applied."""
+
+    view: View
+    missing: int = 0
+    missing_users: tuple[str, ...] = ()
+    recovery_secrets: dict[str, bytes] = {}  # by key name, if the update renewed them
+    notes: tuple[str, ...] = ()
+
+
+class Updates:
+    """Updates the manifest of ``engine``.
+
+    What a caller sends is read on a thread: ``read`` returns it, or raises ``BadRequest``.
+    ``identity`` is the DER of the caller's certificate.
+    """
+
+    def __init__(self, engine: Engine, preparation: Preparation) -> None:
+        self._engine = engine
+        self._preparation = preparation
+        self._plans = BoundedExecutor("plan", ConcurrencyLimit(PLANS, "other plans are being made"))
+
+    async def plan(
+        self, identity: bytes | None, read: Callable[[], bytes]
+    ) -> tuple[PlanData, View]:
+        """Return what an update to a manifest would do, and the view it would be made from."""
+
+        def work() -> tuple[PlanData, View]:
+            raw = read()
+            view = self._engine.view
+            require(Operation.UPDATE, view.phase)
+            return prepare_plan(view.running, identity, raw, now=self._engine.now()), view
+
+        return await self._plans.take(work)
+
+    async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
+        """Raise security versions, or initiate a full update; return how far it has come."""
+        sent = await self._preparation.off_loop(read)
+
+        def prepare() -> UpdatePackages | InitiateUpdate:
+            view = self._engine.view
+            require(Operation.UPDATE, view.phase)
+            now = self._engine.now()
+            return prepare_update(view.running, identity, sent.manifest, now=now, plan=sent.plan)
+
+        command, view = await self._preparation.submitted(prepare)
+        if isinstance(command, UpdatePackages):
+            return Agreement(view, notes=tuple(map(str, command.warnings)))
+        return _agreement(view, command, (*command.notes, *map(str, command.warnings)))
+
+    async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
+        """Agree to the pending manifest; the last agreement that is needed applies it.
+
+        Raises ``CannotBeApplied`` if it cannot take effect; then it is not pending any more.
+        """
+        sent = await self._preparation.off_loop(read)
+
+        def prepare() -> AcknowledgeUpdate:
+            view = self._engine.view
+            require(Operation.ACKNOWLEDGE, view.phase)
+            now, raw = self._engine.now(), sent.manifest
+            return prepare_acknowledgement(view.running, identity, raw, now=now, plan=sent.plan)
+
+        try:
+            command, view = await self._preparation.submitted(prepare)
+        except CannotBeApplied:
+            with suppress(Refused):  # another may have cancelled it, or replaced it, meanwhile
+                await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
+            raise
+        return _agreement(view, command, command.application.notes if command.application else ())
+
+    async def cancel(self, identity: bytes) -> View:
+        """Give the pending manifest up; return the view without it."""
+        return await self._engine.submit(CancelUpdate(identity=identity, manifest=None))
+
+    def close(self) -> None:
+        """Give the thread back."""
+        self._plans.close()
+
+
+def _agreement(
+    view: View, command: InitiateUpdate | AcknowledgeUpdate, notes: tuple[str, ...]
+) -> Agreement:
+    pending = view.running.pending
+    if pending is not None and pending.manifest == command.manifest:
+        return Agreement(view, pending.missing, pending.missing_users, notes=notes)
+    applied = command.application
+    secrets = applied.recovery.ciphertexts if applied and applied.dek is not None else {}
+    return Agreement(view, recovery_secrets=secrets, notes=notes)
