@@ -1,4 +1,4 @@
-"""The full check of a manifest: its rules, and a trial building of the certificates it asks for."""
+"""The full check of a manifest: its rules, and a trial run of issuing its certificates."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -25,9 +25,9 @@ def check_fully(
 ) -> Checked:
     """Return the manifest and its warnings, or raise ``Invalid`` with every problem at once.
 
-    ``keys`` are the coordinator's: certificates are built on trial under its intermediate CA, and
-    may not carry its own names. A caller that makes some of them for good at once says with
-    ``building`` which others are to be built; the templates are judged of all.
+    ``keys`` are the coordinator's: certificates are issued on trial under its intermediate CA, and
+    may not have its own names. All templates are checked. A caller that issues some certificates
+    itself right afterwards selects with ``building`` which others are issued on trial.
     """
     try:
         checked = manifests.check(raw, now=now)
@@ -40,7 +40,7 @@ def check_fully(
 
 
 def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
-    """Return what the trial finds, as far as the manifest can be read at all."""
+    """Return the problems that the trial finds; none if the manifest cannot be decoded."""
     try:
         return _trials(manifests.decode(raw), keys, now, lambda _definition: True)
     except Invalid:
@@ -66,7 +66,7 @@ def _trials(
 
 
 def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
-    """Return why the value that a manifest gives a user-defined secret cannot be taken."""
+    """Return why the value that a manifest gives to a user-defined secret is invalid."""
     try:
         initial_secret(name, definition)
     except Invalid as invalid:
@@ -78,7 +78,7 @@ def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
 
 
 def initial_secret(name: str, definition: SecretDefinition) -> StoredSecret | None:
-    """Return the value that a manifest gives a user-defined secret; None if it gives none.
+    """Return the value that a manifest gives to a user-defined secret; None without one.
 
     Raises:
         Invalid: the value does not fit the definition.
@@ -96,7 +96,7 @@ _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Pu
 
 
 def _merged(invalid: Invalid, more: list[Problem]) -> Invalid:
-    """Return all findings; where a rule and the trial both object to one place, the rule's."""
+    """Return all problems; if a rule and the trial both found one at a place, that of the rule."""
     known = {problem.at for problem in invalid.problems}
     others = (found for found in more if found.at not in known)
     return Invalid("the manifest", reported((*invalid.problems, *others)))

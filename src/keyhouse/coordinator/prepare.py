@@ -1,7 +1,8 @@
 """The slow and impure work before a decision: keys, certificates, shares, imported values.
 
-Called off the event loop. Reads one state, changes nothing, and returns a command that says which
-state it read. A refusal here leaves nothing behind.
+Called off the event loop. Reads one state, changes nothing, and returns a command that names the
+state it read. The command counts only if that state is still the present one when it is decided, so
+it is prepared again when another change was first (``until_current``).
 """
 
 import os
@@ -39,7 +40,7 @@ __all__ = ["ATTEMPTS", "prepare_manifest", "prepare_upload", "until_current"]
 
 
 def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
-    """Check ``raw`` completely, and make everything that it asks for.
+    """Check ``raw`` completely, and make everything that it needs.
 
     Raises:
         Invalid: every problem of the manifest.
@@ -81,9 +82,9 @@ def prepare_upload(
     *,
     within: str = "secrets",
 ) -> UploadSecrets:
-    """Check and read what a user uploads. The permission is judged before anything else.
+    """Check and import the secrets that a user uploads. The permission is checked first.
 
-    ``within``: the field of the request that holds the uploads; empty if the request is the map.
+    ``within``: the field of the request with the uploads; empty if the request is the map itself.
 
     Raises:
         Unauthenticated, Forbidden: the caller may not write all of these names.
@@ -122,9 +123,9 @@ def prepare_upload(
 def _waiting_templates(
     state: Running,
 ) -> Callable[[str, StoredSecret], tuple[Problem, ...]]:
-    """Return the check of a value against the manifest that waits for acknowledgements.
+    """Return the check of a value against the pending manifest.
 
-    So the last acknowledgement cannot discover that an upload does not fit.
+    Without it, the last acknowledgement could find that an upload does not fit.
     """
     if state.pending is None:
         return lambda _name, _value: ()
@@ -145,7 +146,7 @@ def _in_pending(problem: Problem) -> Problem:
 
 
 def _below(place: str, problem: Problem) -> Problem:
-    """Return a finding about the upload at ``place`` with its place in the whole request."""
+    """Return a problem of the upload at ``place`` with its place in the whole request."""
     return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 
@@ -162,7 +163,7 @@ def _is_not_made_below(definition: SecretDefinition) -> bool:
 def _initial_secrets(
     manifest: Manifest, keys: CoordinatorKeys, now: datetime
 ) -> dict[str, StoredSecret]:
-    """Make what is shared; per-marble values come into being at activation.
+    """Make the shared secrets; per-marble ones are made at activation.
 
     Raises:
         Invalid: every certificate that cannot be made.
@@ -190,14 +191,14 @@ def _initial_secrets(
 T = TypeVar("T")
 
 ATTEMPTS: Final = 3
-"""Preparations of one change before it is told that others change the state too fast."""
+"""Attempts to prepare a change before it is refused because others change the state too fast."""
 
 
 async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
-    """Return what ``change`` returns, which prepares from the present state and submits.
+    """Return the result of ``change``, which prepares from the present state and submits.
 
-    It is called again after ``Stale``. Raises ``Unavailable``, which says ``too_fast``, after
-    ``ATTEMPTS`` calls; else what ``change`` raises.
+    It is called again after ``Stale``. Raises ``Unavailable`` with the message ``too_fast`` after
+    ``ATTEMPTS`` calls, and other errors of ``change``.
     """
     for _ in range(ATTEMPTS):
         try:

@@ -1,8 +1,8 @@
-"""Activations that have happened and are not journalled yet: nobody waits for them.
+"""The activation audit buffer: activations that have happened and are not in the journal yet.
 
-They go along with the next commit, or have one of their own after a moment. A crash loses what
-waits here. When the disk takes nothing for so long that this is full, nobody is activated any
-more: an activation that could never be audited must not happen.
+No caller waits for them. They are committed together with the next change, or by themselves after
+a short delay. A crash loses what is in the buffer. While the disk accepts no write, the buffer
+fills; when it is full, activations are refused, because each one must be auditable.
 """
 
 from collections import deque
@@ -16,16 +16,16 @@ from keyhouse.coordinator.core.events import Activated
 __all__ = ["DELAY", "MOST", "AuditBuffer"]
 
 DELAY: Final = 1.0
-"""Seconds that an activation waits at most for its record, while the disk takes any."""
+"""Longest wait of an activation for its record, in seconds, while the disk accepts writes."""
 
 MANY: Final = 128
-"""As many do not wait any longer."""
+"""With this many activations in the buffer a record is written without further delay."""
 
 TOGETHER: Final = 256
 """Activations in one record."""
 
 MOST: Final = 10_000
-"""Activations that may wait."""
+"""Capacity of the buffer."""
 
 
 class AuditBuffer:
@@ -39,9 +39,9 @@ class AuditBuffer:
         return len(self._waiting)
 
     def add(self, activated: Activated, now: float) -> bool:
-        """Take one more; return whether the writer has to look again when it is due.
+        """Add one; return whether the engine has to check again when the next record is due.
 
-        Raises ``Unavailable`` if too many wait.
+        Raises ``Unavailable`` if the buffer is full.
         """
         if len(self._waiting) >= MOST:
             raise Unavailable("activations cannot be recorded", hint="free space on the disk")
@@ -51,29 +51,29 @@ class AuditBuffer:
         return len(self._waiting) in {1, MANY}
 
     def due(self, now: float) -> bool:
-        """Tell whether a record has to be written, though no other change is."""
+        """Tell whether a record has to be written even if there is no other change."""
         return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
 
     def due_at(self) -> float | None:
-        """Return when that will be; None while nothing waits."""
+        """Return when a record will be due; None while the buffer is empty."""
         return self._due if self._waiting else None
 
     def oldest(self) -> RecordActivations:
-        """Return the record of the oldest. They wait on until ``recorded``."""
+        """Return a record of the oldest ones. They stay in the buffer until ``recorded``."""
         return RecordActivations(tuple(islice(self._waiting, TOGETHER)))
 
     def recorded(self, record: RecordActivations, now: float) -> None:
-        """Forget what ``record``, the oldest, has made durable."""
+        """Remove what ``record``, from ``oldest``, has made durable."""
         for _ in record.activations:
             self._waiting.popleft()
         self._due = now + DELAY
 
     def put_off(self, now: float) -> None:
-        """Wait for another moment: the disk takes nothing."""
+        """Try again after the delay: the disk accepts no write now."""
         self._due = now + DELAY
 
     def give_up(self) -> int:
-        """Forget all of them; return how many they were."""
+        """Empty the buffer; return how many activations are lost."""
         lost = len(self._waiting)
         self._waiting.clear()
         return lost

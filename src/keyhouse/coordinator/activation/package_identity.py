@@ -1,4 +1,4 @@
-"""What the packages of a manifest ask of enclaves, as attestation understands it."""
+"""The requirements that the packages of a manifest set for enclaves, as attestation rules."""
 
 from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.coordinator.core.policy import policy_of

@@ -1,4 +1,4 @@
-"""What a workload is started with: its templates, filled in, and what every workload gets.
+"""The parameters that a workload is started with: its rendered templates, and its identity.
 
 Only the secrets that the marble type uses are made or derived. Nothing is stored: the same UUID
 has the same keys at each start, and new certificates.
@@ -33,7 +33,7 @@ __all__ = ["ActivationRequest", "Joining", "Parameters", "parameters"]
 
 
 class ActivationRequest(msgspec.Struct, frozen=True):
-    """The request of one workload, as it came: nothing of it is checked yet.
+    """The request of one workload as received: nothing in it is checked yet.
 
     Source: workload API, "Definition".
     """
@@ -45,7 +45,7 @@ class ActivationRequest(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a workload is started with. All of it is as secret as the secrets in it."""
+    """What a workload is started with. All of it is secret, because secrets are in it."""
 
     files: Mapping[str, bytes]  # by path
     env: Mapping[str, bytes]  # by name

@@ -1,8 +1,8 @@
 """The audit trail: who was activated, newest last. Derived from the events, bounded in length.
 
-It stands beside the update log and not in it, for activations are many and the log stays for ever.
-Each line is a JSON object. A UUID that turns up on another platform is marked: it may have moved
-on purpose, or somebody may have copied it, and only an operator can tell.
+It is separate from the update log, because activations are many and the log is kept for ever. Each
+line is a JSON object. A UUID that appears on another platform is marked: the workload may have
+moved on purpose, or may have been copied, and only an operator can tell which.
 """
 
 from typing import Final, NamedTuple
@@ -16,16 +16,16 @@ from keyhouse.wire.client_api import Activation
 __all__ = ["KEPT", "AuditTrail", "AuditView", "Moved"]
 
 KEPT: Final = 100_000
-"""Activations that are kept at least; older ones are forgotten, a slack at a time."""
+"""Activations that are kept at least; older ones are removed, ``SLACK`` at a time."""
 
 SLACK: Final = 10_000
 
 BYTES: Final = 64 * 1024 * 1024
-"""Of lines that are kept: workloads with many names make long ones, and the trail is in memory."""
+"""Size of all kept lines: workloads with many names make long ones, and the trail is in memory."""
 
 
 class Moved(NamedTuple):
-    """A workload that turned up on another platform than before."""
+    """A workload that runs on another platform than before."""
 
     marble_type: str
     uuid: str
@@ -64,7 +64,7 @@ class AuditTrail:
     def __init__(self, before: AuditView | None = None) -> None:
         self._lines: list[bytes] = [] if before is None else before.lines(before.first, KEPT)
         self._first = 0 if before is None else before.first
-        # Where each workload ran last, the longest ago first. A copy learns it when it has to.
+        # Where each workload ran last, least recent first. A copy reads its lines when it needs to.
         self._platforms: dict[tuple[str, str], str] = {}
         self._unlearnt = self._lines.copy()
         self._size = sum(map(len, self._lines))  # bytes
@@ -95,14 +95,14 @@ class AuditTrail:
         return Moved(activated.marble_type, activated.uuid, before, platform)
 
     def _forget(self) -> None:
-        """Drop the oldest lines, and a slack more, so that this is seldom."""
+        """Drop the oldest lines, and some more, so that this is rare."""
         drop = max(len(self._lines) - KEPT, 0)
         left = self._size - sum(map(len, self._lines[:drop]))
         while left > BYTES - BYTES // 16:
             left -= len(self._lines[drop])
             drop += 1
         self._first += drop
-        self._lines = self._lines[drop:]  # a new list: views hold on to the old one
+        self._lines = self._lines[drop:]  # a new list: views keep the old one
         self._size = left
 
     def _restore(self, event: BaseAudit) -> None:
@@ -119,7 +119,7 @@ class AuditTrail:
             self._came_from(entry.marble_type, entry.uuid, entry.platform)
 
     def _came_from(self, marble_type: str, uuid: str, platform: str) -> str:
-        """Remember where a workload runs; return where it ran before, if that was elsewhere."""
+        """Remember where a workload runs; return where it ran before if that differs, else ""."""
         if not platform:
             return ""
         unlearnt, self._unlearnt = self._unlearnt, []

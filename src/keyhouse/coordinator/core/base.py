@@ -27,7 +27,7 @@ __all__ = ["base_events"]
 T = TypeVar("T")
 
 SECRET_BYTES = 64 * 1024
-"""Secrets are gathered into a piece until it holds this much."""
+"""A piece with secrets is complete when it has this many bytes."""
 
 LOG_LINES = 1000
 """Lines of the update log in a piece."""

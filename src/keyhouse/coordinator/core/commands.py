@@ -1,8 +1,8 @@
-"""What a caller wants to change, ready to be decided.
+"""Commands: changes that callers ask for, ready to be decided.
 
-A command was prepared against a state that it names: the slow and impure work (keys, certificates,
-shares, parsing) is done, off the event loop. ``decide`` refuses one that was prepared against
-another state, and it is prepared again.
+A command names the state that it was prepared against. The slow and impure work (keys,
+certificates, shares, parsing) was done before, off the event loop. ``decide`` raises ``Stale`` if
+the state is another one by then, and the command is prepared again.
 """
 
 import msgspec
@@ -55,7 +55,7 @@ class UploadSecrets(msgspec.Struct, frozen=True):
 
     identity: bytes  # DER of the caller's leaf: looked up again when it is decided
     manifest: bytes  # the manifest that the values were checked against
-    pending: bytes | None  # and the one that waits for acknowledgements
+    pending: bytes | None  # the pending one, which they were checked against as well
     uploads: tuple[Uploaded, ...]
 
 
@@ -64,11 +64,13 @@ class UpdatePackages(msgspec.Struct, frozen=True):
 
     identity: bytes  # DER of the caller's leaf: looked up again when it is decided
     manifest: bytes  # the manifest that it was checked against
-    intermediate: bytes  # certificate that it replaces: what others issued meanwhile would be lost
+    intermediate: (
+        bytes  # certificate that it replaces: certificates that it issued meanwhile would be lost
+    )
     versions: dict[str, int]
     keys: CoordinatorKeys
     secrets: dict[str, StoredSecret]
-    warnings: tuple[Problem, ...] = ()  # what the caller should know though it is taken
+    warnings: tuple[Problem, ...] = ()  # about an update that is accepted nevertheless
     basis: PlanBasis | None = None  # of the plan that the caller is bound to
 
 
@@ -113,14 +115,14 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
 
 
 class CancelUpdate(msgspec.Struct, frozen=True):
-    """Give the pending manifest up."""
+    """Cancel the pending update."""
 
-    identity: bytes | None  # None: not a user's wish, it cannot be applied
-    manifest: bytes | None  # only if this one is pending; None: whichever is
+    identity: bytes | None  # None: cancelled because it cannot be applied
+    manifest: bytes | None  # only if this one is pending; None: any
 
 
 class SeeCollateral(msgspec.Struct, frozen=True):
-    """Remember how new the collateral was that a quote has verified with."""
+    """Remember how recent the collateral was that a quote was verified with."""
 
     marks: dict[str, Mark]
 
@@ -128,8 +130,8 @@ class SeeCollateral(msgspec.Struct, frozen=True):
 class Activate(msgspec.Struct, frozen=True):
     """Count an activation of a marble type with a limit, and audit it."""
 
-    manifest: bytes  # that it was judged and rendered with
-    intermediate: bytes  # certificate that was issued under; every package update replaces it
+    manifest: bytes  # that it was checked and rendered with
+    intermediate: bytes  # certificate that issued its leaf; every package update replaces it
     activated: Activated
 
 

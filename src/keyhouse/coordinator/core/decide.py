@@ -49,7 +49,7 @@ from keyhouse.manifest import Action
 __all__ = ["MOST_PLATFORMS", "decide", "start"]
 
 MOST_PLATFORMS: Final = 256
-"""Kinds of platforms whose TCB info is remembered; more than any vendor has had so far.
+"""Platform families (FMSPC) whose TCB info is remembered; more than any vendor has had so far.
 
 Beyond it the other marks still hold: the evaluation number of a platform's TCB info has to be that
 of the QE identity, which is remembered for each TEE.
@@ -59,7 +59,7 @@ of the QE identity, which is remembered for each TEE.
 def decide(  # noqa: C901, PLR0911 a case each
     state: State, command: Command, context: Context
 ) -> tuple[Event, ...]:
-    """Judge ``command``: return what happens, or raise ``Refused``. Changes nothing.
+    """Decide ``command``: return its events, or raise ``Refused``. Changes nothing.
 
     Raises ``Stale`` for a command that was prepared against another state.
     """
@@ -148,7 +148,7 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
 def _see_collateral(
     state: State, command: SeeCollateral, context: Context
 ) -> tuple[CollateralSeen, ...]:
-    """Return the event that remembers what is newer in ``command``; none if nothing is.
+    """Return the event that remembers what is newer in ``command``; no event if nothing is.
 
     Without a manifest there is no journal, and nothing is remembered.
     """
@@ -167,7 +167,7 @@ def _has_room(known: Map[str, Mark], name: str) -> bool:
 
 
 def _running(operation: Operation, state: State) -> Running:
-    """Return ``state`` if ``operation`` is possible in it, which takes a running one."""
+    """Return ``state`` if ``operation``, which needs a running one, is possible in it."""
     require(operation, phase_of(state))
     assert isinstance(state, Running)  # noqa: S101 the table says so
     return state

@@ -1,8 +1,8 @@
-"""Whether a workload may be activated or count, at the moment it becomes durable: pure.
+"""Whether a workload may be activated or may raise a counter, when that becomes durable: pure.
 
-Activations without a limit are judged against the current view and recorded afterwards, so there
-is nothing left to refuse here. Those with a limit are judged here once more, for what they were
-prepared against may have been replaced, and the limit may have been reached, meanwhile.
+Activations without a limit are checked against the current view and recorded afterwards, so nothing
+is left to refuse here. Those with a limit are checked here again: meanwhile the state that they
+were prepared against may have been replaced, and the limit may have been reached.
 Source: manifest format, "Marbles"; wire reference, "Monotonic counters".
 """
 
@@ -24,7 +24,7 @@ COUNTERS: Final = 1000
 
 
 def activate(state: Running, command: Activate) -> tuple[Event, ...]:
-    """Return that the activation counts and is audited."""
+    """Return the event of an activation that is counted and audited."""
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise Stale
     require_below_limit(state, command.activated.marble_type)
@@ -32,7 +32,7 @@ def activate(state: Running, command: Activate) -> tuple[Event, ...]:
 
 
 def record_activations(command: RecordActivations) -> tuple[Event, ...]:
-    """Return that activations without a limit are audited: they have happened."""
+    """Return the event of activations without a limit, which have happened."""
     return (MarblesActivated(activations=command.activations),)
 
 
@@ -49,7 +49,7 @@ def require_below_limit(state: Running, marble_type: str) -> None:
 
 
 def set_counter(state: Running, command: SetCounter, context: Context) -> tuple[Event, ...]:
-    """Return that the counter is raised; nothing if it stands as high already."""
+    """Return the event that raises the counter; no event if its value is as high already."""
     if not policy_of(state.manifest).has_gate(FeatureGate.MONOTONIC_COUNTER):
         raise Forbidden("counting is not enabled", hint="add MonotonicCounter to FeatureGates")
     if command.marble_root != state.keys.marble_root_cert:

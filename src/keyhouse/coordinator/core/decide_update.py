@@ -1,7 +1,8 @@
-"""Whether a full update may be initiated, acknowledged, cancelled: pure, like ``decide``.
+"""Whether a full update may be initiated, acknowledged or cancelled: pure, like ``decide``.
 
-Who counts is frozen when an update is initiated: all users of the manifest then in force who hold
-``UpdateManifest``. The acknowledgement that completes it and its application are one change.
+The list of users who acknowledge is fixed when an update is initiated: all users with
+``UpdateManifest`` in the manifest that is then in force. The last acknowledgement that is needed
+and the application of the update are one change.
 Source: manifest format, "Full update and acknowledgement".
 """
 
@@ -39,7 +40,7 @@ __all__ = [
 
 
 def initiate_update(state: Running, command: InitiateUpdate, context: Context) -> tuple[Event, ...]:
-    """Return that the update waits for others, or that it is applied at once."""
+    """Return the events: the update is pending, or it is applied at once."""
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
     if command.based_on != state.manifest or not still_holds(state, command.basis):
@@ -62,7 +63,7 @@ def acknowledge_update(
 
 
 def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tuple[Event, ...]:
-    """Return that the pending update is given up."""
+    """Return the event that cancels the pending update."""
     user = ""
     if command.identity is not None:
         user = policy_of(state.manifest).authorize_update(command.identity)
@@ -78,7 +79,7 @@ def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tu
 
 
 def proposed(state: Running, user: str, manifest: bytes) -> Pending:
-    """Return the update as ``user`` would initiate it now: with that one acknowledgement."""
+    """Return the update as ``user`` would initiate it now: acknowledged by this user only."""
     policy = policy_of(state.manifest)
     users = policy.permissions.holders(Action.UPDATE_MANIFEST)
     needed = policy.manifest.config.update_threshold or len(users)
@@ -105,7 +106,7 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
     """Return the pending update, if ``user`` may acknowledge it and uploaded the same bytes.
 
     Raises:
-        NotFound: nothing is pending. Forbidden: not a user of its list. Conflicting: other bytes.
+        NotFound: nothing is pending. Forbidden: not on its list. Conflicting: other bytes.
     """
     pending = require_pending(state)
     if user not in pending.users:
@@ -132,7 +133,7 @@ def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
 def _applied(
     state: Running, pending: Pending, application: Application | None, context: Context
 ) -> tuple[Event, ...]:
-    """Return the application of ``pending`` if nobody's agreement is missing any more."""
+    """Return the application of ``pending`` if no more acknowledgement is needed."""
     if pending.missing:
         return ()
     if application is None or not _fits(state, application):
@@ -154,7 +155,7 @@ def _applied(
 
 
 def _fits(state: Running, application: Application) -> bool:
-    """Tell whether ``application`` still fits: same state, and no upload that it could not take."""
+    """Tell whether ``application`` fits the state, with every value uploaded since it was made."""
     if application.based_on != state.manifest:
         return False
     if application.intermediate != state.keys.intermediate_cert:

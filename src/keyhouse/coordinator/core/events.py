@@ -1,8 +1,8 @@
 """What happened: the vocabulary of the journal.
 
-An event holds final bytes: keys, certificates, secrets, time. Nothing is generated or judged again
-when it is applied. Names, tags and field names are for ever: add, never rename (golden journals of
-each release are replayed by the tests).
+An event holds final bytes: keys, certificates, secrets, time. Nothing is generated or checked again
+when it is applied. Tags and field names never change: add, never rename (the tests replay journals
+that each release wrote).
 
 An epoch's base is a run of the ``Base...`` events: the state piece by piece, each of bounded size.
 """
@@ -83,7 +83,7 @@ class SecretsUploaded(msgspec.Struct, frozen=True, tag="secrets-uploaded"):
 
 
 class CollateralSeen(msgspec.Struct, frozen=True, tag="collateral-seen"):
-    """A quote verified with newer collateral than any before: nothing older is taken from now on.
+    """A quote was verified with newer collateral than before; older one is refused afterwards.
 
     ``marks``: the parts that are newer, by name (``attestation.marks_of``).
     """
@@ -99,7 +99,7 @@ class PackagesUpdated(msgspec.Struct, frozen=True, tag="packages-updated"):
     user: str
     versions: dict[str, int]  # by package
     keys: CoordinatorKeys  # same root, new intermediate
-    secrets: dict[str, StoredSecret]  # the shared certificates, issued anew
+    secrets: dict[str, StoredSecret]  # the shared certificates, reissued
 
 
 class UpdateInitiated(msgspec.Struct, frozen=True, tag="update-initiated"):
@@ -119,7 +119,7 @@ class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged")
 
 
 class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
-    """The pending manifest was given up: by a user, or (empty) because it could not be applied."""
+    """The pending update was cancelled: by a user, or (empty) because it could not be applied."""
 
     time: Time
     user: str
@@ -127,30 +127,30 @@ class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
 
 
 class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
-    """A new manifest took the place of the old one. Begins an epoch, so it is never a record."""
+    """A new manifest replaced the old one. It begins an epoch, so it is never a record."""
 
     time: Time
     keys: CoordinatorKeys  # same root, new intermediate, perhaps a new root secret
     manifest: bytes
     signature: bytes
-    kept: tuple[str, ...]  # secrets that stay as they are, with their previous values
+    kept: tuple[str, ...]  # secrets with unchanged values, and unchanged previous values
     secrets: dict[str, StoredSecret]  # all others that have a value
     previous: dict[str, StoredSecret]
     previous_root_secret: Secret
     previous_sizes: dict[str, int]
     recovery: RecoveryMaterial
-    notes: tuple[str, ...]  # what users of the update should know, in words
+    notes: tuple[str, ...]  # what users should know about the update, as text
 
 
 class Activated(msgspec.Struct, frozen=True):
-    """One workload was given its parameters. Values of the quote are empty where there was none."""
+    """One workload was given its parameters. The values of the quote are empty if it had none."""
 
     time: Time
     marble_type: str
     uuid: str  # 36 characters, lower case
     names: tuple[str, ...]  # DNS names and IP addresses in its certificate
     counted: bool  # whether its type had a limit
-    quoted: bool  # only in simulation it can be without a quote
+    quoted: bool  # without a quote in simulation only
     platform: bytes = b""  # PPID, 16 bytes
     mrenclave: bytes = b""
     mrsigner: bytes = b""
@@ -243,7 +243,7 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
 
 
 BasePiece = BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
-"""What follows the beginning of a base, the end last."""
+"""The pieces of a base after ``BaseBegun``; ``BaseEnded`` is the last."""
 
 Event = (
     ManifestSet

@@ -39,9 +39,9 @@ __all__ = ["evolve", "evolve_all"]
 def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.
 
-    ``state`` is None only before the first event of a journal. Raises ``Broken`` when the journal
-    is not one that Keyhouse writes (an event before any base): its records verified, so this is
-    an error of ours, never of the disk.
+    ``state`` is None only before the first event of a journal. Raises ``Broken`` if the journal is
+    not one that Keyhouse writes (an event before any base): its records were verified, so this is
+    a bug, and not damage of the disk.
     """
     match event:
         case ManifestSet():

@@ -1,7 +1,7 @@
 """Which operation is possible in which phase: the one table.
 
-It decides what a request gets before anything else looks at it, makes the "not now" messages, and
-is printed in the reference. Source: wire reference of the interface, "States".
+Requests are checked against it before anything else; it determines the messages of refusals, and
+the reference prints it. Source: wire reference of the interface, "States".
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _WORDS: Mapping[Phase, str] = {
 
 
 class Operation(StrEnum):
-    """What a caller may want, as the start of "... is possible"."""
+    """An operation of a caller, as the start of "... is possible"."""
 
     READ_STATUS = "reading the status"
     READ_QUOTE = "reading the quote"
@@ -57,7 +57,7 @@ class Operation(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What an operation meets in a phase."""
+    """The result of an operation in a phase."""
 
     YES = "yes"
     NOT_NOW = "409"
@@ -108,7 +108,7 @@ def phase_of(state: State) -> Phase:
 
 
 def require(operation: Operation, phase: Phase) -> None:
-    """Return if ``operation`` is possible in ``phase``, else raise the refusal that says when.
+    """Return if ``operation`` is possible in ``phase``, else raise a refusal that says when it is.
 
     Raises:
         WrongPhase, NotFound, Unauthenticated, Forbidden: as the table says.

@@ -1,6 +1,6 @@
-"""What of a state a plan rests on: as long as this is equal, the plan is the same.
+"""The facts of a state that a plan depends on: while they are equal, the plan is the same.
 
-Small and cheap to compare, because it is looked at again when the update is decided.
+Small and cheap to compare, because they are compared again when the update is decided.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ __all__ = ["PlanBasis", "basis_of", "still_holds"]
 
 
 class PlanBasis(msgspec.Struct, frozen=True):
-    """Facts of a state. Uploads and activations that change nothing of the plan are not in it."""
+    """Facts of a state. Uploads and activations that do not affect the plan are left out."""
 
     manifest: bytes  # in force
     versions: Map[str, int]  # raised by package updates
@@ -25,7 +25,7 @@ class PlanBasis(msgspec.Struct, frozen=True):
 def basis_of(
     state: Running, uploads: Iterable[str] = (), limits: Iterable[tuple[str, int]] = ()
 ) -> PlanBasis:
-    """Return what ``state`` says of these secrets, and of these types with their limits."""
+    """Return the facts of ``state`` about these secrets, and these marble types with limits."""
     return PlanBasis(
         manifest=state.manifest,
         versions=state.security_versions,
@@ -37,7 +37,7 @@ def basis_of(
 
 
 def still_holds(state: Running, basis: PlanBasis | None) -> bool:
-    """Tell whether a plan that rests on ``basis`` is that of ``state``, too. None: no plan."""
+    """Tell whether a plan with ``basis`` is still the plan for ``state``. None (no plan): True."""
     if basis is None:
         return True
     uploads = (name for name, _ in basis.uploads)

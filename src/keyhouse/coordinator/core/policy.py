@@ -62,7 +62,7 @@ class Policy:
         """Return the name of the user whose certificate is exactly ``identity`` (DER of the leaf).
 
         Raises:
-            Unauthenticated: there is none. A client without certificate gets the same answer.
+            Unauthenticated: no user has it. A client without a certificate gets the same answer.
         """
         user = self.permissions.find_user(identity) if identity is not None else None
         if user is None:
@@ -76,7 +76,7 @@ class Policy:
         """Return the name of the user if it may do ``action`` on every one of ``names``.
 
         Raises:
-            Unauthenticated: nobody has this certificate.
+            Unauthenticated: no user has this certificate.
             Forbidden: the permission is missing on some; unknown names look the same.
         """
         user = self.identify(identity)
@@ -127,10 +127,11 @@ def _caveats(manifest: Manifest) -> Iterator[str]:
 
 
 class _Cache:
-    """The policies of a few manifests. What is asked for again outlives what is only prepared.
+    """The policies of a few manifests. Those in use stay longer than those only prepared.
 
-    Two generations: a full young one becomes the old one, and what was old and not asked for
-    meanwhile is forgotten. Each request asks for the manifest in force, which so always stays.
+    Two generations: when the young one is full it becomes the old one, and the former old one is
+    dropped. A policy that is used moves to the young one. Each request uses the manifest in force,
+    which is therefore always kept.
     """
 
     def __init__(self) -> None:
@@ -152,14 +153,14 @@ class _Cache:
 
 
 def policy_of(raw: bytes) -> Policy:
-    """Return the policy of the manifest ``raw``: of those in use, made once."""
+    """Return the policy of the manifest ``raw``; made once for the manifests in use."""
     return _POLICIES.get(raw) or remember_policy(decode(raw))
 
 
 def remember_policy(manifest: Manifest) -> Policy:
-    """Return the policy of a manifest that was read already, and keep it for ``policy_of``.
+    """Return the policy of a decoded manifest, and keep it for ``policy_of``.
 
-    Threads may call this at once; each makes the same.
+    Threads may call this at the same time; the results are equal.
     """
     policy = Policy(manifest)
     _POLICIES.put(policy)

@@ -1,4 +1,4 @@
-"""What activating a marble type takes: worked out once for a manifest, used at each activation."""
+"""What an activation of a marble type needs: computed once for a manifest, used by each one."""
 
 from collections.abc import Iterator
 
@@ -18,10 +18,10 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType
 __all__ = ["Recipe", "recipe_of"]
 
 FEW = 4
-"""Per-marble certificates (none of them RSA) that are made on the event loop: milliseconds."""
+"""Per-marble certificates, none of them RSA, that are made on the event loop in milliseconds."""
 
 MANY = 200
-"""Templates and secrets that are rendered there."""
+"""Templates and secrets that are rendered on the event loop."""
 
 
 class Recipe(msgspec.Struct, frozen=True):

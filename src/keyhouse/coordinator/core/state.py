@@ -34,7 +34,7 @@ class AcceptingManifest(msgspec.Struct, frozen=True):
     """Nothing is stored yet: the first manifest is awaited (state 2). Lives in memory only."""
 
     keys: CoordinatorKeys
-    note: str = ""  # for people: why nothing is stored, if that is not because nothing ever was
+    note: str = ""  # for people: why a former state is no longer stored; empty: there was none
 
 
 class Recovering(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Recovering(msgspec.Struct, frozen=True):
 
     keys: CoordinatorKeys  # temporary, replaced by the recovered ones
     reason: str  # why the key could not be unsealed, for people
-    recovery_index: bytes = b""  # what lies beside the journal; not proven, it may only refuse
+    recovery_index: bytes = b""  # the file beside the journal; not proven, it may only refuse
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Running(msgspec.Struct, frozen=True):
     """A manifest is enforced (state 3)."""
 
     keys: CoordinatorKeys
-    platform: str  # kind of platform, fixed for ever by the first manifest
+    platform: str  # kind of platform, fixed by the first manifest
     manifest: bytes  # exactly as uploaded: fingerprint and signature cover these bytes
     signature: bytes  # by the root key over ``manifest``, DER
     security_versions: Map[str, int]  # raised by package updates, over those of the manifest
@@ -84,7 +84,7 @@ class Running(msgspec.Struct, frozen=True):
     previous_root_secret: Secret  # before the last rotation
     previous_sizes: Map[str, int]  # bits of per-marble keys, as ``.Previous`` derives them
     pending: Pending | None
-    instance: bytes  # random id of the process that serves this journal, so that forks diverge
+    instance: bytes  # random id of the process that serves this journal, which makes forks diverge
     activations: Map[str, int] = Map()  # by marble type, of those that had a limit; never reset
     counters: Counters = Map()  # never deleted
     collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with

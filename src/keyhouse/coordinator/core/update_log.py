@@ -1,4 +1,4 @@
-"""The update log: what the events say to people. Derived from them, never written on its own.
+"""The update log: the events as people read them. Derived from them, never written separately.
 
 Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
 """
@@ -59,7 +59,7 @@ def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
 def _agreement(
     event: UpdateInitiated | UpdateAcknowledged,
 ) -> tuple[str, dict[str, object]]:
-    """Return text and further keys of a step towards an update."""
+    """Return text and further keys of the initiation or acknowledgement of an update."""
     pending = event.pending
     missing: dict[str, object] = {}
     if isinstance(event, UpdateAcknowledged) or pending.missing:

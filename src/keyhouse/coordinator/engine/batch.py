@@ -1,6 +1,6 @@
-"""Commands that share one append: what is decided of them, one after the other.
+"""Commands that share one append, decided one after the other.
 
-A refused command fails alone; the others are judged on the state that the ones before would leave.
+A refused command fails alone; each other command is decided on the state after those before it.
 """
 
 import asyncio
@@ -29,45 +29,45 @@ __all__ = ["Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_
 
 
 class Decision(NamedTuple):
-    """What became of a command."""
+    """The result of a command that is durable."""
 
     view: View  # that holds it
     before: State  # that it was decided on
 
 
 class Waiting(NamedTuple):
-    """A command, and who is answered."""
+    """A command, and the caller that waits for it."""
 
     command: Command
-    answer: "asyncio.Future[Decision] | None"  # None: nobody waits
+    answer: "asyncio.Future[Decision] | None"  # None: no caller waits
 
 
 class Accepted(NamedTuple):
-    """A command that will have happened once the batch is durable."""
+    """A command that takes effect when the batch is durable."""
 
     waiting: Waiting
     before: State
 
 
 class Failed(NamedTuple):
-    """A command of which nothing happens."""
+    """A command without effect."""
 
     waiting: Waiting
     error: Exception
 
 
 class Decided(NamedTuple):
-    """A batch after its decisions: who will be answered what, what happened, what then holds."""
+    """A batch after its decisions: the answers, the events, and the state after them."""
 
     accepted: list[Accepted]
     refused: list[Failed]
     events: list[Event]
-    payloads: list[bytes]  # the events, encoded; none of a command that goes alone
+    payloads: list[bytes]  # the events, encoded; empty for a command that needs a batch of its own
     state: State
 
 
 def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> Decided:
-    """Judge each command of ``batch`` on the state that the ones before it would leave."""
+    """Decide each command of ``batch`` on the state after those before it."""
     accepted: list[Accepted] = []
     refused: list[Failed] = []
     events: list[Event] = []
@@ -75,7 +75,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
     for waiting in batch:
         try:
             happened = decide(state, waiting.command, context)
-            # A list, so that a command which cannot be encoded leaves nothing of it behind.
+            # A list: a command that cannot be encoded must add no part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
         except (Refused, Stale, Unencodable) as refusal:
             refused.append(Failed(waiting, refusal))
@@ -88,10 +88,10 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
 
 
 def goes_alone(command: Command) -> bool:
-    """Tell whether ``command`` begins a journal, or an epoch of it, so that nothing goes with it.
+    """Tell whether ``command`` begins a journal or an epoch, and so needs a batch of its own.
 
-    A full update does: what it removes is then really gone from the disk, and only the shares that
-    it leaves can open what is there.
+    A full update begins an epoch: what it removes is then deleted from the disk, and only the
+    shares that it keeps can open what is there.
     """
     if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
         return command.application is not None
@@ -99,7 +99,7 @@ def goes_alone(command: Command) -> bool:
 
 
 def new_dek(command: Command) -> Secret | None:
-    """Return the data key that ``command`` brings for the next epoch; None if the present stays."""
+    """Return the data key of ``command`` for the next epoch; None if the key does not change."""
     if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
         return command.application.dek
     return None

@@ -1,7 +1,7 @@
-"""When the certificates of users and secrets end. An expired one still identifies its user.
+"""When the certificates of users and secrets expire. An expired one still identifies its user.
 
-Users are known by their exact certificate, so a coordinator lets nobody out for a date; the
-programs on the way to it may. Source: security rules, "Who is calling".
+Users are identified by their exact certificate, so a coordinator refuses no user because of a date;
+the programs between user and coordinator may. Source: security rules, "Who is calling".
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +23,10 @@ __all__ = ["NOTICE_DAYS", "TOLD", "secret_expiry", "user_expiry", "warn_of_expir
 log = structlog.get_logger(__name__)
 
 NOTICE_DAYS: Final = 30
-"""A certificate that ends within this many days is warned of."""
+"""Days before the end of a certificate in which the log warns of it."""
 
 TOLD: Final = 20
-"""Users and as many secrets that are named in the log; of others only the number is told."""
+"""Users, and as many secrets, that the log names; of others it gives only the number."""
 
 _DAY: Final = 24 * 3600
 _MICROSECONDS: Final = 1_000_000
@@ -41,7 +41,7 @@ def user_expiry(manifest: bytes) -> Mapping[str, int]:
 
 
 def secret_expiry(state: Running) -> Mapping[str, int]:
-    """Return when each shared or uploaded certificate ends, in seconds since 1970. As costly."""
+    """Return when each shared or uploaded certificate ends, in seconds since 1970. Same cost."""
     definitions = policy_of(state.manifest).manifest.secrets
     certificates = (
         (name, state.secrets[name].cert)
@@ -53,7 +53,7 @@ def secret_expiry(state: Running) -> Mapping[str, int]:
 
 
 def warn_of_expiry(state: Running, now: int) -> None:
-    """Tell the log which certificates of users and secrets have expired or end soon.
+    """Log which certificates of users and secrets have expired or end soon.
 
     ``now`` is in microseconds since 1970.
     """

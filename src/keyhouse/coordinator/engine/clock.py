@@ -20,10 +20,10 @@ from keyhouse.base.errors import Broken
 __all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "SecurityClock"]
 
 BUILD_TIME: Final = 1_795_219_200_000_000
-"""2026-11-21T00:00:00Z: no clock is earlier than the code that reads it. Raised by each release."""
+"""2026-11-21T00:00:00Z: no correct clock is before the build of this code. Set by each release."""
 
 LOOK_EVERY: Final = 3600
-"""Seconds from one reading of the clock to the next, at most, in a process that runs."""
+"""Longest time between two readings of the clock in a running process, in seconds."""
 
 _SECOND: Final = 1_000_000  # microseconds
 
@@ -31,26 +31,26 @@ _LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
 
 
 class Clock(Protocol):
-    """Where the time comes from. May be read on any thread."""
+    """A source of time. May be read on any thread."""
 
     def now(self) -> int:
         """Return microseconds since 1970-01-01T00:00:00Z."""
         ...
 
     def elapsed(self) -> int:
-        """Return microseconds since some moment of this process; setting the time changes none.
+        """Return microseconds since some moment of this process; never decreases.
 
-        They may be fewer than have passed, and never go back.
+        Setting the time of day does not change it. It may be less than the time that has passed.
         """
         ...
 
 
 class HostClock:
-    """The host's clock, which the host may set as it likes.
+    """The host's clock, which the host may set to any time.
 
-    ``monotonic`` gives nanoseconds. It is CLOCK_MONOTONIC, which stands still while the machine
-    sleeps: after a sleep CLOCK_BOOTTIME is set by the same clock as the time of day, so a wrong one
-    would move both.
+    ``monotonic`` gives nanoseconds. It is CLOCK_MONOTONIC, which stops while the machine is
+    suspended. CLOCK_BOOTTIME would not: after a suspend it is set from the same hardware clock as
+    the time of day, so a wrong one would move both.
     """
 
     def __init__(self, monotonic: Callable[[], int] = time.monotonic_ns) -> None:
@@ -64,10 +64,10 @@ class HostClock:
         return time.time_ns() // 1000
 
     def elapsed(self) -> int:
-        """Return what has passed, at most two hours for each reading.
+        """Return the elapsed time, at most two hours for each reading.
 
-        Under Gramine all clocks are the time of day, so a jump of that is a long step here. Every
-        hour there is a reading: a longer step is a jump, or a pause, which counts as being off.
+        Under Gramine all clocks follow the time of day, so a jump of it is a long step here. There
+        is a reading every hour: a longer step is a jump, or a pause, which counts as switched off.
         """
         with self._lock:
             seen = self._monotonic()
@@ -91,8 +91,8 @@ _NOT_FOLLOWED: Final = (
 class SecurityClock:
     """Bounds ``host`` by ``known`` (microseconds since 1970). May be read on any thread.
 
-    ``jumps``: how often the host's clock went too far ahead. ``is_followed``: whether it was within
-    the bound when the time was read last.
+    ``jumps``: how often the host's clock moved too far ahead. ``is_followed``: whether it was
+    within the bound at the last reading.
     """
 
     def __init__(self, host: Clock, known: int = BUILD_TIME, *, jumps: int = 0) -> None:
@@ -124,7 +124,7 @@ class SecurityClock:
         return self._host.now() > self._bound(self._host.elapsed())
 
     def now(self) -> int:
-        """Return microseconds since 1970: the host's time if it can be, never before ``known``."""
+        """Return the host's time within the bound, in microseconds since 1970."""
         host, elapsed = self._host.now(), self._host.elapsed()
         follows = host <= self._bound(elapsed)
         with self._lock:

@@ -1,4 +1,4 @@
-"""What the engine counted since the process began: plain numbers, read when somebody asks."""
+"""Counts of the engine since the process began, for the metrics."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ from keyhouse.coordinator.core.commands import Stale
 __all__ = ["OUTCOMES", "EngineCounts"]
 
 OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "broken")
-"""What becomes of a change. ``stale``: the state had moved on, so it was prepared again."""
+"""Results of changes. ``stale``: the state had changed, so it was prepared again."""
 
 _COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
 class EngineCounts:
-    """Changes by outcome, the sizes of batches, and the seconds that making one durable took."""
+    """Changes by outcome, the sizes of batches, and the seconds until a batch was durable."""
 
     def __init__(self) -> None:
         self.changes: Final = dict.fromkeys(OUTCOMES, 0)
@@ -30,7 +30,7 @@ class EngineCounts:
         self.commit.add(seconds)
 
     def failed(self, error: BaseException) -> None:
-        """Count one change that ``error`` ended."""
+        """Count one change that failed with ``error``."""
         self.changes[_outcome(error)] += 1
 
 

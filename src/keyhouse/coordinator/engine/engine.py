@@ -1,10 +1,10 @@
-"""The one writer: takes what waits, decides it, makes it durable, publishes it, answers.
+"""The single writer: takes queued commands, decides them, makes them durable, publishes, answers.
 
 One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
 command fails alone. The events of the batch become durable in one append. Then, and only then, the
-new state is published and the callers are answered. An append that surely failed leaves the old
-state; one whose outcome the journal cannot settle stops the engine: a restart reads what is there.
-Nothing here costs more than the change itself, but for a new epoch now and then.
+new state is published and the callers are answered. If the append certainly failed, the old state
+remains. If its outcome is unknown, the engine stops: a restart reads what is stored. The cost is
+that of the change itself, except for a new epoch from time to time.
 """
 
 import asyncio
@@ -48,14 +48,14 @@ __all__ = ["Engine", "Process"]
 log = structlog.get_logger(__name__)
 
 WAITING = 1024
-"""Commands that may wait; one more is told to try again."""
+"""Commands that may wait; one more is refused, to be retried."""
 
 BATCH = 256
 """Commands that share one append."""
 
 
 class Process(NamedTuple):
-    """Who this process is, as its ``Started`` record says, and what it was told to admit."""
+    """The identity of this process, as its ``Started`` record has it, and its measured settings."""
 
     platform: str
     instance: bytes  # 16 random bytes
@@ -108,7 +108,7 @@ class Engine:
         return max(now, state.time) if isinstance(state, Running) else now
 
     def require_clock(self) -> None:
-        """Refuse what can wait until the host's clock is right: to begin a deployment.
+        """Refuse to begin a deployment while the host's clock is wrong.
 
         Raises:
             Unavailable: the clock is more than a year ahead of what is known.
@@ -121,7 +121,7 @@ class Engine:
 
     @property
     def clock(self) -> SecurityClock:
-        """What bounds the host's clock."""
+        """The clock of this process."""
         return self._clock
 
     @property
@@ -136,7 +136,7 @@ class Engine:
 
     @property
     def weight(self) -> Weight | None:
-        """What the journal weighs; None while there is none."""
+        """The size of the journal; None while there is none."""
         return self._writer.weight
 
     @property
@@ -146,13 +146,14 @@ class Engine:
 
     @property
     def unrecorded(self) -> int:
-        """How many activations wait for their record."""
+        """How many activations are in the audit buffer."""
         return len(self._audit_buffer)
 
     def record(self, activated: Activated) -> None:
-        """Let an activation without a limit be audited by one of the next commits.
+        """Put an activation without a limit into the audit buffer, for one of the next commits.
 
-        Raises ``Unavailable`` if it could not: then it must not happen.
+        Raises ``Unavailable`` if the buffer is full or the engine stops: then the activation must
+        not happen.
         """
         if self._stopping:
             raise Unavailable("the coordinator is stopping", hint="try again later")
@@ -167,9 +168,9 @@ class Engine:
         return (await self.decision(command)).view
 
     async def decision(self, command: Command) -> Decision:
-        """Return what became of ``command``, once it is durable.
+        """Return the result of ``command``, once it is durable.
 
-        A caller that is cancelled stops waiting; the change goes on.
+        A caller that is cancelled stops waiting; the change still happens.
 
         Raises:
             Refused, Stale: as ``decide`` says; nothing changed.
@@ -192,7 +193,7 @@ class Engine:
         """Return the view of the recovered state, once it is durable and sealed.
 
         Raises:
-            Refused, Unavailable: recovery mode goes on, with nothing changed.
+            Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
             Broken: what is durable is not known until a restart.
         """
         if self._broken:
@@ -205,7 +206,7 @@ class Engine:
         return await answer
 
     async def announce(self) -> None:
-        """Commit the ``Started`` record of this process: before anything is served."""
+        """Commit the ``Started`` record of this process, before anything is served."""
         started = [start(self._context())]
         while self._writer.position is not None:
             try:
@@ -234,7 +235,7 @@ class Engine:
         except Broken as error:
             self._broken = error
             raise
-        finally:  # whatever happened: nobody waits for an engine that does not run
+        finally:  # no caller may wait for an engine that does not run
             self._stopping = True
             stopped = Unavailable("the coordinator is stopping", hint="try again later")
             self._fail(self._waiting, self._broken or stopped)
@@ -243,16 +244,16 @@ class Engine:
             self._recoveries.clear()
 
     def stop(self) -> None:
-        """Take no more commands; let ``run`` end when the waiting ones are answered."""
+        """Accept no more commands; ``run`` ends when the waiting ones are answered."""
         self._stopping = True
         self._wake.set()
 
     async def close(self) -> None:
-        """Leave the journal as a clean stop leaves it. Call after ``run`` has ended."""
+        """Close the journal. Call after ``run`` has ended."""
         await self._writer.close(clean=self._broken is None)
 
     async def _has_work(self) -> bool:
-        """Wait for a command; return False when there is none and none will come."""
+        """Wait for a command; return False when there is none and the engine stops."""
         now = asyncio.get_running_loop().time
         while not (self._waiting or self._recoveries or self._audit_buffer.due(now())):
             if self._stopping:
@@ -264,14 +265,14 @@ class Engine:
         return True
 
     async def _warn_of_expiry(self) -> None:
-        """Tell the log which certificates end soon, as soon as a manifest is there."""
+        """Log which certificates end soon, for each manifest that comes into force."""
         state = self.view.state
         if isinstance(state, Running) and state.manifest != self._warned_of:
             self._warned_of = state.manifest
             await asyncio.to_thread(warn_of_expiry, state, self.now())
 
     async def _recover(self, waiting: _WaitingRecovery) -> None:
-        """Answer ``waiting``, one way or another: alone, for it takes a journal over."""
+        """Recover, and answer ``waiting`` in any case. Not in a batch: it opens a journal."""
         try:
             found = await recover(
                 self._writer,
@@ -296,7 +297,7 @@ class Engine:
     # --- one batch ---
 
     def _take(self) -> list[Waiting]:
-        """Take what waits, up to a batch; a manifest goes alone, for it begins a journal."""
+        """Take the waiting commands, up to a batch; one that ``goes_alone`` is its own batch."""
         batch: list[Waiting] = []
         while self._waiting and len(batch) < BATCH:
             if goes_alone(self._waiting[0].command):
@@ -307,10 +308,10 @@ class Engine:
         return batch
 
     async def _serve(self, batch: list[Waiting]) -> None:
-        """Answer every command of ``batch``, one way or another."""
+        """Carry out ``batch`` and answer each of its commands in any case."""
         try:
             await self._write(batch)
-        except Unavailable as error:  # surely nothing was written
+        except Unavailable as error:  # nothing was written
             log.warning("a change could not be stored", reason=str(error))
             self._fail(batch, error)
         except BaseException as error:
@@ -338,7 +339,7 @@ class Engine:
                 self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
 
     def _decide(self, batch: Sequence[Waiting]) -> Decided:
-        """Judge ``batch`` on the present state, and answer what is refused."""
+        """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self.view.state, self._context())
         for refused in decided.refused:
             self._fail([refused.waiting], refused.error)
@@ -363,11 +364,11 @@ class Engine:
         self.view = View(state, self._writer.position, self._log.view())
 
     async def _catch_up(self) -> None:
-        """Take over what another writer of the same store made durable first."""
+        """Apply what another writer of the same store made durable first."""
         found = await self._writer.catch_up()
         state: State | None = self.view.state
         payloads = found.events
-        if isinstance(found, Replay):  # the other began an epoch: everything counts from its base
+        if isinstance(found, Replay):  # the other began an epoch: start again from its base
             state, self._log = None, UpdateLog()
             payloads = found.base + found.events
         events = list(decode_events(payloads))
@@ -385,7 +386,7 @@ class Engine:
                 waiting.answer.set_exception(error)
 
     def _put_off(self) -> None:
-        """Let what is to be audited wait; at the end of the process there is no later."""
+        """Write the audit buffer later; if the engine stops, its content is lost."""
         self._audit_buffer.put_off(asyncio.get_running_loop().time())
         if self._stopping and (lost := self._audit_buffer.give_up()):
             log.error("activations were not recorded", lost=lost)

@@ -1,4 +1,4 @@
-"""From what lies in the home directory to an engine that is ready to serve."""
+"""Opening a state directory: an engine over its content, ready to serve."""
 
 import asyncio
 from typing import NamedTuple
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class NewDeployment(NamedTuple):
-    """What the keys of a new deployment are made from. Has no effect on existing state."""
+    """The settings for the keys of a new deployment. No effect on an existing state."""
 
     curve: Curve
     dns_names: tuple[str, ...]
@@ -36,10 +36,10 @@ async def open_engine(
     new: NewDeployment,
     confirm_clock: bool = False,
 ) -> Engine:
-    """Return the engine over whatever ``home`` holds; its ``Started`` record is durable.
+    """Return the engine over the content of ``home``; its ``Started`` record is durable.
 
     Raises:
-        Broken: the state is damaged, rolled back, of another platform, or the clock cannot be.
+        Broken: the state is damaged, rolled back or of another platform, or the clock is wrong.
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
     loaded = await home.load()
@@ -64,7 +64,7 @@ async def open_engine(
 
 
 def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
-    """Refuse a clock that no deployment may begin with, before anything is made by it.
+    """Refuse a clock that no deployment may begin with, before anything is created.
 
     Raises:
         Broken: it is more than a year ahead of the build of this code.

@@ -1,8 +1,9 @@
-"""From enough shares to the running state again: opened, checked, sealed, announced.
+"""Recovery: with enough shares, the state is opened, checked, announced and sealed.
 
-The order matters. Nothing is written before everything recovered has been checked and all that
-serving needs is ready. Then the ``Started`` record, then the seal: a crash between them leaves
-recovery mode, with a record more. Whatever fails before leaves the store locked as it was.
+The order matters. Nothing is written before the whole recovered state has been checked and all that
+serving needs is ready. Then the ``Started`` record is written, then the sealed key: after a crash
+between them the coordinator is in recovery mode, with one more record. A failure before that leaves
+the store locked as it was.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ __all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
 log = structlog.get_logger(__name__)
 
 MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
-"""Makes everything that serving under recovered keys needs; what it returns begins to serve it."""
+"""Prepares all that serving under recovered keys needs; the returned function begins to serve."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Recovered(NamedTuple):
-    """What holds from now on. ``serve`` is called when it is published."""
+    """The recovered state. ``serve`` is called when it is published."""
 
     state: State
     log: UpdateLog
@@ -56,10 +57,10 @@ class Recovered(NamedTuple):
 async def recover(
     writer: JournalWriter, state: State, recovery: Recovery, context: Context, clock: SecurityClock
 ) -> Recovered:
-    """Bring the journalled state back; it is durable and sealed for this platform on return.
+    """Return the recovered state, which is durable and sealed for this platform.
 
     Raises:
-        Refused: what the shares open may not be recovered here. The store is locked as before.
+        Refused: the state may not be recovered here. The store is locked as before.
         Unavailable: it could not be read or written now. The store is locked as before.
         Broken: it is not known what is durable.
     """
@@ -85,7 +86,7 @@ async def recover(
 
 @contextmanager
 def _faults_of_the_journal() -> Iterator[None]:
-    """Tell what goes wrong as a refusal: a journal that a host made up breaks nothing of ours."""
+    """Turn errors into refusals: a journal that the host made up must not stop the coordinator."""
     try:
         yield
     except (Refused, Unavailable):
@@ -94,7 +95,7 @@ def _faults_of_the_journal() -> Iterator[None]:
         raise RecoveryRefused(
             f"the state cannot be recovered: {error.message}", hint=error.hint
         ) from error
-    except Exception as error:  # noqa: BLE001 what a host made up may fail anywhere
+    except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefused(
             "the state cannot be recovered: it is not one that Keyhouse wrote",
@@ -105,7 +106,7 @@ def _faults_of_the_journal() -> Iterator[None]:
 def _checked(
     opened: Opened, state: Recovering, recovery: Recovery, context: Context
 ) -> tuple[Running, UpdateLog]:
-    """Return what the journal holds, if it may be recovered with these shares. Writes nothing."""
+    """Return the state in the journal, if these shares may recover it. Writes nothing."""
     journal = opened.journal
     running, update_log = rebuild(opened.replay.base + opened.replay.events)
     proofs = OpenedWith(

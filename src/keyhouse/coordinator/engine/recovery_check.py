@@ -1,17 +1,18 @@
 """The complete check of a recovered state, before any key in it is used or sealed.
 
-Until here everything rested on the recovery index, which the host could replace. Now the journal is
-open, and it has to agree in all parts:
+Until now everything depended on the recovery index, which the host could replace. Now the journal
+is open, and all of this must hold:
 
-1. It is of the platform that runs here.
-2. The index that judged the shares is of this journal: MAC under its data key, store id, epoch.
-3. The index says what the state says: root, manifest, holders, threshold. The root key is the
-   root certificate's, and signed the manifest.
-4. The manifest in force names recovery keys, and they are those of the shares. A state without
-   recovery keys cannot be recovered by anybody's (GHSA-w7wm-2425-7p2h).
-5. As many shares as the manifest asks for, each signed by another key of the manifest.
-6. Where the measured settings claim a manifest, it is that one: a state that somebody made up must
-   be no way around the claim, and only the lost seal could have shown that an update led there.
+1. The state is of the platform that runs here.
+2. The index that the shares were verified with is of this journal: MAC under its data key, store
+   id, epoch.
+3. The index agrees with the state: root, manifest, holders, threshold. The root key belongs to the
+   root certificate, and signed the manifest.
+4. The manifest in force has recovery keys, and the shares are signed by them. A state without
+   recovery keys cannot be recovered with any key (GHSA-w7wm-2425-7p2h).
+5. There are as many shares as the manifest requires, each signed by a different key of it.
+6. If the measured settings claim a manifest, it is that one. A state that the host made up must not
+   bypass the claim, and only the lost seal could have shown that an update led to another manifest.
 
 Source: security rules, "Recovery".
 """
@@ -40,15 +41,15 @@ __all__ = ["OpenedWith", "RecoveryRefused", "check_recovered"]
 
 
 class RecoveryRefused(Refused):
-    """What the shares opened is not a state that may be recovered here with them."""
+    """The state may not be recovered here with these shares."""
 
     code = "recovery-refused"
 
 
 class OpenedWith(msgspec.Struct, frozen=True):
-    """The proofs that were brought, and what they opened."""
+    """What the state was opened with, and what it is checked against."""
 
-    index: bytes  # that judged the shares
+    index: bytes  # that the shares were verified with
     index_on_disk: bytes  # beside the journal when it was opened
     store_id: bytes  # of the journal
     epoch: int
@@ -62,7 +63,7 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     """Return if ``state`` may be recovered with what opened it.
 
     Raises:
-        RecoveryRefused, ShareRefused: it may not. Nothing may be kept of it then.
+        RecoveryRefused, ShareRefused: it may not, and no part of it may be kept.
     """
     if state.platform != opened.platform:
         raise RecoveryRefused(
@@ -101,7 +102,7 @@ def _check_agreement(state: Running, index: RecoveryIndex) -> None:
 
 
 def _check_root(state: Running) -> None:
-    """Refuse a root certificate without its key: signing with it must give what it verifies."""
+    """Refuse a root key that does not belong to the root certificate, by signing with it."""
     root, manifest = state.keys.root_cert, state.manifest
     signatures = (state.signature, sign_manifest(state.keys, manifest))
     if not all(is_signed_by_root(root, signature, manifest) for signature in signatures):

@@ -1,4 +1,4 @@
-"""What readers see: one revision of everything, taken by reference, never locked."""
+"""The view of readers: one revision of the state and its logs, shared by reference, no lock."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ __all__ = ["View"]
 
 
 class View:
-    """A state with the journal position that made it, and the log up to there. Immutable."""
+    """A state with its position in the journal, and the log up to that position. Immutable."""
 
     __slots__ = ("log", "phase", "position", "revision", "state")
 
@@ -25,7 +25,7 @@ class View:
 
     @property
     def running(self) -> Running:
-        """The state, where the phase table says that a manifest is enforced."""
+        """The state; only for operations that the table of phases limits to a running one."""
         if not isinstance(self.state, Running):
             raise Broken("no manifest is enforced")
         return self.state

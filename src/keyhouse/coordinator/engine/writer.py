@@ -1,4 +1,4 @@
-"""Where the journal is kept: in the home directory, or in memory with seal mode ``Disabled``."""
+"""The writer of the journal: in the state directory, or in memory with seal mode ``Disabled``."""
 
 from collections.abc import Iterable
 
@@ -32,14 +32,14 @@ __all__ = ["JournalWriter"]
 _log = structlog.get_logger(__name__)
 
 HEAD_EVERY = 1024
-"""Records between two writes of the sealed head: how much of a rollback it may fail to show."""
+"""Records between two writes of the sealed head; a rollback of fewer may not be detected."""
 
 PATIENCE = 256
-"""Appends between two attempts to begin an epoch, when one failed."""
+"""Appends between a failed attempt to begin an epoch and the next one."""
 
 
 class JournalWriter:
-    """Holds the journal and tends it. Used by the engine's one task only."""
+    """Writes and maintains the journal. Used by the engine's task only."""
 
     def __init__(
         self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
@@ -57,7 +57,7 @@ class JournalWriter:
 
     @property
     def weight(self) -> Weight | None:
-        """What the journal weighs; None while there is none."""
+        """The size of the journal; None while there is none."""
         return self._journal.weight if self._journal is not None else None
 
     async def append(self, payloads: Iterable[bytes]) -> None:
@@ -65,7 +65,7 @@ class JournalWriter:
 
         Raises:
             Conflict: another writer was first, nothing was appended.
-            Unavailable: surely nothing was appended.
+            Unavailable: nothing was appended.
             Broken: it is not known whether they were.
         """
         try:
@@ -74,11 +74,11 @@ class JournalWriter:
             raise _unknown() from error
 
     async def catch_up(self) -> Replay | Continuation:
-        """Return what others appended since ``position``, and move there."""
+        """Return what others appended since ``position``, which then is behind it."""
         return await self._present().catch_up()
 
     async def establish(self, command: SetManifest, base: Iterable[bytes]) -> None:
-        """Begin the journal of a new deployment; what was there is moved aside, never deleted."""
+        """Begin the journal of a new deployment; an older store is archived, never deleted."""
         mode = policy_of(command.manifest).seal_mode
         try:
             if mode is SealMode.DISABLED:
@@ -106,7 +106,7 @@ class JournalWriter:
     async def take_over(self, opened: Opened, started: Iterable[bytes], state: Running) -> None:
         """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
 
-        Errors as for ``append``; the journal is not kept then: ``relock``.
+        Errors as for ``append``; then call ``relock``.
         """
         policy = policy_of(state.manifest).seal_mode
         try:
@@ -124,10 +124,10 @@ class JournalWriter:
     async def begin_epoch(
         self, state: Running, log: LogView, *, dek: Secret | None = None
     ) -> Position:
-        """Replace everything by ``state`` and ``log``, under ``dek`` if one is given.
+        """Begin an epoch whose base is ``state`` and ``log``, under ``dek`` if one is given.
 
-        Seal policy and recovery index are those of ``state``, which may also move the journal: to
-        memory, so that nothing is left on the disk, or from there. Errors as for ``append``.
+        Seal policy and recovery index are those of ``state``. They may also move the journal to
+        memory, with nothing left on the disk, or back to the disk. Errors as for ``append``.
         """
         journal = self._present()
         mode = policy_of(state.manifest).seal_mode
@@ -147,9 +147,9 @@ class JournalWriter:
         return position
 
     async def tend(self, state: State, log: LogView) -> None:
-        """Write the head now and then; begin an epoch when the records outweigh the base.
+        """Write the head every ``HEAD_EVERY`` records; compact when the records outweigh the base.
 
-        A failure that leaves the journal as it was is logged and tried again later.
+        A failure that leaves the journal unchanged is logged, and tried again later.
         """
         if self._journal is None:
             return
@@ -166,9 +166,9 @@ class JournalWriter:
             _log.warning("the journal could not be tended", reason=str(error))
 
     async def close(self, *, clean: bool) -> None:
-        """Give the store back; after a clean run with the head written.
+        """Close the store; after a clean run, write the head first.
 
-        Without room for the head the last one stays, which shows a rollback less exactly.
+        If the disk has no room for it, the last head remains, which shows a rollback less exactly.
         """
         try:
             if clean and self._on_disk:
@@ -181,10 +181,10 @@ class JournalWriter:
     async def _begin_in_memory(
         self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
     ) -> None:
-        """Begin an epoch in memory; one that was on the disk is erased there before this returns.
+        """Begin an epoch in memory; a store on the disk is erased before this returns.
 
-        What can fail by itself comes first: once the store on the disk has ended, nothing else is
-        left to go on from.
+        The steps that can fail come first: once the store on the disk is erased, there is nothing
+        to return to.
         """
         if not self._on_disk:
             await journal.begin_epoch(base, dek=dek)
@@ -202,7 +202,7 @@ class JournalWriter:
     async def _move_to_disk(
         self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
     ) -> None:
-        """Begin an epoch on the disk that goes on from the journal in memory."""
+        """Begin an epoch on the disk that continues the journal in memory."""
         self._journal = await self._home.establish(
             store_id=journal.store_id,
             dek=journal.dek if dek is None else dek,
@@ -229,7 +229,7 @@ class JournalWriter:
 
 
 def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
-    """Return the recovery index of the epoch that follows."""
+    """Return the recovery index of the next epoch."""
     epoch, store_id = journal.position.epoch + 1, journal.store_id
     mac_key = journal.index_mac_key(epoch) if dek is None else index_mac_key(dek, store_id, epoch)
     return encode_index(

@@ -1,4 +1,4 @@
-"""What a full update keeps, renews and drops. Called off the event loop, like ``prepare``.
+"""A full update, ready to apply: what it keeps, renews and drops. Called off the event loop.
 
 Source: manifest format, "What is kept, what is renewed".
 """
@@ -42,7 +42,7 @@ ROOT_SECRET: Final = 32  # bytes
 
 
 def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
-    """Check ``raw`` completely, also against the values it would keep, and make what it needs.
+    """Check ``raw`` completely, and against the values that it keeps; make what it needs.
 
     Raises:
         Invalid: every problem.
@@ -75,7 +75,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
 
 
 class _Values:
-    """Sorts the secrets of the new manifest into kept, new and previous values."""
+    """The secrets of the new manifest: kept, new and previous values."""
 
     def __init__(
         self, state: Running, old: Manifest, new: Manifest, keys: CoordinatorKeys, now: datetime
@@ -108,7 +108,7 @@ def _made(
 
 
 def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, int]:
-    """Return the sizes under which the previous values of per-marble keys are derived."""
+    """Return the sizes with which the previous values of per-marble keys are derived, in bits."""
     sizes = {}
     for name, definition in new.secrets.items():
         if definition.type is not SecretType.SYMMETRIC_KEY or definition.shared:
@@ -123,7 +123,7 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
 def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, RecoveryMaterial]:
-    """Return the shares in force: the present ones unless keys or threshold changed."""
+    """Return a data key and its shares if the recovery terms change, else the present ones."""
     if recovery_terms(old) == recovery_terms(new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
@@ -132,7 +132,7 @@ def _recovery(
 
 
 def require_kept_values_fit(state: Running, raw: bytes) -> None:
-    """Run the dry run of the new templates with what users uploaded so far.
+    """Render the new templates on trial with the values that users uploaded.
 
     Raises ``Invalid`` with every problem.
     """

@@ -1,4 +1,4 @@
-"""Comparing two manifests piece by piece, and what a change is called in words."""
+"""Comparing parts of two manifests, and describing a change as text."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -15,11 +15,11 @@ __all__ = ["Difference", "change", "differing", "fields_that_differ", "in_words"
 T = TypeVar("T")
 
 _NAMED = 20
-"""Names that a sentence lists; the change itself holds all of them."""
+"""Names that a sentence lists; the change itself has all of them."""
 
 
 class Difference(NamedTuple):
-    """A field that is not the same, as the manifest spells it."""
+    """A field with different values, by its name in the manifest."""
 
     field: str
     before: Any
@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 def differing(
     old: Mapping[str, T], new: Mapping[str, T]
 ) -> Iterator[tuple[str, T | None, T | None]]:
-    """Yield each name whose value is not the same, sorted; None stands for a name without one."""
+    """Yield each name with different values, sorted; None stands for a missing value."""
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
         if before != after:
@@ -37,7 +37,7 @@ def differing(
 
 
 def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[Difference]:
-    """Yield the fields of two values of one type that are not the same, in their order."""
+    """Yield the fields in which two values of one type differ, in their order."""
     for name, spelled in _spelled(type(before)):
         was, becomes = getattr(before, name), getattr(after, name)
         if was != becomes:
@@ -64,7 +64,7 @@ def change(
     after: Any = "",
     names: tuple[str, ...] = (),
 ) -> PlanChange:
-    """Return a change; its sentence follows what it is about."""
+    """Return a change of ``section``; ``text`` describes it in a sentence."""
     return PlanChange(
         section=section,
         what=what.value,
@@ -78,7 +78,7 @@ def change(
 
 
 def shown(value: Any) -> str:
-    """Return a plain value as text: nothing for None, ``true``, digits, or a list with commas."""
+    """Return a value as text: empty for None, ``true``, digits, or a list with commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -89,14 +89,14 @@ def shown(value: Any) -> str:
 
 
 def in_words(value: Any) -> str:
-    """Return a plain value for a sentence: text and lists are quoted, numbers are not."""
+    """Return a value for a sentence: text and lists are quoted, numbers are not."""
     if isinstance(value, tuple):
         return listed(tuple(map(str, value))) or "none"
     return quoted(value) if isinstance(value, str) else shown(value)
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Return names for a sentence: quoted, and only the first of very many."""
+    """Return names for a sentence: quoted, at most 20 and the number of the others."""
     text = ", ".join(quoted(name) for name in names[:_NAMED])
     more = len(names) - _NAMED
     return f"{text} and {more} more" if more > 0 else text

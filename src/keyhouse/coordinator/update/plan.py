@@ -1,7 +1,7 @@
-"""What an update would change, worked out from a state and a checked manifest. Pure.
+"""The plan of an update: what it would change, from a state and a checked manifest. Pure.
 
-Whether an update may be made is not judged here, and nothing is made for it: ``prepare_plan``
-does the first, and the rules of what stays (``what_stays``) are those by which it is applied.
+Whether the caller may make the update is checked before (``prepare_plan``). Which values are
+retained follows the same rules (``retained``) by which an update is applied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,11 +48,11 @@ from keyhouse.wire.plan import Plan, PlanChange
 __all__ = ["CHANGES", "Planned", "plan_manifest", "plan_packages"]
 
 CHANGES: Final = 20_000
-"""Changes of a plan, and as many renewals: more nobody reviews, and answers need a bound."""
+"""Changes of a plan, and as many renewals: a person reviews no more, and answers need a bound."""
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A plan, and what of the state it rests on."""
+    """A plan, and the facts of the state that it depends on."""
 
     plan: Plan
     basis: PlanBasis
@@ -86,7 +86,7 @@ def plan_manifest(state: Running, new: Policy) -> Planned:
 def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: datetime) -> Planned:
     """Return what the package update ``raw``, which raises to ``versions``, would do to ``state``.
 
-    ``now``, in UTC, tells which certificates can still be issued.
+    ``now``, in UTC, decides which certificates can still be issued.
 
     Raises:
         TooLarge: there is more than a person could review.
@@ -150,7 +150,7 @@ def _versions(state: Running) -> dict[str, int]:
 def _certificates(
     state: Running, manifest: Manifest, now: datetime
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the shared certificates that can be issued anew, and those that cannot."""
+    """Return the shared certificates that can be reissued, and those that cannot."""
     shared = [
         (name, definition)
         for name, definition in sorted(manifest.secrets.items())

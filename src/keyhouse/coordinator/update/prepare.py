@@ -50,13 +50,13 @@ __all__ = [
 
 
 class PlanChanged(Conflicting):
-    """What would happen is not what was reviewed."""
+    """The plan is not the one that was reviewed."""
 
     code = "plan-changed"
 
 
 class CannotBeApplied(Invalid):
-    """An update with all its acknowledgements that cannot take effect: it is cancelled."""
+    """A fully acknowledged update that cannot take effect: it is cancelled."""
 
     code = "cannot-be-applied"
 
@@ -70,7 +70,7 @@ def prepare_plan(state: Running, identity: bytes | None, raw: bytes, *, now: int
         Unauthenticated, Forbidden: the caller may not make this update.
         Conflicting: another update is pending.
         Invalid: every problem of the update.
-        TooLarge: there is more to tell than a person could review.
+        TooLarge: the plan has more than a person could review.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
@@ -129,13 +129,13 @@ def _plan_of_packages(
 def prepare_update(
     state: Running, identity: bytes | None, raw: bytes, *, now: int, plan: str = ""
 ) -> UpdatePackages | InitiateUpdate:
-    """Check an uploaded update and make what it needs. The permission is judged first.
+    """Check an uploaded update and make what it needs. The permission is checked first.
 
     ``plan``: the digest of the plan that the caller is bound to, if any.
 
     Raises:
         Unauthenticated, Forbidden: the caller may not make this update.
-        Conflicting: another update is pending. PlanChanged: the plan is another one by now.
+        Conflicting: another update is pending. PlanChanged: the plan has changed.
         Invalid: every problem of the update.
     """
     policy_of(state.manifest).identify(identity)
@@ -157,9 +157,9 @@ def prepare_acknowledgement(
     ``plan``: the digest of the plan that the caller is bound to, if any.
 
     Raises:
-        Unauthenticated, Forbidden, NotFound, Conflicting: it cannot be acknowledged so.
-        PlanChanged: the plan is another one by now.
-        CannotBeApplied: it is complete, and its manifest cannot take effect any more.
+        Unauthenticated, Forbidden, NotFound, Conflicting: it cannot be acknowledged like this.
+        PlanChanged: the plan has changed.
+        CannotBeApplied: it is fully acknowledged, and its manifest cannot take effect any more.
     """
     user = policy_of(state.manifest).identify(identity)
     pending = require_acknowledger(state, user, raw).acknowledged_by(user)
@@ -190,7 +190,7 @@ def _prepare_full(
 ) -> InitiateUpdate:
     user = policy_of(state.manifest).authorize_update(identity)
     require_nothing_pending(state)
-    # Made also if others have to agree first: then only to find every problem now.
+    # Made even if others have to acknowledge first: then only to find every problem now.
     application = prepare_application(state, raw, now=now)
     basis = _bound(plan_manifest(state, policy_of(raw)), plan) if plan else None
     waits = proposed(state, user, raw).missing
@@ -241,7 +241,7 @@ def _reissued(manifest: Manifest, keys: CoordinatorKeys, now: datetime) -> dict[
             try:
                 issued[name] = generate(definition, name=name, keys=keys, now=now)
             except Invalid:
-                # Its NotAfter has passed. It stays as it is: a certificate that ended must not
-                # keep an operator from shutting out a vulnerable version.
+                # Its NotAfter has passed. It stays as it is: an expired certificate must not keep
+                # an operator from excluding a vulnerable version.
                 continue
     return issued

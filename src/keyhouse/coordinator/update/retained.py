@@ -1,4 +1,4 @@
-"""What stays through a full update: the rules that planning it and applying it share.
+"""Values that a full update retains: the rules that planning and applying it share.
 
 Source: manifest format, "What is kept, what is renewed".
 """
@@ -29,7 +29,7 @@ KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kep
 
 
 def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
-    """Tell whether a secret is still the same; the template of its certificate does not count."""
+    """Tell whether a secret is still the same one; the template of its certificate may differ."""
     return old is not None and (
         (old.type, old.size, old.shared, old.user_defined, old.valid_for)
         == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
@@ -37,20 +37,20 @@ def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bo
 
 
 def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool) -> bool:
-    """Tell whether a full update keeps the value of a secret, or the way it is derived."""
+    """Tell whether a full update retains the value of a secret, or the way it is derived."""
     if not equal_definitions(old, new):
         return False
     return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)
 
 
 def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
-    """Return keys and effective threshold: other terms take a new data key and new shares."""
+    """Return keys and effective threshold: if they change, data key and shares are renewed."""
     keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
     return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
 
 
 def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield what an update does that its users should be told in words."""
+    """Yield what users should know about an update, as text."""
     for name, version in sorted(versions_in_force(state).items()):
         package = new.packages.get(name)
         if package is None or version is None or package.security_version is None:
@@ -73,10 +73,10 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
 
 
 def _values_not_taken(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the secrets that stay, though ``new`` gives them another value than ``old`` did.
+    """Yield the secrets that are retained, though ``new`` has another value for them than ``old``.
 
-    What a manifest gives is a first value. Users have uploaded others since, or left it empty on
-    purpose, and it is not for an update to overwrite that unseen.
+    The value in a manifest is an initial one. Users may have uploaded others since, which an update
+    must not overwrite silently.
     """
     for name, definition in sorted(new.secrets.items()):
         former = old.secrets.get(name)

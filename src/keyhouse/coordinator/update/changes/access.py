@@ -1,4 +1,4 @@
-"""Who may do what: users, roles, and the rights that each user gains or loses."""
+"""Changes of users and roles, with the rights that each user gains or loses."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,16 +12,16 @@ from keyhouse.wire.plan import Effect, PlanChange
 __all__ = ["RIGHTS", "role_changes", "user_changes"]
 
 RIGHTS: Final = 16 * 1024 * 1024
-"""Characters of names that the roles of all users concerned may have together."""
+"""Characters of resource names in the roles of all users that change, in total."""
 
 _Rights = dict[tuple[ResourceType, Action], set[str]]
 
 
 def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield who comes, goes or changes, each with the rights that this gives or takes.
+    """Yield which users are added, removed or changed, each with the rights gained and lost.
 
     Raises:
-        TooLarge: users and roles cross in too many ways.
+        TooLarge: users and roles have too many combinations.
     """
     roles = {name for name, _, _ in differing(old.roles, new.roles)}
     sizes, sizes_then = _sizes(old), _sizes(new)
@@ -71,7 +71,7 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def _rights(manifest: Manifest, user: User | None) -> _Rights:
-    """Return the names on which a user has each action; the empty set for the whole manifest."""
+    """Return the names on which a user has each right; empty for rights on the whole manifest."""
     granted: _Rights = {}
     for name in user.roles if user else ():
         role = manifest.roles[name]
@@ -107,7 +107,7 @@ def _right(
 
 
 def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which roles differ; what that means for users is told with them."""
+    """Yield which roles differ; the rights of users are listed with the users."""
     for name, before, after in differing(old.roles, new.roles):
         if before is None:
             yield change("Roles", Effect.ROLE_ADDED, name, f"role {quoted(name)} is added")
@@ -120,7 +120,7 @@ def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 
 
 def _in_words(field: str, was: object, becomes: object) -> str:
-    """Return a field's change in words; a list by what is new in it and what is gone."""
+    """Return the change of a field as text; of a list, what is added and what is removed."""
     if not (isinstance(was, tuple) and isinstance(becomes, tuple)):
         return f"{field} from {shown(was)} to {shown(becomes)}"
     new, gone = sorted(set(becomes) - set(was)), sorted(set(was) - set(becomes))

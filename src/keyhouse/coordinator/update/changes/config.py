@@ -1,4 +1,4 @@
-"""What becomes of options, recovery keys and the coordinator's own keys."""
+"""Changes of options, recovery keys and the coordinator's own keys."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
 
 
 def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which holders come and go, and whether there are new shares."""
+    """Yield which recovery keys are added and removed, and whether there are new shares."""
     before = {name: key.pem for name, key in old.recovery_keys.items()}
     after = {name: key.pem for name, key in new.recovery_keys.items()}
     for name, was, becomes in differing(before, after):
@@ -43,7 +43,7 @@ def _shares(new: Manifest) -> str:
 
 
 def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which options differ, and that the root secret is rotated if the new manifest asks."""
+    """Yield which options differ, and whether the root secret is rotated."""
     for field, was, becomes in fields_that_differ(old.config, new.config):
         if field == "FeatureGates":
             yield from _gates(was, becomes)
@@ -81,7 +81,7 @@ def _meaning(field: str, becomes: object, old: Manifest) -> str:
 
 
 def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
-    """Yield what every update makes anew; with ``epoch``, a full one, the journal begins anew."""
+    """Yield what every update renews; a full one (``epoch``) begins an epoch of the journal."""
     text = "the intermediate CA gets a new key and certificate; the root certificate stays"
     yield change("Coordinator", Effect.INTERMEDIATE_RENEWED, "", text)
     text = (

@@ -1,4 +1,4 @@
-"""What becomes of workloads: their types, what they are given, and which have to start again."""
+"""Changes of workloads: their types, their parameters, and which of them have to restart."""
 
 from collections.abc import Container, Iterator, Mapping
 
@@ -22,7 +22,7 @@ _MARBLES = "Marbles"
 
 
 def marble_changes(state: Running, old: Manifest, new: Policy) -> Iterator[PlanChange]:
-    """Yield what becomes of each type of workload."""
+    """Yield the changes of each marble type."""
     for name, before, after in differing(old.marbles, new.manifest.marbles):
         if after is None:
             text = f"marble {quoted(name)} is removed: no workload can activate as it any more"
@@ -52,7 +52,7 @@ def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[P
 
 
 def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
-    """Yield which files, variables and arguments differ; never what is in them."""
+    """Yield which files, variables and arguments differ; never their content."""
     for field, was, becomes in fields_that_differ(before, after):
         names: tuple[str, ...] = ()
         text = f"marble {quoted(name)}: its arguments differ"
@@ -82,13 +82,13 @@ def _is_derived(definition: SecretDefinition) -> bool:
 
 
 def _read_by(name: str, policy: Policy) -> frozenset[str]:
-    """Return the secrets that the templates of a type read, now or as previous ones."""
+    """Return the secrets whose present or previous values the templates of a type read."""
     own = policy.templates.marbles[name]
     return own.names(Source.SECRETS) | own.names(Source.PREVIOUS)
 
 
 def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
-    """Yield the types whose limit of activations differs, with the new limit."""
+    """Yield the types with a changed limit of activations, with the new limit."""
     for name, before, after in differing(old.marbles, new.marbles):
         if after is None or not after.max_activations:
             continue
@@ -123,10 +123,10 @@ def tls_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def restarts(
     old: Policy, new: Policy, kept: tuple[str, ...], moved: Container[str]
 ) -> Iterator[PlanChange]:
-    """Yield, for each type that stays, what its running workloads get only when they start again.
+    """Yield, for each remaining type, what its running workloads get only after a restart.
 
-    Certificates always: those from before verify only against the marble root from before.
-    ``moved``: the packages that ask for something else than before.
+    Always new certificates: the old ones verify only against the old marble root.
+    ``moved``: the packages with changed requirements.
     """
     before, after = old.manifest, new.manifest
     fresh = _fresh(after, kept)
@@ -150,7 +150,7 @@ def restarts(
 
 
 def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
-    """Return the secrets with another value than before; not those made at each activation."""
+    """Return the secrets with new values, without those that each activation makes."""
     stay = set(kept)
     return {
         name

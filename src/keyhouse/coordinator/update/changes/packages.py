@@ -1,4 +1,4 @@
-"""What becomes of packages and platforms: the part of a plan about what may run."""
+"""Changes of packages and infrastructures: what may run."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
 
 
 def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield what becomes of each package. A raised version is compared, not the written one."""
+    """Yield the changes of each package, from the version in force, which may have been raised."""
     for name, before, after in differing(packages_in_force(state, old), new.packages):
         if after is None:
             text = f"package {quoted(name)} is removed: no workload of it can activate any more"
@@ -78,7 +78,7 @@ def _step(field: str, was: object, becomes: object) -> str:
 
 
 def raised_versions(state: Running, versions: dict[str, int]) -> Iterator[PlanChange]:
-    """Yield what a package update raises; an equal version raises nothing."""
+    """Yield the versions that a package update raises; an equal version is no change."""
     in_force = versions_in_force(state)
     for name, version in sorted(versions.items()):
         if in_force[name] != version:
@@ -96,7 +96,7 @@ def raised_versions(state: Running, versions: dict[str, int]) -> Iterator[PlanCh
 
 
 def infrastructure_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which descriptions of platforms differ. Nothing enforces them yet."""
+    """Yield which infrastructures differ. Nothing enforces them yet."""
     for name, before, after in differing(old.infrastructures, new.infrastructures):
         what, verb = Effect.INFRASTRUCTURE_CHANGED, "is changed"
         if before is None:

@@ -1,4 +1,4 @@
-"""What becomes of secrets and their values: kept, made anew, lost, or still to be uploaded."""
+"""Changes of secrets and their values: kept, renewed, lost, or still to be uploaded."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ _OF_TEMPLATES = frozenset({"Cert", "CertDer"})
 
 
 def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
-    """Return the names of secrets whose values, or ways of derivation, stay; sorted."""
+    """Return the names of secrets whose values, or ways of derivation, are retained; sorted."""
     rotates = new.config.rotate_root_secret
     return tuple(
         name
@@ -35,7 +35,7 @@ def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
 
 
 def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the user-defined secrets whose values, if there are any, the update drops."""
+    """Yield the user-defined secrets whose values, if uploaded, the update drops."""
     for name, definition in sorted(old.secrets.items()):
         becomes = new.secrets.get(name)
         if definition.user_defined and not (becomes and equal_definitions(definition, becomes)):
@@ -43,7 +43,7 @@ def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def secret_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield which definitions differ, then what that does to values."""
+    """Yield which definitions differ, and the effects on values."""
     for name, before, after in differing(old.secrets, new.secrets):
         if before is None and after is not None:
             yield from _added(name, after)
@@ -64,7 +64,7 @@ def _added(name: str, definition: SecretDefinition) -> Iterator[PlanChange]:
 
 
 def _origin(definition: SecretDefinition) -> tuple[str, str]:
-    """Return where the value of a new secret comes from, as a word and in words."""
+    """Return the origin of the value of a new secret, as a keyword and as text."""
     if definition.user_defined:
         if definition.private is not None:
             return "given", "its value is in the manifest, for everybody to read"
@@ -104,7 +104,7 @@ def _redefined(
 
 
 def _given(name: str, field: str, *, equal: bool) -> PlanChange:
-    """Return that a part of the value in the manifest differs, and no more of it."""
+    """Return that a value in the manifest differs, without the value."""
     text = f"secret {quoted(name)}: {field} in the manifest differs"
     if equal:
         text += "; a secret that stays keeps what it has, and does not take it"
@@ -112,7 +112,7 @@ def _given(name: str, field: str, *, equal: bool) -> PlanChange:
 
 
 def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
-    """Return that a field differs; of templates no more than that is told."""
+    """Return that a field differs; of templates not how."""
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
         return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")
@@ -138,7 +138,7 @@ def _rotated(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 
 
 def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield the shared certificates that were generated before and are issued anew."""
+    """Yield the shared certificates that are reissued with a new key."""
     for name, definition in sorted(new.secrets.items()):
         if not (is_generated_with_manifest(definition) and definition.type.is_certificate):
             continue
@@ -153,7 +153,7 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def certificates_of_packages(
     renewed: tuple[str, ...], ended: tuple[str, ...]
 ) -> Iterator[PlanChange]:
-    """Yield what a package update does to shared certificates: previous values it leaves alone."""
+    """Yield what a package update does to shared certificates. Previous values do not change."""
     for name in renewed:
         text = f"certificate {quoted(name)} is issued anew with a new key; the old one is gone"
         yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
