@@ -1,11 +1,11 @@
-"""The curve of the coordinator's keys, and the hash that fits it."""
+"""Elliptic curves: those of the coordinator's keys, with their hashes, and those of secrets."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-__all__ = ["Curve", "generate_key", "signature_hash"]
+__all__ = ["CURVES", "Curve", "generate_key", "signature_hash"]
 
 Curve = Literal["P-256", "P-384"]
 """Chosen before the first start; a P-256 signature costs about 1/37 of a P-384 one."""
@@ -17,6 +17,15 @@ _CURVES: dict[Curve, type[ec.SECP256R1 | ec.SECP384R1]] = {
 _HASHES: dict[Curve, type[hashes.SHA256 | hashes.SHA384]] = {
     "P-256": hashes.SHA256,
     "P-384": hashes.SHA384,
+}
+
+
+# By the size that a manifest asks for: P-224 and P-521 beside those of the coordinator itself.
+CURVES: Final[dict[int, type[ec.EllipticCurve]]] = {
+    224: ec.SECP224R1,
+    256: ec.SECP256R1,
+    384: ec.SECP384R1,
+    521: ec.SECP521R1,
 }
 
 

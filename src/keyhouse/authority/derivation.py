@@ -9,12 +9,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
+from keyhouse.wire.secret_sizes import LARGEST_DERIVED_KEY, size_problem
+from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["derive_marble_key"]
 
 _NIL: Final = UUID(int=0)
-_BYTE: Final = 8
-_MOST: Final = 255 * 32  # bytes; RFC 5869 2.3
 
 
 def derive_marble_key(
@@ -38,15 +38,14 @@ def derive_marble_key(
         problems.append(Problem("UUID", "is nil", "give each marble a UUID of its own"))
     if not marble_type:
         problems.append(Problem("MarbleType", "is empty", "name a marble of the manifest"))
-    length, rest = divmod(bits, _BYTE)
-    if rest or not 0 < length <= _MOST:
-        hint = f"give a multiple of 8 up to {_MOST * _BYTE}"
+    if size_problem(SecretType.SYMMETRIC_KEY, bits, shared=False, user_defined=False):
+        hint = f"give a multiple of 8 up to {LARGEST_DERIVED_KEY}"
         problems.append(Problem("Size", "is not a size for a derived key", hint))
     if problems:
         raise Invalid(f"no key for secret {quoted(secret_name)}", problems)
     kdf = HKDF(
         algorithm=SHA256(),
-        length=length,
+        length=bits // 8,
         salt=f"{marble}{secret_name}".encode(),
         info=marble_type.encode() if bind_to_type else b"",
     )

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.sizes import CURVES, size_problems
+from keyhouse.authority.curve import CURVES
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.x509.certificates import (
     CertificatePlan,
@@ -23,9 +23,10 @@ from keyhouse.authority.x509.certificates import (
 from keyhouse.base.errors import Invalid, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
+from keyhouse.wire.secret_sizes import size_problem
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["generate", "is_generated_with_manifest", "trial"]
+__all__ = ["generate", "is_generated_with_manifest", "size_problems", "trial"]
 
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -90,6 +91,15 @@ def trial(
         elif definition.type.is_certificate:
             problems += template_problems(definition, keys=keys, now=now, building=building)
     return _placed(name, problems)
+
+
+def size_problems(definition: SecretDefinition) -> tuple[Problem, ...]:
+    """Return what is wrong with ``Size`` for a value of this type."""
+    shared, user_defined = definition.shared, definition.user_defined
+    problem = size_problem(
+        definition.type, definition.size, shared=shared, user_defined=user_defined
+    )
+    return (Problem("Size", problem, "in bits"),) if problem else ()
 
 
 def _with_certificate(

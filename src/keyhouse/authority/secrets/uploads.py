@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from keyhouse.authority.curve import CURVES
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.sizes import CURVES, size_problems
+from keyhouse.authority.secrets.generate import size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import BadRequest, Invalid, Problem

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from keyhouse.base import rsa_keys
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.manifest.document import (
@@ -14,13 +13,11 @@ from keyhouse.manifest.document import (
 from keyhouse.manifest.rules.access import parse_certificate
 from keyhouse.manifest.rules.certificates import check_template
 from keyhouse.wire.json_decoder import nearest
+from keyhouse.wire.secret_sizes import size_problem
 from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["check_secrets", "key_cost", "secret_types"]
 
-LARGEST_KEY = 8 * 1024 * 1024  # bits of a symmetric key: 1 MiB
-LARGEST_DERIVED_KEY = 65280  # bits: HKDF-SHA256 yields 255 blocks of 32 bytes
-CURVES = (224, 256, 384, 521)
 MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
 MOST_COST = 64 * 256
 
@@ -89,26 +86,11 @@ def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings
         if secret.size:
             findings.warn(here, "has no effect on plain data")
         return secret.user_defined
-    problem = _size_problem(kind, secret)
+    shared, user_defined = secret.shared, secret.user_defined
+    problem = size_problem(kind, secret.size, shared=shared, user_defined=user_defined)
     if problem:
         findings.refuse(here, problem, "in bits")
     return not problem
-
-
-def _size_problem(kind: SecretType, secret: SecretDocument) -> str:
-    size = secret.size
-    if kind is SecretType.SYMMETRIC_KEY:
-        largest = LARGEST_KEY if secret.shared or secret.user_defined else LARGEST_DERIVED_KEY
-        fits = 0 < size <= largest and size % 8 == 0
-        return "" if fits else f"is {size}, must be a multiple of 8 from 8 to {largest}"
-    if kind is SecretType.CERT_ED25519:
-        return f"is {size}, must be 0 or left out: Ed25519 has one size" if size else ""
-    if size == 0 and secret.user_defined:
-        return ""  # any size may be uploaded
-    if kind is SecretType.CERT_RSA:
-        least, most = rsa_keys.SMALLEST_GENERATED, rsa_keys.LARGEST
-        return "" if least <= size <= most else f"is {size}, must be {least} to {most}"
-    return "" if size in CURVES else f"is {size}, must be 224, 256, 384 or 521"
 
 
 def _check_values(

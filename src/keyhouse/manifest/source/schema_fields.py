@@ -34,11 +34,7 @@ from keyhouse.manifest.model import (
 )
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.packages import TCB_STATUSES
-from keyhouse.manifest.rules.secrets import (
-    CURVES,
-    LARGEST_DERIVED_KEY,
-    LARGEST_KEY,
-)
+from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
 
 __all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
@@ -132,7 +128,7 @@ _SECRET_RULES: Final = (
         _of_type(SecretType.CERT_RSA),
         _sizes({"type": "integer", "minimum": SMALLEST_GENERATED, "maximum": LARGEST}),
     ),
-    _if(_of_type(SecretType.CERT_ECDSA), _sizes({"enum": [*CURVES]})),
+    _if(_of_type(SecretType.CERT_ECDSA), _sizes({"enum": [*CURVE_SIZES]})),
     _if(_of_type(SecretType.CERT_ED25519), _properties(Size={"enum": [0, None]})),
     _if({"not": _USER_DEFINED}, _properties(Private=_NO_BYTES, Public=_NO_BYTES)),
 )
