@@ -28,7 +28,8 @@ from keyhouse.authority import (
     read_signing_request,
     renew_intermediate,
 )
-from keyhouse.authority.x509.der_writer import time, unsigned
+from keyhouse.authority.x509.der_writer import time
+from keyhouse.wire.der_elements import unsigned
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")

@@ -17,10 +17,11 @@ from support.samples.authority import coordinator_keys
 from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
-from keyhouse.authority.x509.der_writer import element, extension
+from keyhouse.authority.x509.der_writer import extension
 from keyhouse.authority.x509.request_parts import MOST_NAMES, MOST_PARTS
 from keyhouse.authority.x509.signing_request import LARGEST
 from keyhouse.base.errors import Invalid
+from keyhouse.wire.der_elements import element
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
 

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from keyhouse.wire.der_elements import unsigned
 from keyhouse_simulation import der
 from keyhouse_simulation.parameters import Lists, Pck
 
@@ -75,11 +76,11 @@ def issue_list(
 def pck_extension(pck: Pck) -> bytes:
     """Return the SGX extension of a PCK certificate. Source: Intel, "SGX PCK Certificate"."""
     components = [
-        _entry(f"2.{place}", der.integer(svn)) for place, svn in enumerate(pck.cpu_svn, start=1)
+        _entry(f"2.{place}", unsigned(svn)) for place, svn in enumerate(pck.cpu_svn, start=1)
     ]
     tcb = der.sequence(
         *components,
-        _entry("2.17", der.integer(pck.pce_svn)),
+        _entry("2.17", unsigned(pck.pce_svn)),
         _entry("2.18", der.octets(pck.cpu_svn)),
     )
     return der.sequence(

@@ -1,9 +1,9 @@
-"""DER, one level at a time, for what no library reads within our bounds."""
+"""DER (X.690), one element at a time, where a library has no bounds or takes too long."""
 
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["der_elements"]
+__all__ = ["der_elements", "element", "unsigned"]
 
 _LONG: Final = 0x80
 _MOST_LENGTH_BYTES: Final = 4
@@ -27,3 +27,18 @@ def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
         if at > len(content):
             raise ValueError("cut off")
         yield tag, content[begin:at]
+
+
+def element(tag: int, *contents: bytes) -> bytes:
+    """Return the element with ``tag`` (one byte) around ``contents``, in order."""
+    content = b"".join(contents)
+    length = len(content)
+    if length < _LONG:
+        return bytes((tag, length)) + content
+    octets = length.to_bytes((length.bit_length() + 7) // 8)
+    return bytes((tag, _LONG | len(octets))) + octets + content
+
+
+def unsigned(number: int) -> bytes:
+    """Return a number of 0 or more as an INTEGER."""
+    return element(0x02, number.to_bytes(number.bit_length() // 8 + 1))

@@ -1,32 +1,18 @@
-"""Writes the little DER that a marble certificate is put together from (X.690)."""
+"""Times and extensions of a certificate in DER (RFC 5280)."""
 
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["element", "extension", "time", "unsigned"]
+from keyhouse.wire.der_elements import element
 
-_SHORT: Final = 0x80
+__all__ = ["extension", "time"]
+
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _LAST_UTC_YEAR: Final = 2049  # RFC 5280, 4.1.2.5
 
 _CRITICAL: Final = bytes.fromhex("0101ff")
-
-
-def element(tag: int, *contents: bytes) -> bytes:
-    """Return the element with ``tag`` (one byte) around ``contents``, in order."""
-    content = b"".join(contents)
-    length = len(content)
-    if length < _SHORT:
-        return bytes((tag, length)) + content
-    octets = length.to_bytes((length.bit_length() + 7) // 8)
-    return bytes((tag, _SHORT | len(octets))) + octets + content
-
-
-def unsigned(number: int) -> bytes:
-    """Return a number of 0 or more as an INTEGER."""
-    return element(0x02, number.to_bytes(number.bit_length() // 8 + 1))
 
 
 @lru_cache(maxsize=16)  # hundreds of certificates begin, and end, in the same second

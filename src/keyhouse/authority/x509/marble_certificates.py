@@ -26,12 +26,13 @@ from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.x509.ca import LIFETIME
-from keyhouse.authority.x509.der_writer import element, extension, time, unsigned
+from keyhouse.authority.x509.der_writer import extension, time
 from keyhouse.authority.x509.host_names import read_address
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, key_identifier, random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
 from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.secret import Secret
+from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
 __all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificate"]
