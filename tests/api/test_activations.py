@@ -169,7 +169,7 @@ async def test_an_update_while_slow_certificates_are_made_is_not_passed_by(tmp_p
     )
     async with deployment(tmp_path, raw) as opened:
         gate = threading.Event()
-        before = asyncio.create_task(opened.activations._turns.take(gate.wait))
+        before = asyncio.create_task(opened.activations._executor.run(gate.wait))
         joining = asyncio.create_task(opened.join())
         await asyncio.sleep(0)  # it waits for its turn, judged and prepared on the state of now
         await raise_version(opened, 3)

@@ -398,6 +398,23 @@ def test_bodies_in_flight_share_one_memory_limit(trust: ssl.SSLContext) -> None:
         assert first.answer()[0] == 200
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("farewell", [False, True], ids=["silent", "close_notify"])
+def test_request_of_a_client_that_has_left_is_cancelled(
+    tmp_path: Path, version: ssl.TLSVersion, *, farewell: bool
+) -> None:
+    with running() as server:
+        with Client(server.port, client_context(ALICE, tmp_path, version=version)) as client:
+            client.send(post("/wait", b"hello"))
+            assert server.probe.waiting.wait(10)
+            if farewell:
+                client.tls.settimeout(0)
+                with pytest.raises(ssl.SSLWantReadError):  # it does not wait for an answer to it
+                    client.tls.unwrap()
+        assert server.probe.cancelled.wait(10)
+        assert server.do_until(lambda: not server.listener.open_connections)
+
+
 def test_stop_answers_what_was_accepted_and_closes_the_rest(trust: ssl.SSLContext) -> None:
     with running() as server, Client(server.port, trust) as idle:
         assert idle.get("/status")[0] == 200

@@ -259,6 +259,17 @@ async def test_upload_goes_on_when_its_client_leaves(tmp_path: Path) -> None:
         assert desk.phase is Phase.RUNNING
 
 
+async def test_upload_whose_client_leaves_before_its_turn_is_not_taken(tmp_path: Path) -> None:
+    async with _lost(tmp_path) as desk:
+        first, leaving = (asyncio.create_task(desk.hand_in(key)) for key in KEYS[:2])
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert (await first).remaining == 1
+        assert (await desk.hand_in(KEYS[2])).received == ("rk0", "rk2")
+
+
 # --- states that somebody made up ---
 
 

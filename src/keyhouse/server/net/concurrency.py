@@ -1,17 +1,19 @@
-"""A concurrency limit, and a bounded executor for costly work: one caller too many is refused.
+"""Costly work: how much of it runs at once, how much may wait, and who is next.
 
-Without a bound, whoever asks often enough keeps all others waiting, and their requests in memory.
+Without a bound, callers who ask often enough keep all others waiting, and their requests in memory.
+In the order of arrival, a client with a hundred requests takes a hundred turns before the next one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from keyhouse.base.errors import Unavailable
 
-__all__ = ["BoundedExecutor", "ConcurrencyLimit", "TooMany"]
+__all__ = ["BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooMany"]
 
 T = TypeVar("T")
 
@@ -43,23 +45,91 @@ class ConcurrencyLimit:
             self._taken -= 1
 
 
-class BoundedExecutor:
-    """``at_once`` threads called ``name``, for callers who wait in ``places``."""
+class FairQueue:
+    """Runs ``at_once`` pieces of work; clients that wait in ``limit`` have their turns in rounds.
 
-    def __init__(self, name: str, places: ConcurrencyLimit, at_once: int = 1) -> None:
-        self._places = places
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+    A client waits for one piece of work of each other client at most, whatever they ask for.
+    Used on the event loop's thread. Source: "fair queueing", RFC 970.
+    """
 
-    async def take(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, off the event loop.
+    def __init__(self, limit: ConcurrencyLimit, at_once: int = 1) -> None:
+        self._limit = limit
+        self._free = at_once
+        self._waiting = OrderedDict[Hashable, dict[asyncio.Future[None], None]]()
+        self._running: set[asyncio.Task[Any]] = set()
 
-        For a caller who leaves nothing is begun any more; what has begun goes on.
+    async def run(self, work: Callable[[], Awaitable[T]], client: Hashable = None) -> T:
+        """Return what ``work`` returns, which begins in the client's turn.
+
+        ``client`` is equal for all callers that share turns; without it each caller is one. A
+        caller who leaves while it waits leaves nothing behind; what has begun runs to its end.
 
         Raises ``TooMany``.
         """
-        with self._places.one():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        with self._limit.one():
+            await self._turn(object() if client is None else client)
+            task = asyncio.get_running_loop().create_task(_awaited(work))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+            return await asyncio.shield(task)
+
+    async def _turn(self, client: Hashable) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, {})[turn] = None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._forget(client, turn)
+            else:  # it came and the caller left at the same time
+                self._pass_on()
+            raise
+
+    def _forget(self, client: Hashable, turn: "asyncio.Future[None]") -> None:
+        turns = self._waiting.get(client, {})
+        turns.pop(turn, None)
+        if not turns:
+            self._waiting.pop(client, None)
+
+    def _pass_on(self) -> None:
+        """Give a turn that is over to the client whose last one is the longest ago."""
+        while self._waiting:
+            client, turns = self._waiting.popitem(last=False)
+            turn = next(iter(turns))
+            del turns[turn]
+            if turns:
+                self._waiting[client] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the caller, if there still is one
+        self._pass_on()
+
+
+class BoundedExecutor:
+    """``at_once`` threads called ``name``, with a ``FairQueue`` of callers in ``limit``."""
+
+    def __init__(self, name: str, limit: ConcurrencyLimit, at_once: int = 1) -> None:
+        self._queue = FairQueue(limit, at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+
+    async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
+        """Return what ``work`` returns, off the event loop: as ``FairQueue.run`` does."""
+        loop = asyncio.get_running_loop()
+        return await self._queue.run(lambda: loop.run_in_executor(self._threads, work), client)
 
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
+    return await work()

@@ -36,6 +36,7 @@ from keyhouse.server.net.transport import ConnectionHandler
 
 __all__ = ["TlsTransport"]
 
+_GOODBYE: Final = 512  # bytes that a client may say before its end, while it is held
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
 _RECORDS_PER_TURN: Final = 4  # of one connection before others have their turn
 
@@ -307,12 +308,18 @@ class TlsTransport(asyncio.BufferedProtocol):
         self.close()
 
     def _control_reading(self) -> None:
-        """Read from the socket unless bytes are kept already that nobody takes."""
+        """Read from the socket unless bytes are kept already that are not taken.
+
+        While an answer is awaited a few are kept before that: else the end of a client that says
+        close_notify first is not seen, and the server works on for it.
+        """
         raw = self._raw
         if raw is None or raw.is_closing():
             return
-        kept = (self._held or self._clogged) and _bio_length(self._bio_in, _NULL)
-        wanted = not kept and not (self._clogged and self._phase is not _Phase.LINGERING)
+        kept = _bio_length(self._bio_in, _NULL) if self._held or self._clogged else 0
+        wanted = kept <= (_GOODBYE if self._held else 0) and not (
+            self._clogged and self._phase is not _Phase.LINGERING
+        )
         if wanted is not self._reading:
             self._reading = wanted
             if wanted:

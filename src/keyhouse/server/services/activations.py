@@ -58,8 +58,11 @@ __all__ = ["Activations"]
 
 log = structlog.get_logger(__name__)
 
-WAITING: Final = 64
-"""Activations that may wait for their turn to have slow certificates made."""
+WAITING: Final = 4096
+"""Activations that may wait for their turn to have slow certificates made.
+
+As many as there can be calls: workloads have their turns in rounds, and none is locked out.
+"""
 
 
 class _Workload(NamedTuple):
@@ -95,7 +98,7 @@ class Activations:
         self._simulated = simulated
         self._events = events
         self._lifetime = lifetime
-        self._turns = BoundedExecutor(
+        self._executor = BoundedExecutor(
             "activate", ConcurrencyLimit(WAITING, "too many workloads are being activated")
         )
         self._refusals = RefusalLog(events, pace)
@@ -128,7 +131,7 @@ class Activations:
 
     def close(self) -> None:
         """Give the thread back."""
-        self._turns.close()
+        self._executor.close()
 
     async def _read(self, request: ActivationRequest, identity: bytes | None) -> _Workload:
         """Check the request in the order of the interface, the cheap before the quote."""
@@ -138,7 +141,7 @@ class Activations:
         marble = read_uuid(request.uuid)
         quoted = require_quote(request.quote, simulated=self._simulated)
         signing = read_signing_request(request.csr, state.keys)
-        verdict = await self._quote_checks.verify(request.quote) if quoted else None
+        verdict = await self._quote_checks.verify(request.quote, presented) if quoted else None
         return _Workload(request, presented, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
@@ -173,7 +176,7 @@ class Activations:
 
         if not recipe.is_costly:
             return make()
-        return await self._turns.take(make)
+        return await self._executor.run(make, workload.identity)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
         """Return once the activation counts, or will be audited. Raises ``Stale``."""

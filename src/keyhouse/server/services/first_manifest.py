@@ -1,6 +1,5 @@
-"""Setting the first manifest, which anyone may do: one at a time, while few others wait."""
+"""Setting the first manifest, which anyone may do: one at a time, the others wait in turn."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -17,15 +16,18 @@ from keyhouse.coordinator import (
     prepare_manifest,
     require,
 )
-from keyhouse.server.net.concurrency import ConcurrencyLimit
+from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.services.preparation import Preparation
 
 __all__ = ["Enforced", "FirstManifest"]
 
 log = structlog.get_logger(__name__)
 
-WAITING: Final = 4
-"""First manifests that may wait while one is prepared: anybody may send one."""
+WAITING: Final = 12_000
+"""First manifests that may wait while one is prepared: anybody may send one.
+
+As many as there can be connections, each of which has its turn.
+"""
 
 
 class Enforced(NamedTuple):
@@ -45,28 +47,30 @@ class FirstManifest:
         self._engine = engine
         self._preparation = preparation
         self._end_recovery = end_recovery
-        self._one = asyncio.Semaphore(1)
-        self._places = ConcurrencyLimit(WAITING + 1, "other manifests are being prepared")
+        limit = ConcurrencyLimit(WAITING + 1, "other manifests are being prepared")
+        self._queue = FairQueue(limit)
 
     async def set(self, read: Callable[[], bytes]) -> Enforced:
         """Return once the manifest that ``read`` returns is enforced.
 
-        ``read`` is called on a thread, when it is the turn of this caller.
+        ``read`` is called on a thread, when it is the turn of this caller. A caller who leaves
+        before leaves nothing behind; what has begun runs to its end.
 
         Raises:
             WrongPhase, Forbidden, Invalid: the manifest is not taken, or not right.
             Unavailable: others are waiting for the same already, or the clock cannot be trusted.
         """
-        with self._places.one():
-            async with self._one:
-                command, view = await self._set(read)
+        return await self._queue.run(lambda: self._set(read))
+
+    async def _set(self, read: Callable[[], bytes]) -> Enforced:
+        command, view = await self._submitted(read)
         self._end_recovery()
         warnings = (*map(str, command.warnings), *policy_of(command.manifest).caveats)
         for warning in warnings:
             log.warning("the manifest was accepted with a warning", warning=warning)
         return Enforced(view, command.recovery.ciphertexts, warnings)
 
-    async def _set(self, read: Callable[[], bytes]) -> tuple[SetManifest, View]:
+    async def _submitted(self, read: Callable[[], bytes]) -> tuple[SetManifest, View]:
         engine, raw = self._engine, await self._preparation.off_loop(read)
 
         def prepare() -> SetManifest:

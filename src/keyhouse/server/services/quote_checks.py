@@ -8,7 +8,7 @@ in this process or in another one of the same journal, is not used, whatever its
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
@@ -28,7 +28,7 @@ from keyhouse.attestation import (
     require_as_new,
 )
 from keyhouse.base.errors import Unavailable
-from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
 __all__ = [
@@ -76,8 +76,15 @@ class CollateralPerPlatform(Protocol):
 AT_ONCE: Final = 1
 """Quotes verified at the same time: reads have to stay served on one core."""
 
-WAITING: Final = 64
-"""Callers who may wait for their turn."""
+FETCHES_AT_ONCE: Final = 4
+"""Callers for whom collateral is fetched at the same time; it then serves all of their kind."""
+
+WAITING: Final = 16_384
+"""Callers who may wait for a check, and as many for collateral; anybody may be one.
+
+More than there can be connections and calls: clients have their turns in rounds, so a flood locks
+none of them out. The memory of their requests is bounded where it comes in.
+"""
 
 REMEMBERED: Final = 256
 """Refused quotes that are refused again without a check."""
@@ -117,14 +124,15 @@ class QuoteChecks:
         self._now = now
         self._memory = memory or ProcessMarks()
         self._pace = pace
-        self._turns = BoundedExecutor("check", ConcurrencyLimit(WAITING, _TOO_MANY), AT_ONCE)
-        self._fetches = ConcurrencyLimit(
-            WAITING, _TOO_MANY
-        )  # apart: who waits for a PCCS keeps no turn
+        self._executor = BoundedExecutor("check", ConcurrencyLimit(WAITING, _TOO_MANY), AT_ONCE)
+        # Apart: who waits for a PCCS keeps no turn.
+        self._fetches = FairQueue(ConcurrencyLimit(WAITING, _TOO_MANY), FETCHES_AT_ONCE)
         self._refused: dict[bytes, tuple[float, QuoteRefused]] = {}  # oldest first
 
-    async def verify(self, quote: bytes) -> Verdict:
+    async def verify(self, quote: bytes, client: Hashable = None) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
+
+        ``client`` is equal for all callers that share turns; without it each caller is one.
 
         Raises:
             QuoteRefused: it does not verify.
@@ -134,8 +142,8 @@ class QuoteChecks:
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
         try:
-            get = await self._found(quote)
-            verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now))
+            get = await self._found(quote, client)
+            verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now), client)
         except QuoteRefused as refused:
             self._remember(digest, refused)
             raise
@@ -150,27 +158,26 @@ class QuoteChecks:
         source: object = self._collateral
         return source if isinstance(source, CollateralHealth) else None
 
-    async def in_turn(self, work: Callable[[], T]) -> T:
+    async def in_turn(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Return what ``work`` returns, on the thread of the checks.
 
         Raises ``Unavailable`` if too many callers wait already.
         """
-        return await self._turns.take(work)
+        return await self._executor.run(work, client)
 
     def close(self) -> None:
         """Give the threads back."""
-        self._turns.close()
+        self._executor.close()
 
-    async def _found(self, quote: bytes) -> CollateralNow:
+    async def _found(self, quote: bytes, client: Hashable) -> CollateralNow:
         """Return what has the collateral for ``quote``, which is fetched if it has to be."""
         source = self._collateral
         if callable(source):
             return source
-        kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca))
+        kind = await self.in_turn(lambda: platform_kind(quote, self._verifier.root_ca), client)
         collateral = source.at_hand(kind)
         if collateral is None:
-            with self._fetches.one():
-                collateral = await source.collateral_of(kind)
+            collateral = await self._fetches.run(lambda: source.collateral_of(kind), client)
         return lambda: collateral
 
     def _verify(

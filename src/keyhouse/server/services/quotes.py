@@ -40,7 +40,7 @@ class Quotes:
         self._platform = platform
         self._root = keys.root_cert
         places = ConcurrencyLimit(WAITING, "too many callers are waiting for a quote")
-        self._turns = BoundedExecutor("quote", places, AT_ONCE)
+        self._executor = BoundedExecutor("quote", places, AT_ONCE)
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce = self._quote(self._root, b"")
 
@@ -58,7 +58,7 @@ class Quotes:
         """
         root = keys.root_cert
         try:
-            quote = await self._turns.take(lambda: self._quote(root, nonce))
+            quote = await self._executor.run(lambda: self._quote(root, nonce))
         except TooMany:
             self.counts["refused"] += 1
             raise
@@ -80,7 +80,7 @@ class Quotes:
 
     def close(self) -> None:
         """Give the threads back."""
-        self._turns.close()
+        self._executor.close()
 
     def _quote(self, root: bytes, nonce: bytes) -> bytes:
         data = report_data(quote_binding(root, nonce))

@@ -40,6 +40,7 @@ from keyhouse.coordinator import (
     View,
     require,
 )
+from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 
 __all__ = ["Progress", "PublicKey", "RecoverySession"]
 
@@ -93,9 +94,8 @@ class RecoverySession:
         self._signature = b""  # over the public key
         # One makes the key, which takes seconds; the other verifies one upload at a time.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._taking: set[asyncio.Task[Progress]] = set()
+        self._waiting = ConcurrencyLimit(WAITING, "too many recovery requests are waiting")
+        self._uploads = FairQueue(self._waiting)
         if isinstance(engine.view.state, Recovering):
             self._key = self._threads.submit(make_key)
 
@@ -113,13 +113,10 @@ class RecoverySession:
         """
         state, key = self._recovering(), self._key
         self._require_holders()
-        if key is None or self._waiting >= WAITING:
-            raise _busy()
-        self._waiting += 1
-        try:
+        if key is None:
+            raise Unavailable("there is no key to encrypt shares to now", hint="try again later")
+        with self._waiting.one():
             made = await asyncio.wrap_future(_unshared(key))
-        finally:
-            self._waiting -= 1
         if not self._signature:  # deterministic: made once, for all callers
             self._signature = sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
@@ -127,7 +124,7 @@ class RecoverySession:
     async def upload(self, share: Secret, signature: bytes) -> Progress:
         """Take in a share, plain or encrypted to the public key, with its holder's signature.
 
-        A caller who leaves stops waiting; the upload is still processed.
+        A caller who leaves before its turn leaves nothing behind; an upload that has begun goes on.
 
         Raises:
             BadRequest, ShareRefused: this upload is not taken; what is in stays in.
@@ -138,13 +135,7 @@ class RecoverySession:
         """
         self._recovering()
         self._require_holders()
-        if self._waiting >= WAITING:
-            raise _busy()
-        self._waiting += 1
-        task = asyncio.get_running_loop().create_task(self._take(share, signature))
-        self._taking.add(task)
-        task.add_done_callback(self._taken)
-        return await asyncio.shield(task)
+        return await self._uploads.run(lambda: self._take(share, signature))
 
     def end(self) -> None:
         """Forget key and shares: recovery mode is over."""
@@ -155,19 +146,16 @@ class RecoverySession:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, share: Secret, signature: bytes) -> Progress:
-        async with self._turn:
-            self._recovering()  # it may have ended while this one waited
-            loop = asyncio.get_running_loop()
-            submission = await loop.run_in_executor(self._threads, self._verify, share, signature)
-            submitted = (*self._submitted, submission)
-            if len(submitted) == self._index.threshold:
-                return await self._recover(submitted)
-            self._submitted = submitted
-            log.warning(
-                "a recovery share was handed in", of=submission.name, received=self.received
-            )
-            remaining = self._index.threshold - len(submitted)
-            return Progress(remaining, self.received, self._engine.view)
+        self._recovering()  # it may have ended while this one waited
+        loop = asyncio.get_running_loop()
+        submission = await loop.run_in_executor(self._threads, self._verify, share, signature)
+        submitted = (*self._submitted, submission)
+        if len(submitted) == self._index.threshold:
+            return await self._recover(submitted)
+        self._submitted = submitted
+        log.warning("a recovery share was handed in", of=submission.name, received=self.received)
+        remaining = self._index.threshold - len(submitted)
+        return Progress(remaining, self.received, self._engine.view)
 
     def _verify(self, share: Secret, signature: bytes) -> SubmittedShare:
         taken = self.received
@@ -197,12 +185,6 @@ class RecoverySession:
             raise
         self.end()
         return Progress(0, tuple(sorted(submission.name for submission in submitted)), view)
-
-    def _taken(self, task: asyncio.Task[Progress]) -> None:
-        self._waiting -= 1
-        self._taking.discard(task)
-        if not task.cancelled():
-            task.exception()  # told to the caller, if there still is one
 
     def _recovering(self) -> Recovering:
         """Return the state; raise ``WrongPhase`` and forget everything when it is over."""
@@ -239,7 +221,3 @@ def _unshared(future: Future[EphemeralKey]) -> Future[EphemeralKey]:
 
     future.add_done_callback(copy)
     return own
-
-
-def _busy() -> Unavailable:
-    return Unavailable("too many recovery requests are waiting", hint="try again later")

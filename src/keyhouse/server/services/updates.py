@@ -71,7 +71,7 @@ class Updates:
             require(Operation.UPDATE, view.phase)
             return prepare_plan(view.running, identity, raw, now=self._engine.now()), view
 
-        return await self._plans.take(work)
+        return await self._plans.run(work)
 
     async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Raise security versions, or initiate a full update; return how far it has come."""
