@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and are still there after a crash.
+"""Files that appear whole or not at all, and survive a crash.
 
 The order is always the same: write a new file (0600), sync it, give it its name, sync the
 directory. No symbolic link is followed to a file. Everything raises ``OSError``.
@@ -73,10 +73,10 @@ def write_new(
 
 
 def create_file(path: str, content: bytes) -> None:
-    """Make the new file ``path`` hold ``content``: whole for whoever opens it at the same time.
+    """Make the new file ``path`` hold ``content``: whole for every concurrent reader.
 
     Where files cannot be linked (as in an enclave) it is empty for a moment. Its name is not
-    synced. Raises ``FileExistsError`` if anything is there, whoever made it.
+    synced. Raises ``FileExistsError`` if anything is there.
     """
     beside = os.path.join(os.path.dirname(path), _beside())  # noqa: PTH118, PTH120 as it was given
     write_new(beside, content)
@@ -93,7 +93,7 @@ def create_file(path: str, content: bytes) -> None:
 def replace_file(path: Path, content: bytes, *, alone: bool = False) -> None:
     """Make ``path`` (0600) hold ``content``, durably and all of it, or leave it as it is.
 
-    ``alone``: nobody else writes this file now. What a killed process left beside it is removed
+    ``alone``: no other call writes this file now. What a killed process left beside it is removed
     then; without it, the temporary file has a name that no other call uses.
     """
     if not path.name:
@@ -112,7 +112,7 @@ def put_file(folder: int, name: bytes, content: bytes) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of all who change the file ``path``: ``<path>.lock``, made if it is missing."""
+    """Hold the lock of changes to the file ``path``: ``<path>.lock``, made if it is missing."""
     handle = os.open(path.with_name(f"{path.name}.lock"), _LOCK, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -99,7 +99,7 @@ class TooLarge(BadRequest):
 
 
 class Unauthenticated(Refused):
-    """The caller presented no certificate, or one that belongs to nobody."""
+    """The caller presented no certificate, or one of no user."""
 
     code = "unauthenticated"
 

@@ -33,5 +33,5 @@ class Secret:
         raise TypeError("a Secret cannot be pickled")
 
     def reveal(self) -> bytes:
-        """Return the bytes. Whoever calls this must not log, echo or store them in the clear."""
+        """Return the bytes. The caller must not log, echo or store them in the clear."""
         return self._value

@@ -1,4 +1,4 @@
-"""Counts of values by bounds, as histograms show them."""
+"""Counts of values by upper bounds, as in histograms."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

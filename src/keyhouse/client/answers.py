@@ -67,9 +67,9 @@ E = TypeVar("E", bound=_Envelope)
 def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
     """Return the data of a successful ``answer`` as a ``kind``.
 
-    If ``optional``, no data are those that an empty object is. Raises ``CallRefused`` or
-    ``CallPutOff`` with the coordinator's own words if it said no, and ``AnswerUnreadable`` if this
-    is no answer of the interface.
+    If ``optional``, missing data are read as an empty object. Raises ``CallRefused`` or
+    ``CallPutOff`` with the coordinator's own words if it refused, and ``AnswerUnreadable`` if the
+    answer is not of the interface.
     """
     return data_and_message(answer, kind, optional=optional)[0]
 
@@ -82,7 +82,7 @@ def data_and_message(answer: Answer, kind: type[T], *, optional: bool = False) -
 
 
 def require_success(answer: Answer) -> None:
-    """Return if ``answer`` is a successful one, whose data mean nothing. Raises as ``data_of``."""
+    """Return if ``answer`` is a successful one; its data are ignored. Raises as ``data_of``."""
     _successful(answer, _Envelope)
 
 
@@ -194,7 +194,7 @@ def _refusal(answer: Answer) -> CallRefused | CallPutOff | AnswerUnreadable:
 
 
 def _part(answer: Answer, kind: type[T]) -> T:
-    """Return the details of a refusal as ``kind``; those of another kind are none of it."""
+    """Return the details of a refusal as ``kind``; empty if they are of another kind."""
     try:
         return decode(answer.body, kind)
     except Unreadable:

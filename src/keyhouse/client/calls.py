@@ -1,7 +1,7 @@
 """The calls of the interface as data: what is sent, and how the answer is read.
 
-``old`` is the same call in version 1, for coordinators that answer 405 to version 2. What has none,
-and why, stands in ``answers``.
+``old`` is the same call in version 1, for coordinators that answer 405 to version 2. ``answers``
+says which calls have none, and why.
 """
 
 import base64
@@ -115,7 +115,7 @@ def _no_text() -> ClientSetup:
 
 
 def _data(kind: type[T]) -> Callable[[Answer], T]:
-    """Return what reads the data of an answer as a ``kind``."""
+    """Return a reader of an answer's data as a ``kind``."""
     return lambda answer: data_of(answer, kind)
 
 
@@ -189,7 +189,7 @@ def planning(manifest: bytes) -> Call[PlanData]:
 def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
-    ``plan``: the digest that it is bound to. Coordinators that know no plans do not look at it.
+    ``plan``: the digest that it is bound to. Coordinators that know no plans ignore it.
     """
     return Call(_post(path, _json(wire.UpdateBody(manifest, plan or None)), _LARGE), _update)
 

@@ -1,4 +1,4 @@
-"""How a call of an operation is carried: its version, and the memory that judges its answer."""
+"""One call of an operation: sent in version 2 or 1, its answer checked against the memory."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -14,11 +14,11 @@ __all__ = ["Keep", "Session", "carry", "carry_and_keep"]
 T = TypeVar("T")
 
 Keep = Callable[[Mapping[str, bytes]], None]
-"""Puts encrypted recovery shares, by key name, where they are safe."""
+"""Stores encrypted recovery shares, by key name, where they are safe."""
 
 
 class Session:
-    """What all operations need to know."""
+    """What all operations share."""
 
     def __init__(self, trusted: TrustedCoordinator, rules: Rules) -> None:
         self.trusted = trusted
@@ -27,10 +27,10 @@ class Session:
 
 
 def carry(session: Session, call: Call[T]) -> Steps[T]:
-    """Return the result of ``call``; its answer goes on from what is remembered."""
+    """Return the result of ``call``; its answer continues what is remembered."""
     known = yield from _begin(session)
     answer, read = yield from _either(session, call)
-    yield from _judge(session, known, answer)
+    yield from _check(session, known, answer)
     return read(answer)
 
 
@@ -40,9 +40,9 @@ def carry_and_keep(
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
-    """Return the result of ``call``, whose answer is judged by the memory when it has been kept.
+    """Return the result of ``call``; its answer is checked against the memory after it was kept.
 
-    Nobody gets it a second time, and a memory that cannot be written must not lose it.
+    The answer comes only once, and must not be lost because the memory cannot be written.
     """
     known = yield from _begin(session)
     answer, read = yield from _either(session, call)
@@ -53,11 +53,11 @@ def carry_and_keep(
             yield from work(lambda: kept(shares(data)))
         return data
     finally:
-        yield from _judge(session, known, answer)
+        yield from _check(session, known, answer)
 
 
 def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
-    """Return the answer and its reader: of version 1 if the coordinator knows no version 2."""
+    """Return the answer and its reader: of version 1 if the coordinator does not know version 2."""
     answer = yield from exchange(call.request, session.rules)
     if not answer.is_of_older or call.old is None:
         return answer, call.read
@@ -71,6 +71,6 @@ def _begin(session: Session) -> Steps[Place | None]:
     return (yield from work(session.watch.begin))
 
 
-def _judge(session: Session, known: Place | None, answer: Answer) -> Steps[None]:
+def _check(session: Session, known: Place | None, answer: Answer) -> Steps[None]:
     if session.trusted.memory is not None:
-        yield from work(lambda: session.watch.judge(known, answer.state, answer.http_status))
+        yield from work(lambda: session.watch.check(known, answer.state, answer.http_status))

@@ -1,6 +1,6 @@
 """Every operation on a verified coordinator, as steps: written once, for both kinds of session.
 
-An answer is believed only if the state that came with it goes on from what is remembered.
+An answer is accepted only if the state that came with it continues what is remembered.
 """
 
 import base64
@@ -173,7 +173,7 @@ def acknowledge(
 
 
 def pending(session: Session) -> Steps[Pending | None]:
-    """Return the update that waits for acknowledgements. None: there is none."""
+    """Return the update that waits for acknowledgements, or None."""
     try:
         return (yield from carry(session, calls.PENDING))
     except CallRefused as refused:
@@ -183,7 +183,7 @@ def pending(session: Session) -> Steps[Pending | None]:
 
 
 def cancel(session: Session) -> Steps[None]:
-    """Give the pending update up."""
+    """Cancel the pending update."""
     yield from carry(session, calls.CANCEL)
 
 
@@ -204,7 +204,7 @@ def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[
 
 
 def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:
-    """Return what the root key signs of a stranger's ``quote``, once the coordinator verified it.
+    """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
     The signature has been checked: ECDSA with SHA-256 over ``base64(quote)`` and the TCB status.
     """
@@ -228,7 +228,7 @@ def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
 def recovery_offer(session: Session) -> Steps[Offer]:
     """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
 
-    Before anything is sent, ``require_root`` and ``require_listed`` judge what it is for.
+    Check it with ``require_root`` and ``require_listed`` before anything is sent.
     """
     offer = yield from carry(session, calls.OFFER)
     require_offer(offer, session.trusted.root_der)
@@ -246,7 +246,7 @@ def recover_with(
     """Decrypt the holder's share with ``key`` and hand it in, if the deployment is the kept one.
 
     ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustFailed`` before
-    anything is decrypted or sent if the state is another's.
+    anything is decrypted or sent if the state is of another deployment.
     """
     offer = yield from recovery_offer(session)
     require_root(offer, kept_root)
@@ -268,7 +268,7 @@ def _in_force(session: Session) -> Steps[bytes]:
 
 
 def _same(digest: str, given: str) -> bool:
-    """Tell whether ``given``, whatever it is, spells ``digest``, which is in lower case."""
+    """Tell whether ``given``, in any case, is ``digest``, which is in lower case."""
     one, other = (text.encode("utf-8", "surrogatepass") for text in (digest, given.lower()))
     return hmac.compare_digest(one, other)
 
@@ -279,7 +279,7 @@ def _require_plan_of(manifest: bytes, found: PlanData) -> None:
 
 
 def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:
-    """Return the digest to send. The coordinator is known to look at it: it has told a plan."""
+    """Return the digest to send. The coordinator checks it, as it has answered with a plan."""
     if isinstance(expected, PlanData):
         _require_plan_of(manifest, expected)
         return expected.digest

@@ -1,11 +1,11 @@
 """A holder's part of a recovery: what has to hold before anything is decrypted or sent.
 
-The coordinator in recovery mode shows a temporary root, which a quote has vouched for. Then, in
-this order:
+The coordinator in recovery mode has a temporary root, which a verified quote binds. Then, in this
+order:
 
-1. That root signed the ephemeral key (``Offer``), so nobody can put a key of his own in its place.
+1. That root signed the ephemeral key (``Offer``), so an attacker cannot replace it with another.
 2. The state to be recovered has the root that the holder kept: it is the deployment that was set up
-   then, not one that somebody made up.
+   then, not a forged one.
 3. The holder's own key is among those of that state.
 
 Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source: wire
@@ -53,7 +53,7 @@ _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), labe
 
 
 class RecoveryKey(Protocol):
-    """The private key of a holder, wherever it is kept."""
+    """The private key of a holder, in memory or on a token."""
 
     @property
     def public_key(self) -> bytes:
@@ -152,7 +152,7 @@ def require_remembered(offer: Offer, root: str) -> None:
 def require_listed(offer: Offer, public_key: bytes) -> str:
     """Return the name of the recovery key (SubjectPublicKeyInfo DER) in the state's index.
 
-    Raises ``TrustFailed`` if it is not there: this state is none of that holder's.
+    Raises ``TrustFailed`` if it is not there: this is not a state of that holder.
     """
     for name, listed in offer.index.keys.items():
         if hmac.compare_digest(listed, public_key):

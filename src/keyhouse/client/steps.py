@@ -1,13 +1,13 @@
-"""What an operation does, one step after the other, without doing it.
+"""The steps of an operation, as effects that a connection carries out.
 
-An operation is a generator. It yields effects and is sent what they gave, or has thrown in what
-they raised; what it returns is the result. It knows neither sockets nor threads nor event loops, so
-it is written once: ``connection`` carries the effects out with blocking calls, and
-``connection_async`` on an event loop.
+An operation is a generator. It yields effects and is sent their results, or has their errors thrown
+in; what it returns is the result. It knows neither sockets nor threads nor event loops, so it is
+written once: ``http.connection`` carries the effects out with blocking calls, and
+``http.connection_async`` on an event loop.
 
-    Request   one HTTP request, tried once          gives an Answer; raises what a connection does
-    Work      something that may block (files, CPU)  gives and raises what it does
-    Pause     wait before trying again               gives nothing
+    Request   one HTTP request, tried once           returns an Answer; raises as a connection does
+    Work      a function that may block (files, CPU)  returns and raises what the function does
+    Pause     wait before trying again               returns nothing
 """
 
 from collections.abc import Callable, Generator
@@ -26,7 +26,7 @@ _METHOD_NOT_ALLOWED: Final = 405
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request. ``body`` may hold what nobody may see, so it is shown to nobody."""
+    """One request. ``body`` may hold secrets, so it is never shown."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back."""
+    """The answer to a request."""
 
     http_status: int
     body: bytes
@@ -46,12 +46,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the coordinator cannot do it now."""
+        """Whether the coordinator asks to try again later."""
         return self.http_status in _LATER
 
     @property
     def is_of_older(self) -> bool:
-        """Whether the coordinator does not know the call."""
+        """Whether the coordinator is older than the call, and does not know it."""
         return self.http_status == _METHOD_NOT_ALLOWED
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Work(Generic[T]):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """A wait of at most ``seconds``; at least half of them, so that clients come apart."""
+    """A wait of at most ``seconds``, at least half of them: clients must not retry in step."""
 
     seconds: float
 
@@ -82,7 +82,7 @@ def ask(request: Request) -> Steps[Answer]:
 
 
 def work(run: Callable[[], T]) -> Steps[T]:
-    """Return what ``run`` gives."""
+    """Return what ``run`` returns."""
     result: T = yield Work(run)
     return result
 

@@ -272,7 +272,7 @@ def _require_remembered(
     digest = hashlib.sha256(root).hexdigest()
     require_root_of(memory.read(), where, digest)
     known = before.highest(digest)
-    Watch(memory, where, root).judge(known, answer.state, answer.http_status)
+    Watch(memory, where, root).check(known, answer.state, answer.http_status)
 
 
 def _untrusted(problem: str) -> TrustFailed:

@@ -1,4 +1,4 @@
-"""What runs inside a workload: join the deployment, put what it delivers in place, start."""
+"""Runs inside a workload: joins the deployment, puts files in place, starts the program."""
 
 from keyhouse.launcher.activation import Request, activate, read_mesh_address
 from keyhouse.launcher.credentials import (

@@ -1,4 +1,4 @@
-"""What can keep a workload from starting.
+"""The errors that keep a workload from starting.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the manifest has for a workload: files, variables, arguments; checked before use."""
+"""The parameters of a workload: files, variables, arguments; checked before use."""
 
 from collections.abc import Mapping
 from typing import Final

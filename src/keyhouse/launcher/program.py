@@ -1,6 +1,6 @@
-"""The program that takes this process over.
+"""The program that replaces this process.
 
-Which file is started and what its arguments are:
+Which file is executed, with which arguments:
 
 =====================  ==========================  ==========================================
 on the command line    ``Argv`` of the manifest    started
@@ -11,9 +11,9 @@ nothing                not empty                   ``Argv[0]``, with the argumen
 nothing                empty                       ``./marble``
 =====================  ==========================  ==========================================
 
-The command line belongs to the image (or to whoever starts it), ``Argv`` to the manifest: which
-program runs here is the image's matter, which arguments it gets is the manifest's, as soon as it
-says something. Source: wire reference, "Launcher", 7 and 8.
+The command line comes with the image (or its start), ``Argv`` with the manifest: the image decides
+which program runs, and the manifest, if it has any, which arguments it gets.
+Source: wire reference, "Launcher", 7 and 8.
 """
 
 import os
@@ -31,7 +31,7 @@ from keyhouse.launcher.parameters import Delivered
 __all__ = ["Program", "program_of", "start"]
 
 _DEFAULT: Final = (b"./marble",)
-# Python ignores these two from its start on, which a program would inherit.
+# Python ignores these two from its start on, and a program would inherit that.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -61,10 +61,10 @@ def program_of(
 
 
 def start(program: Program) -> NoReturn:
-    """Become ``program``: same process, same standard streams, signals as they came.
+    """Execute ``program``: same process, same standard streams, signals as they were.
 
-    Whatever the launcher has opened is closed by that. Raises ``LaunchRefused`` if there is no such
-    program or it cannot be started.
+    This closes every file that the launcher has opened. Raises ``LaunchRefused`` if the program is
+    missing or cannot be started.
     """
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)

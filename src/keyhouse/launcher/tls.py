@@ -1,8 +1,8 @@
-"""The launcher's end of TLS: its key stays in memory, its peer is judged in the handshake.
+"""The launcher's end of TLS: its key stays in memory, its peer is checked in the handshake.
 
-CPython's ``ssl`` takes a client's key from files only. So, as on the coordinator's side, a subclass
-of ``ssl.SSLContext`` hands out sessions of pyOpenSSL, which asyncio and grpclib use as they would
-use an ``ssl.SSLObject``. One context is for one connection.
+CPython's ``ssl`` reads a client's key from files only. So, as on the coordinator's side, a subclass
+of ``ssl.SSLContext`` creates sessions of pyOpenSSL, which asyncio and grpclib use as they would use
+an ``ssl.SSLObject``. One context is for one connection.
 """
 
 import ssl
@@ -27,13 +27,13 @@ _CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 _ALPN: Final = b"h2"
 
 PeerCheck = Callable[[bytes], None]
-"""Gets the peer's leaf (DER) and raises ``CoordinatorNotTrusted`` if it may not be the peer."""
+"""Gets the peer's leaf (DER); raises ``CoordinatorNotTrusted`` if the peer is not acceptable."""
 
 
 class PeerRefused(ssl.SSLError):
-    """Ends a handshake: ``reason_why`` is what the check of the peer raised.
+    """Ends a handshake: ``reason_why`` is the error that the check of the peer raised.
 
-    asyncio reports an ``SSLError`` of a handshake to whoever connects, and only such a one.
+    Of a handshake's errors asyncio passes only an ``SSLError`` on to the caller that connects.
     """
 
     def __init__(self, why: CoordinatorNotTrusted) -> None:
@@ -42,7 +42,7 @@ class PeerRefused(ssl.SSLError):
 
 
 class ClientContext(ssl.SSLContext):
-    """A TLS client that shows ``credentials`` and lets ``check`` decide on the peer.
+    """A TLS client that presents ``credentials`` and checks the peer with ``check``.
 
     Version 1.2 or 1.3; ``h2`` must be negotiated. ``check`` runs at the end of the handshake, which
     has proven that the peer owns the leaf, before a byte of a request is sent.
@@ -99,7 +99,7 @@ class Session:
         self._received = 0
 
     def do_handshake(self) -> None:
-        """Go on with the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
+        """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
             raise PeerRefused(_untrusted("it does not speak gRPC there (no ALPN h2)"))
@@ -138,7 +138,7 @@ class Session:
         self._do(self._connection.shutdown)
 
     def getpeercert(self, binary_form: bool = False) -> None:  # noqa: FBT001, FBT002 - as in SSLObject
-        """Return None: who needs the peer's certificate gets it in the check."""
+        """Return None: only the check gets the peer's certificate."""
 
     def selected_alpn_protocol(self) -> str:
         """Return ``h2``: no other protocol leaves the handshake."""
@@ -166,7 +166,7 @@ class Session:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the peer sent too much")
 
     def _do(self, call: Callable[[], Any]) -> Any:
-        """Return what ``call`` gives; the bytes for and from the peer go through the buffers."""
+        """Return what ``call`` returns; the bytes for and from the peer go through the buffers."""
         while data := self._incoming.read(_PIECE):
             self._connection.bio_write(data)
         try:

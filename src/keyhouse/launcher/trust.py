@@ -1,27 +1,27 @@
-"""Who the peer at the coordinator's address is, and whether what it delivers is its own.
+"""Verifies the peer at the coordinator's address, and what it delivers.
 
 The workload listener serves the marble root: a certificate that signs itself with the key of the
-intermediate, which the root has signed. So nothing in it leads to the root; what leads there is
-the key. What is pinned, and why that is enough:
+intermediate, which the root has signed. So the certificate does not chain to the root; its key
+leads there. What is pinned, and why that is enough:
 
 1. The handshake proves that the peer has the private key of the certificate it serves.
 2. That certificate signs itself, is of a CA, and has key and subject of the intermediate.
-3. The intermediate is of a CA and is signed by the root, which is the anchor: a quote vouches for
-   it, or it came with the image of the workload. The root signs intermediates only.
+3. The intermediate is of a CA and is signed by the root, which is the anchor: a verified quote
+   binds it, or it came with the image of the workload. The root signs intermediates only.
 
-So whoever is there holds the key of an intermediate of that root. Chain validation and a host name
-would not do: workloads have certificates below the same root, perhaps for the same name.
+So the peer holds the key of an intermediate of that root. Chain validation and a host name would
+not be enough: workloads have certificates below the same root, perhaps for the same name.
 
-With the intermediate at hand this is checked in the handshake, before anything is sent. With the
-root alone it is checked on the answer, which brings the intermediate, before anything of it is
-used: what was sent until then (a quote, names, a type) is no secret, and the quote is bound to a
-key that only this process has.
+With a known intermediate this is checked in the handshake, before anything is sent. With the root
+alone it is checked on the answer, which carries the intermediate, before anything of it is used:
+what was sent until then (a quote, names, a type) is no secret, and the quote is bound to a key that
+only this process has.
 
-The answer has to fit in any case: its chain ends at the root that is served, its certificate is for
+The answer must match in any case: its chain ends at the root that is served, its certificate is for
 this UUID and type, and the private key belongs to it.
 
-What a parser raises for a stranger's certificate differs from case to case (versions, extensions,
-keys): whatever it is, the certificate does not fit.
+The errors that a parser raises on an unverified certificate vary (versions, extensions, keys):
+after any of them the certificate is rejected.
 """
 
 import hmac
@@ -65,7 +65,7 @@ class Anchor(NamedTuple):
     """The deployment that is trusted, by its certificates (DER)."""
 
     root: bytes
-    intermediate: bytes | None = None  # None: the answer brings it
+    intermediate: bytes | None = None  # None: the answer carries it
 
 
 def read_anchor(pem: bytes, where: str) -> Anchor:

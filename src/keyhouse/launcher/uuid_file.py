@@ -1,7 +1,7 @@
-"""Who this instance is: a UUID in a file, made at the first start and kept from then on.
+"""The identity of this instance: a UUID in a file, made at the first start and kept from then on.
 
-The UUID is no secret, but the keys of a workload hang on it: a value that cannot be read is never
-replaced by another one.
+The UUID is no secret, but the keys of a workload depend on it: a value that cannot be read is never
+replaced.
 """
 
 import os
@@ -60,7 +60,7 @@ def own_uuid(path: str) -> uuid.UUID:
 
 
 def _kept(path: str) -> uuid.UUID:
-    # Not blocking: opening a pipe would wait for somebody to write to it.
+    # Not blocking: opening a pipe would wait for a writer.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

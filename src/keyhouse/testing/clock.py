@@ -1,4 +1,4 @@
-"""The clock of a deployment under test: it goes on by itself, and jumps when it is told to."""
+"""The clock of a deployment under test: it runs with the host's, and a test can advance it."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ class MovableClock:
         return time.time_ns() // 1000 + self._ahead
 
     def elapsed(self) -> int:
-        """Return microseconds since some moment: what a test adds has passed."""
+        """Return microseconds since some fixed moment; what a test adds counts."""
         return time.monotonic_ns() // 1000 + self._ahead
 
     def moment(self) -> datetime:
@@ -30,7 +30,7 @@ class MovableClock:
         return _EPOCH + self.now() * _MICROSECOND
 
     def advance(self, by: timedelta) -> None:
-        """Jump ahead. Raises ``ValueError`` for a way back: a coordinator's time never goes it."""
+        """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator has none."""
         if by < timedelta(0):
             raise ValueError("time goes ahead only")
         with self._lock:

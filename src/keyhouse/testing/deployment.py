@@ -52,8 +52,8 @@ class Deployment:
 
     ``manifest``: what it enforces, JSON or what becomes it; None: it waits for its first one, which
     ``set_manifest`` sets. ``folder`` is its state directory (0700; a temporary one if not given);
-    who opens the same again has the same deployment, at no earlier time than it was changed last,
-    on a machine of which its vendor says what it said last. ``certificate_days``: how long
+    opened again it has the same deployment, at no earlier time than that of its last change, on a
+    machine with the same TCB status. ``certificate_days``: how long
     certificates of workloads are good, as the setting of ``keyhouse serve``.
 
     Raises ``PlatformMissing`` without the distribution keyhouse-simulation, and ``CallRefused`` for
@@ -120,7 +120,7 @@ class Deployment:
         return x509.load_der_x509_certificate(self.trusted.root_der)
 
     def client(self, identity: UserIdentity | None = None) -> CoordinatorClient:
-        """Return a session of the SDK with the coordinator, as a user or as nobody; close it."""
+        """Return a session of the SDK with the coordinator, as a user or anonymous; close it."""
         return CoordinatorClient(self.trusted, identity)
 
     def set_manifest(self, manifest: Mapping[str, Any] | bytes) -> dict[str, bytes]:
@@ -140,9 +140,9 @@ class Deployment:
         """Let the vendor of the machine say from now on that its TCB has this ``status``.
 
         It is what a TCB recovery does to machines that were not updated: ``OutOfDate``, or
-        ``SWHardeningNeeded`` with the ``advisories`` that they are open to. Activations are judged
-        by it at once. Raises ``ValueError`` for what is no status, and for ``Revoked``: no quote
-        of such a machine verifies, so there is nothing that a package could accept.
+        ``SWHardeningNeeded`` with the ``advisories`` that they are open to. Activations are checked
+        against it at once. Raises ``ValueError`` for an unknown status, and for ``Revoked``: no
+        quote of such a machine verifies, so there is nothing that a package could accept.
         """
         wanted = TcbStatus(status)
         if wanted is TcbStatus.REVOKED:
@@ -222,7 +222,7 @@ class Deployment:
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
-        """Return a new file with ``content``, which is gone with the deployment."""
+        """Return a new file with ``content``, which is removed with the deployment."""
         folder = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="keyhouse-testing-"))
         path = Path(folder) / name
         path.write_bytes(content)
@@ -237,6 +237,6 @@ def _bytes(manifest: Mapping[str, Any] | bytes) -> bytes:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` gives, also where the caller is on an event loop itself."""
+    """Return what ``work`` returns, also if the caller runs on an event loop itself."""
     with ThreadPoolExecutor(1, thread_name_prefix="activate") as thread:
         return thread.submit(asyncio.run, work).result()

@@ -1,4 +1,4 @@
-"""Whom the simulated machine says that a workload is."""
+"""Enclaves of workloads, as the simulated machine measures them."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ class Enclave(msgspec.Struct, frozen=True):
     """An enclave, as its quotes describe it, and as packages of a manifest do."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes: this build and no other
-    signer_id: bytes  # MRSIGNER, 32 bytes: whoever signed it
+    signer_id: bytes  # MRSIGNER, 32 bytes: the signer
     product_id: int  # ISVPRODID
     security_version: int  # ISVSVN
 
@@ -35,7 +35,7 @@ class Enclave(msgspec.Struct, frozen=True):
 
     @property
     def measurements(self) -> Measurements:
-        """What the simulated machine is told."""
+        """The measurements for the simulated machine."""
         return Measurements(self.unique_id, self.signer_id, self.product_id, self.security_version)
 
     @property
@@ -47,7 +47,7 @@ class Enclave(msgspec.Struct, frozen=True):
 def enclave(
     name: str, *, signer: str = "the team", product_id: int = 1, security_version: int = 1
 ) -> Enclave:
-    """Return the enclave ``name``: the same values give the same enclave, others another one.
+    """Return the enclave ``name``: the same values give the same enclave, and only they.
 
     ``name`` and ``signer`` stand for a build and a key; their SHA-256 stands for the hashes that
     hardware would measure. ``security_version``, from 1 to 65,535, belongs to the build, too.

@@ -1,4 +1,4 @@
-"""What a workload got when it was activated."""
+"""An activated workload, with everything that was delivered to it."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A workload as a process: a launcher that becomes the program."""
+"""A workload as a process: a launcher that executes the program."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ _GRACE: Final = 10.0
 
 
 class Ended(NamedTuple):
-    """How a launcher, or the program that it became, ended.
+    """How a launcher, or the program that it executed, ended.
 
     Exit codes of the launcher: 1 refused, 3 unreachable, 4 trust failed.
     """

@@ -1,4 +1,4 @@
-"""Where something listens, as people write it."""
+"""Network addresses as people write them."""
 
 import ipaddress
 import re

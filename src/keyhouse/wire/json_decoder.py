@@ -14,7 +14,7 @@ means on the wire (Client API, "Request bodies"; manifest format, "Encoding and 
 ``Secret``             the same; like every value, it is never part of a message
 ``T | None``           ``T``, or ``null``
 ``str | Struct``       a string or an object; ``bytes | Struct`` likewise
-``Sometimes[T]``       ``T``: what a sender does (``keyhouse.wire.sent``) is nothing to a reader
+``Sometimes[T]``       ``T``: how it is sent (``keyhouse.wire.sent``) does not matter to a reader
 ``object``             anything, as ``read_json`` gave it
 =====================  ==========================================================================
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Read(msgspec.Struct, Generic[T], frozen=True):
-    """A value, and what a careful reader finds wrong though the value could be made.
+    """A value, and the problems that did not prevent reading it.
 
     ``problems``: unknown fields and repeated keys, sorted.
     """
@@ -152,7 +152,7 @@ class _Findings:
 
 
 class _Failed:
-    """Stands where no value could be made."""
+    """The result where no value could be made."""
 
 
 _FAILED: Final = _Failed()
@@ -193,7 +193,7 @@ def _shape(hint: Any) -> _Shape:
 
 
 def _kind_of(value: object) -> str:
-    """Return what ``value`` is, in words of JSON; never the value itself."""
+    """Return the kind of ``value``, in words of JSON; never the value itself."""
     if value is None:
         return "is null"
     if isinstance(value, bool):

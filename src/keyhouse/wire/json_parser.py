@@ -41,7 +41,7 @@ class Repeated(dict[str, object]):
 
 
 class Inexact:
-    """Stands for every number with a fraction or an exponent: no field of ours takes one."""
+    """Stands for every number with a fraction or an exponent: no field takes one."""
 
 
 INEXACT: Final = Inexact()

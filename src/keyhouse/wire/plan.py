@@ -1,4 +1,4 @@
-"""What an update would change, as the coordinator says it before anybody agrees; and its digest."""
+"""The plan of an update: what it would change, for review before it is agreed to; its digest."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""What the coordinator sends for a field, where readers take more than that.
+"""How the coordinator sends a field, where readers accept more than that.
 
 A type of an answer is written once, for the coordinator that encodes it and for the client that
-decodes it. Its defaults are the client's: what a field is that did not come, as from another
-implementation of the interface. The coordinator sends every field, unless its type says here that
-it is left out or null. The description of the interface says what the coordinator sends.
+decodes it. Its defaults are the client's: the values of fields that are missing, as in answers of
+another implementation of the interface. The coordinator sends every field, unless its type says
+here that it is left out or null. The description of the interface says what the coordinator sends.
 """
 
 from enum import Enum

@@ -1,4 +1,4 @@
-"""How an error looks to the person who typed the command: ``error:`` lines, then hints."""
+"""Errors as a command prints them: ``error:`` lines, then hints."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["error_object", "error_text"]
 
 
 def error_text(error: KeyhouseError) -> str:
-    """Return the lines that tell ``error``, each ended; every problem of ``Invalid`` on its own."""
+    """Return ``error`` as lines with their ends; every problem of ``Invalid`` on its own."""
     if isinstance(error, Invalid):
         return _problems(error)
     hint = f"hint: {printable(error.hint)}\n" if error.hint else ""
@@ -17,7 +17,7 @@ def error_text(error: KeyhouseError) -> str:
 
 
 def error_object(error: KeyhouseError) -> dict[str, Any]:
-    """Return what ``--json`` tells of ``error``: ``code`` is stable, texts are for people.
+    """Return what ``--json`` prints of ``error``: ``code`` is stable, texts are for people.
 
     What a coordinator refused has its ``reason``, a stable word too, and the ``fields`` at fault.
     """

@@ -1,6 +1,6 @@
-"""What becomes of an error that nobody expected: its kind and place are told, never its text.
+"""Unexpected errors: their kind and place are reported, never their text.
 
-The text of an error, and the variables beside it, may hold what a caller sent.
+The text of an error, and the variables in its traceback, may hold what a caller sent.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Unexpected(Broken):
 
     @classmethod
     def of(cls, error: BaseException) -> "Unexpected":
-        """Return what may be told of ``error``: its type, where it was met, and an id."""
+        """Return what may be reported of ``error``: its type, its place, and an id."""
         kind = type(error).__qualname__
         return cls(
             f"Keyhouse failed: {kind} at {place_of(error)}, id {secrets.token_hex(4)}",
@@ -33,7 +33,7 @@ class Unexpected(Broken):
 
 
 def place_of(error: BaseException) -> str:
-    """Return the module and line of ours that ``error`` came through last."""
+    """Return the last module and line of Keyhouse that ``error`` passed through."""
     place = "an unknown place"
     for frame, line in walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
@@ -43,7 +43,7 @@ def place_of(error: BaseException) -> str:
 
 
 def install_last_resort() -> None:
-    """Send what Python and its libraries would print by themselves to the log, without texts."""
+    """Log, without texts, the errors that Python and its libraries would print themselves."""
     sys.unraisablehook = lambda found: _log(found.exc_value)
     threading.excepthook = lambda found: _log(found.exc_value)
     # The loop's own message is left out too: it shows the arguments of callbacks.
@@ -57,7 +57,7 @@ def _log(error: BaseException | None) -> None:
 
 
 class _Passing(logging.Handler):
-    """Tells that a library logged something, and where its code says what."""
+    """Logs that a library logged something, and at which line of its code."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

@@ -1,4 +1,4 @@
-"""Modules that libraries import where they find them, and that Keyhouse does not need.
+"""Optional modules that libraries import if present, and that Keyhouse does not need.
 
 httpx imports ``click``, ``pygments`` and ``rich`` for a command of its own, which takes as long as
 importing httpx itself. structlog imports ``rich`` to draw tracebacks, which would show values; that

@@ -1,7 +1,7 @@
-"""Standard streams: standard error that stops no request, and what stands in for closed ones.
+"""Standard streams: standard error that delays no request, and replacements for closed streams.
 
-Whoever reads the log belongs to the host. A reader that has gone or a full disk loses the log and
-must not lose an answer.
+The log's reader belongs to the host. If it is gone or the disk is full, the log is lost, and no
+answer must be.
 """
 
 import io
@@ -44,10 +44,10 @@ def open_standard_streams() -> None:
 
 
 def stand_in_streams() -> None:
-    """Give a command the standard streams that it was started without.
+    """Open the standard streams that a command was started without.
 
-    What is asked for is at its end, and what is told is lost. What is printed cannot be written,
-    which is an error as it is with a full disk: data must not look delivered.
+    Standard input is at its end, and standard error is discarded. Writing to standard output fails,
+    as on a full disk: data must not look delivered.
     """
     if sys.stdin is None:
         _null(0, os.O_RDONLY)

@@ -1,9 +1,9 @@
-"""TLS whose peer is known by its exact certificate, before a byte of a request is sent.
+"""TLS that accepts one exact certificate as its peer's, before a byte of a request is sent.
 
 Chain and host name are not enough: workloads hold certificates under the coordinator's root,
 some perhaps for its name. So the certificate that the peer proved to own in the handshake must
-*be* the root that a quote has vouched for. The check is part of the handshake: whoever sends
-anything over such a connection has passed it.
+*be* the root that a verified quote binds. The check is part of the handshake: nothing can be sent
+over such a connection before it has passed.
 """
 
 import hmac
@@ -24,7 +24,7 @@ _SOONEST: Final = 0.001  # 0 would mean not to block at all
 
 class _Socket(ssl.SSLSocket):
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive, before the context's deadline: who never stops sending makes nobody wait."""
+        """Receive, before the context's deadline: a peer that sends without end is cut off."""
         context: Any = self.context
         if time.monotonic() > context.deadline:
             raise TimeoutError("the deadline is over")
@@ -55,7 +55,7 @@ class PeerContext(ssl.SSLContext):
     """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs.
 
     ``deadline`` of ``time.monotonic()``: a peer that sends a byte now and then, or without end,
-    does not keep the owner of a blocking socket beyond it. HTTP sets its waits for each piece anew.
+    does not hold a blocking socket longer. The timeouts of HTTP start again with each piece.
     """
 
     sslsocket_class = _Socket
@@ -71,7 +71,7 @@ def _check(context: Any, leaf: bytes | None) -> None:
 
 
 def _context(check: PeerCheck) -> PeerContext:
-    # Not create_default_context: that one heeds SSLKEYLOGFILE and the system's trust store.
+    # Not create_default_context, which uses SSLKEYLOGFILE and the system's trust store.
     context = PeerContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False  # the certificate itself is compared, not what it claims
@@ -90,15 +90,15 @@ def pinned_context(root_der: bytes) -> PeerContext:
             )
 
     context = _context(check)
-    # The second line of defence: a stranger fails here even if the check above were skipped.
+    # The second line of defence: another peer fails here even if the check above were skipped.
     context.load_verify_locations(cadata=root_der)
     return context
 
 
 def watching_context(seen: PeerCheck) -> PeerContext:
-    """Return a context that trusts nobody yet: it lets any peer in and tells ``seen`` its leaf.
+    """Return a context that accepts any peer, unverified, and calls ``seen`` with its leaf.
 
-    Only for asking a coordinator for its quote, which is public.
+    Only for requesting a coordinator's quote, which is public.
     """
     context = _context(seen)
     context.verify_mode = ssl.CERT_NONE

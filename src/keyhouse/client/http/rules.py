@@ -1,7 +1,4 @@
-"""What holds for HTTP however it is carried: no redirects, no proxies, bounded, timed.
-
-Both connections, the blocking one and that of event loops, are made of these.
-"""
+"""The rules of HTTP for both connections: no redirects, no proxies, bounded and timed."""
 
 import ssl
 import time
@@ -25,7 +22,7 @@ FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
 
 
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
-    """Return the arguments for a client of httpx. Environment and ``.netrc`` have no effect.
+    """Return the arguments for an httpx client. Environment and ``.netrc`` have no effect.
 
     Raises ``ClientSetup`` for a host that no URL can have.
     """
@@ -67,7 +64,7 @@ def prepared(request: Request, timeouts: Timeouts) -> dict[str, Any]:
 
 
 class Body:
-    """Collects the body of an answer: as long as it is allowed to be, and until the deadline."""
+    """Collects the body of an answer, within its maximum size and until the deadline."""
 
     def __init__(self, address: Address, request: Request, response: httpx.Response) -> None:
         self._address = address

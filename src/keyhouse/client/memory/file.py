@@ -1,4 +1,4 @@
-"""Memories in a file: for commands that end, and run at the same time.
+"""Memories in a file: for short-lived commands, which may run at the same time.
 
 ::
 
@@ -6,8 +6,8 @@
      "roots": {"<host:port>": "<SHA-256 of the root certificate, hex>", ...},
      "places": {"<SHA-256, hex>": ["<epoch>.<sequence>.<16 hex digits>", ...], ...}}
 
-Whoever can write the file can make its owner forget: it is 0600 and refused if it belongs to
-others or others can write it. A damaged one is refused and never taken for an empty one.
+Another user who can write the file can make its owner forget: it is 0600, and refused if it belongs
+to another user or others can write it. A damaged one is refused, never read as an empty one.
 """
 
 import errno
@@ -50,10 +50,10 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class FileMemory:
-    """Remembers in the file ``path``; nothing there: nothing is remembered yet.
+    """Remembers in the file ``path``; if it does not exist, nothing is remembered yet.
 
-    Its directory is made (0700) if it is missing. Beside it stands ``<path>.lock``. Raises
-    ``MemoryUnusable`` for a path that ends in no name.
+    Its directory is made (0700) if it is missing. Changes lock ``<path>.lock``. Raises
+    ``MemoryUnusable`` for a path without a file name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +116,7 @@ class FileMemory:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of all who change this memory."""
+        """Hold the lock that every change of this memory takes."""
         with ExitStack() as stack:
             try:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

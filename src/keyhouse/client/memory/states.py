@@ -1,12 +1,12 @@
-"""What a client remembers of coordinators, to notice what no single quote can show.
+"""What a client remembers of coordinators, to detect rollbacks, which no single quote can show.
 
-A quote proves which code answers and under which root, not that it goes on from its newest state:
-a host can put an older copy of everything back, or run two copies apart. But every answer of a
+A quote proves which code answers and under which root, not that its state is the newest: a host can
+restore an older copy of everything, or run two copies that diverge. But every answer of a
 coordinator that enforces a manifest carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``, its
-place in a journal that only grows. What was seen once must hold for ever:
+place in an append-only journal. A state that was seen once must hold for ever:
 
 ====================================================  =============================================
-the root certificate at an address is another          another deployment answers
+another root certificate at an address                another deployment answers
 a lower sequence than was known when the call began   rollback: an older copy
 an equal sequence with another chain or epoch         fork: two copies have run apart
 epochs do not rise with the sequences                 contradiction: no journal has both
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 KEPT: Final = 1_000
-"""Places that are remembered of each deployment, the highest."""
+"""Places that are remembered of each deployment: the newest ones."""
 
 MOST: Final = 100
 """Addresses that are remembered."""
@@ -57,7 +57,7 @@ class MemoryFull(Refused):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A place in a journal, as ``Keyhouse-State`` tells it."""
+    """A place in a journal, as in ``Keyhouse-State``."""
 
     epoch: int
     sequence: int
@@ -84,19 +84,19 @@ class Memories(msgspec.Struct, frozen=True):
 
 
 class StateMemory(Protocol):
-    """Keeps ``Memories`` for longer than a session lasts."""
+    """Stores ``Memories`` beyond the end of a session."""
 
     def read(self) -> Memories:
         """Return what is remembered now."""
         ...
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
-        """Put ``step`` of what is remembered in its place, durably, as if nobody else did."""
+        """Replace what is remembered by ``step`` of it, durably and atomically."""
         ...
 
 
 class Watch:
-    """Judges the answers of one coordinator by ``memory``. Without one it judges nothing."""
+    """Checks the answers of one coordinator against ``memory``. Without one it checks nothing."""
 
     def __init__(self, memory: StateMemory | None, address: Address, root_der: bytes) -> None:
         self._memory = memory
@@ -107,14 +107,14 @@ class Watch:
         """Return the newest place that is known before a call: its answer must not be older."""
         return self._memory.read().highest(self._root) if self._memory is not None else None
 
-    def judge(self, known: Place | None, state: str | None, http_status: int) -> None:
-        """Judge an answer to a call that began when ``known`` was; remember its ``state``.
+    def check(self, known: Place | None, state: str | None, http_status: int) -> None:
+        """Check an answer to a call that began when ``known`` was newest; remember its ``state``.
 
         ``state`` is the value of the header ``Keyhouse-State``, None if the answer has none.
         Raises ``TrustFailed``, and refusals of a memory that cannot be used.
         """
         if self._memory is None or (state is None and http_status >= _SERVER_ERROR):
-            return  # a failure inside the server tells no state, and nothing else either
+            return  # a failure inside the server carries no state, and no other data
         seen = read_place(state) if state is not None else None
         self._memory.change(
             lambda memories: remembered(memories, self._address, self._root, known, seen)

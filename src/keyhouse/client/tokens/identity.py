@@ -1,4 +1,4 @@
-"""A user whose private key is on a PKCS #11 token, which signs in TLS and never gives it away.
+"""A user whose private key is on a PKCS #11 token, which signs in TLS; the key never leaves it.
 
 The ``openssl`` program carries the connection (``openssl_program``): it and OpenSSL's engine for
 tokens have to be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
@@ -21,7 +21,7 @@ __all__ = ["TokenIdentity", "read_token"]
 class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """A user: the certificate, and where its private key is.
 
-    The key is the one with this ``label`` and ``key_id``, or with the one that is given.
+    The key has this ``label`` and ``key_id``; at least one of them is given.
     """
 
     module: Path  # the PKCS #11 library that comes with the token
@@ -32,7 +32,7 @@ class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
     key_id: bytes = b""
 
     def __post_init__(self) -> None:
-        """Require what a key can be found with. Raises ``ClientSetup``."""
+        """Require what identifies a key. Raises ``ClientSetup``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetup("a key on a token is named by the token's label and its own, or id")
         if not (_is_text(self.token) and _is_text(self.label)):

@@ -1,7 +1,7 @@
 """A holder's recovery key on a PKCS #11 token: it signs and decrypts there, and never leaves it.
 
 Needs the extra ``keyhouse[pkcs11]`` (python-pkcs11) and the token's own library. Users in TLS:
-``token_identity``.
+``tokens.identity``.
 """
 
 from collections.abc import Iterator

@@ -1,16 +1,16 @@
 """The ``openssl`` program as one TLS connection, for keys that only OpenSSL's engine can reach.
 
-Its standard input and output, one socket, carry the plain bytes; on another it tells how the
-handshake went. What holds, and why it does:
+Its standard input and output, one socket, carry the plain bytes; on another it says how the
+handshake went. What holds, and why:
 
 1. The peer owns the pinned certificate. OpenSSL compares the leaf with it byte by byte, as a TLSA
    record "3 0 0" (RFC 6698: end entity, full certificate, exact match), and no store of trusted
    certificates is loaded. Trust in the root with a verify depth of 0 would not do: what the root
-   signed passes that. With such a record OpenSSL heeds no dates, so they are checked here.
+   signed passes that. With such a record OpenSSL ignores dates, so they are checked here.
 2. The program reads nothing to send before the handshake is done, and its command letters are off.
-3. What it tells decides only which error is raised. Whoever could forge it would gain nothing.
+3. What it says decides only which error is raised. Forging it would gain nothing.
 4. The PIN is in a file without a name (``memfd``), which the program inherits: not among arguments
-   or in the environment. The program has no terminal to ask at, and leaves no core file.
+   or in the environment. The program has no terminal for a prompt, and leaves no core file.
 5. It ends with its connection: it is killed when that is closed, and ends by itself, at the end of
    its input, if this process dies.
 """
@@ -46,7 +46,7 @@ __all__ = [
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
 LONGEST_TALK: Final = 1 << 16  # bytes
 PIN_REFUSED: Final = b"Login failed"
-_NO_NAME: Final = "coordinator.invalid"  # in the place of one: nobody is asked for its records
+_NO_NAME: Final = "coordinator.invalid"  # a placeholder: no DNS records are looked up
 _OPTIONS: Final = (
     *("-brief", "-nocommands", "-alpn", "http/1.1"),
     *("-no-CAfile", "-no-CApath", "-no-CAstore"),
@@ -72,11 +72,11 @@ _TALK: Final = (
     (":PKCS#11 module:", _UNSIGNED),
     (":libp11:", _UNSIGNED),
 )
-"""What the program says, to what it means: the first that fits. A problem, and what to do."""
+"""What the program says, to a problem and what to do: the first that occurs decides."""
 
 
 class TokenTls(msgspec.Struct, frozen=True):
-    """Who calls, and the one certificate (DER) that the peer may show."""
+    """The user, and the one certificate (DER) that the peer may present."""
 
     identity: TokenIdentity
     root_der: bytes
@@ -123,7 +123,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             stderr=its_talk.fileno(),
             pass_fds=(certificate, pin),
             env=_environment(tls.identity),
-            start_new_session=True,  # no terminal, and no Ctrl-C of ours
+            start_new_session=True,  # no terminal, and not our Ctrl-C
         )
         kept.pop_all()
     _leave_no_core(process)
@@ -131,9 +131,9 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
 
 
 def failure(talk: bytes) -> TrustFailed | ClientSetup | None:
-    """Return what the program meant, having failed. None: there is no connection.
+    """Return what the failed program's words mean. None: only that there is no connection.
 
-    Nothing that it says is shown: of all that it knows, something may be secret.
+    None of its words are shown: they may hold a secret.
     """
     text = talk.decode(errors="replace")
     meant = next((meaning for words, meaning in _TALK if words in text), None)
@@ -159,7 +159,7 @@ def _arguments(tls: TokenTls, where: Address, certificate: str, pin: str) -> lis
 
 
 def _name(host: str) -> str:
-    """Return what goes into the handshake as the server's name, which for addresses is none."""
+    """Return the server name for the handshake: a placeholder for IP addresses."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -168,7 +168,7 @@ def _name(host: str) -> str:
 
 
 def _environment(identity: TokenIdentity) -> dict[str, str]:
-    """Return ours, which the token's library may need, but for what would write down keys."""
+    """Return our variables, which the token's library may need, without ``SSLKEYLOGFILE``."""
     kept = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
     return {**kept, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
 

@@ -1,6 +1,6 @@
-"""Carries what httpx sends over a pool of httpcore that is given.
+"""Transports of httpx over a given connection pool of httpcore.
 
-httpx's own transports make their pools themselves and take no other network.
+httpx's own transports make their pools themselves and accept no other network backend.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -29,7 +29,7 @@ class PoolTransport(httpx.BaseTransport):
         self._connections = pool
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` and return the beginning of what is answered."""
+        """Send ``request`` and return its response, whose body is still to be read."""
         with _errors_of_httpx():
             answer = self._connections.handle_request(_request(request))
         return _response(answer, _Content(answer))
@@ -46,7 +46,7 @@ class AsyncPoolTransport(httpx.AsyncBaseTransport):
         self._connections = pool
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` and return the beginning of what is answered."""
+        """Send ``request`` and return its response, whose body is still to be read."""
         with _errors_of_httpx():
             answer = await self._connections.handle_async_request(_request(request))
         return _response(answer, _AsyncContent(answer))

@@ -1,10 +1,10 @@
 """HTTP over the ``openssl`` program: what httpcore needs of a network, blocking and on event loops.
 
-Name look-up, TCP and TLS are all the program's, so a stream connects when TLS is asked of it. There
-is none without: who would send plain HTTP over it has no connection.
+The program does the look-up, TCP and TLS, so a stream connects when its TLS is started. Without TLS
+there is no connection: plain HTTP cannot be sent over it.
 
-A session tries a wrong PIN once. Tokens lock after a few tries, and calls that run at the same time
-would use them up, so an event loop makes one handshake after the other.
+A session tries a wrong PIN once. Tokens lock after a few tries, and concurrent calls would use them
+up, so on an event loop handshakes run one at a time.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class AsyncTokenTransport(AsyncPoolTransport):
 
 
 class _Tries:
-    """Who connects, and whether the token takes the PIN."""
+    """The identity that connects, and whether the token accepts the PIN."""
 
     def __init__(self, tls: TokenTls) -> None:
         self._tls = tls
@@ -78,7 +78,7 @@ class _Tries:
         return start(self._tls, where)
 
     def further(self, said: bytes, piece: bytes) -> bytes:
-        """Return all that the program said. At its end raise what it meant."""
+        """Return all that the program has said. When it has ended, raise what that means."""
         if piece and len(said) < LONGEST_TALK:
             return said + piece
         self._pin_is_wrong = PIN_REFUSED in said
@@ -127,7 +127,7 @@ class _Started:
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell whether there is something to read, or the end, while nothing was asked."""
+        """Tell whether there is data, or the end, that no request is waiting for."""
         return _is_readable(self._plain) if info == "is_readable" else None
 
 
@@ -159,7 +159,7 @@ class _Stream(_Started, httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         plain = self._plain
         with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
-            if time.monotonic() > self._context.deadline:  # also of who never stops sending
+            if time.monotonic() > self._context.deadline:  # also of a peer that sends without end
                 raise TimeoutError("the deadline is over")
             plain.settimeout(self._seconds(timeout))
             return plain.recv(max_bytes)
@@ -207,7 +207,7 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         loop = asyncio.get_running_loop()
         with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
             async with asyncio.timeout(timeout):
-                await asyncio.sleep(0)  # what is there already is taken without letting others run
+                await asyncio.sleep(0)  # sock_recv does not yield if there is data already
                 return await loop.sock_recv(self._plain, max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
