@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.attestation import PlatformMissing
-from keyhouse.attestation.platforms.choice import platform_name
+from keyhouse.attestation.platforms.find import platform_name
 
 GRAMINE = Path("/dev/attestation")
 TDX = Path("/sys/kernel/config/tsm/report")

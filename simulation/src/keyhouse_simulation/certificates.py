@@ -8,13 +8,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from keyhouse.wire.der_elements import unsigned
-from keyhouse_simulation import der
+from keyhouse.wire.der_elements import element, unsigned
 from keyhouse_simulation.parameters import Lists, Pck
 
 __all__ = ["issue_authority", "issue_leaf", "issue_list", "pck_extension"]
 
 _SGX = "1.2.840.113741.1.13.1"
+_SGX_DER = bytes.fromhex("2a864886f84d010d01")
+_SEQUENCE, _OCTETS, _OBJECT_ID, _ENUMERATED = 0x30, 0x04, 0x06, 0x0A
 _LIFETIME = timedelta(days=30 * 365)
 
 
@@ -76,24 +77,27 @@ def issue_list(
 def pck_extension(pck: Pck) -> bytes:
     """Return the SGX extension of a PCK certificate. Source: Intel, "SGX PCK Certificate"."""
     components = [
-        _entry(f"2.{place}", unsigned(svn)) for place, svn in enumerate(pck.cpu_svn, start=1)
+        _entry(2, place, value=unsigned(svn)) for place, svn in enumerate(pck.cpu_svn, start=1)
     ]
-    tcb = der.sequence(
+    tcb = element(
+        _SEQUENCE,
         *components,
-        _entry("2.17", unsigned(pck.pce_svn)),
-        _entry("2.18", der.octets(pck.cpu_svn)),
+        _entry(2, 17, value=unsigned(pck.pce_svn)),
+        _entry(2, 18, value=element(_OCTETS, pck.cpu_svn)),
     )
-    return der.sequence(
-        _entry("1", der.octets(pck.ppid)),
-        _entry("2", tcb),
-        _entry("3", der.octets(pck.pce_id)),
-        _entry("4", der.octets(pck.fmspc)),
-        _entry("5", der.enumerated(0)),
+    return element(
+        _SEQUENCE,
+        _entry(1, value=element(_OCTETS, pck.ppid)),
+        _entry(2, value=tcb),
+        _entry(3, value=element(_OCTETS, pck.pce_id)),
+        _entry(4, value=element(_OCTETS, pck.fmspc)),
+        _entry(5, value=element(_ENUMERATED, b"\0")),
     )
 
 
-def _entry(suffix: str, value: bytes) -> bytes:
-    return der.sequence(der.object_id(f"{_SGX}.{suffix}"), value)
+def _entry(*arcs: int, value: bytes) -> bytes:
+    """Return what stands at ``arcs``, each below 128, under the extension's identifier."""
+    return element(_SEQUENCE, element(_OBJECT_ID, _SGX_DER, bytes(arcs)), value)
 
 
 def _builder(

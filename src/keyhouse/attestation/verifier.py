@@ -28,8 +28,7 @@ from keyhouse.attestation.collateral.authentic import (
     require_vendor_root,
 )
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.chain import require_same_authority
-from keyhouse.attestation.collateral.diagnosis import why_chain_refused
+from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 from keyhouse.attestation.quote.claims import Claims, read_claims
 from keyhouse.attestation.quote.form import QuoteForm, read_form

@@ -32,7 +32,7 @@ _MODULES: Final = {
         "keyhouse.attestation",
         "keyhouse.base.process.last_resort",
         "keyhouse.server.process.logs",
-        "keyhouse.attestation.platforms.choice",
+        "keyhouse.attestation.platforms.find",
         "keyhouse.server.process.serve",
         "keyhouse.server.process.metrics",
         "keyhouse.server.process.opening",

@@ -8,11 +8,20 @@ the revocation list is the one that issued the PCK certificate.
 import binascii
 import functools
 import ssl
+from datetime import datetime
+
+from cryptography import x509
 
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 
-__all__ = ["read_chain", "require_collateral_roots", "require_pck_root", "require_same_authority"]
+__all__ = [
+    "read_chain",
+    "require_collateral_roots",
+    "require_pck_root",
+    "require_same_authority",
+    "why_chain_refused",
+]
 
 _END = "-----END CERTIFICATE-----\n"
 _MAX_CHAIN = 32_768
@@ -66,6 +75,58 @@ def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
     _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
     _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
     return issuers[0]
+
+
+def why_chain_refused(pck_chain: bytes, collateral: Collateral, at: datetime) -> QuoteProblem:
+    """Return why a chain was refused: ``EXPIRED``, ``NOT_YET_VALID``, ``REVOKED``, else ``CHAIN``.
+
+    The quote library says "failed to verify certificate chain" in all these cases. The answer only
+    names the reason of a refusal; it can never turn one into an acceptance.
+    """
+    try:
+        certificates = _certificates(pck_chain, collateral)
+        lists = [
+            x509.load_der_x509_crl(collateral.root_ca_crl),
+            x509.load_der_x509_crl(collateral.pck_crl),
+        ]
+        return _time_problem(certificates, lists, at) or _revocation(certificates, lists)
+    # Bytes that are not authenticated: whatever the parser raises, the refusal stays.
+    except Exception:  # noqa: BLE001
+        return QuoteProblem.CHAIN
+
+
+def _certificates(pck_chain: bytes, collateral: Collateral) -> list[x509.Certificate]:
+    texts = (
+        pck_chain.decode("latin-1"),
+        collateral.tcb_info_issuer_chain,
+        collateral.qe_identity_issuer_chain,
+    )
+    ders = [der for text in texts for der in read_chain(text, "chain")]
+    return [x509.load_der_x509_certificate(der) for der in ders]
+
+
+def _time_problem(
+    certificates: list[x509.Certificate],
+    lists: list[x509.CertificateRevocationList],
+    at: datetime,
+) -> QuoteProblem | None:
+    ends = [c.not_valid_after_utc for c in certificates]
+    ends += [r.next_update_utc for r in lists if r.next_update_utc]
+    starts = [c.not_valid_before_utc for c in certificates]
+    starts += [r.last_update_utc for r in lists]
+    if at > min(ends):
+        return QuoteProblem.EXPIRED
+    return QuoteProblem.NOT_YET_VALID if at < max(starts) else None
+
+
+def _revocation(
+    certificates: list[x509.Certificate], lists: list[x509.CertificateRevocationList]
+) -> QuoteProblem:
+    for revoked in lists:
+        serials = {entry.serial_number for entry in revoked}
+        if any(c.serial_number in serials and c.issuer == revoked.issuer for c in certificates):
+            return QuoteProblem.REVOKED
+    return QuoteProblem.CHAIN
 
 
 def _issuers(pem: str, name: str, root_ca: bytes) -> tuple[bytes, ...]:

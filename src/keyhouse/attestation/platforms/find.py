@@ -23,6 +23,7 @@ __all__ = [
     "SimulatedTcb",
     "open_for_quotes",
     "open_platform",
+    "platform_name",
     "simulation",
 ]
 
@@ -69,6 +70,29 @@ class OpenSimulation(Protocol):
         ``upkeep``: False leaves the files of the machine as they are, for one who only quotes.
         """
         ...
+
+
+def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
+    """Return the platform to open for ``wanted``: of ``auto`` the hardware of this machine.
+
+    A simulation is never chosen that way. Raises ``PlatformMissing`` for ``auto`` without hardware.
+    """
+    if wanted != "auto":
+        return wanted
+    from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+    from keyhouse.attestation.platforms.tdx import TSM_REPORTS
+
+    directories = {"gramine": DEV_ATTESTATION, "tdx": TSM_REPORTS}
+    for name, directory in directories.items():
+        if exists(directory):
+            return name
+    looked_for = " nor ".join(f"{name} ({path})" for name, path in directories.items())
+    raise PlatformMissing(f"no platform was found here: neither {looked_for}", hint=_NOT_HERE)
+
+
+_NOT_HERE = (
+    "start it in an enclave; or, to try it out without any protection, say --platform simulation"
+)
 
 
 def open_platform(
@@ -136,8 +160,7 @@ def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> No
     if not exists(place):
         raise PlatformMissing(
             f"the platform {name} is not here: there is no {place}",
-            hint="start it in an enclave; or, to try it out without any protection, say"
-            " --platform simulation",
+            hint=_NOT_HERE,
         )
 
 

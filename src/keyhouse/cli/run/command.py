@@ -134,8 +134,7 @@ def _quote_once(
 
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissing
-    from keyhouse.attestation.platforms.choice import platform_name
-    from keyhouse.attestation.platforms.find import open_for_quotes
+    from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
     from keyhouse.cli.run.simulated_identity import simulated_identity
 
     try:

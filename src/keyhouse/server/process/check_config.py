@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.attestation import open_platform
-from keyhouse.attestation.platforms.choice import platform_name
+from keyhouse.attestation.platforms.find import platform_name
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import Invalid, KeyhouseError
 from keyhouse.base.printable import printable

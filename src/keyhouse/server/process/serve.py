@@ -73,7 +73,7 @@ async def _serve(settings: Settings) -> None:
     import structlog
 
     from keyhouse.attestation import open_platform
-    from keyhouse.attestation.platforms.choice import platform_name
+    from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
     from keyhouse.server.process.opening import new_deployment, opened, require_clock
 
