@@ -70,7 +70,7 @@ def open_platform(
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
     ``enclave``: a workload of these measurements asks, not the coordinator; the files are the same.
-    ``tcb``: what the collateral, which is made anew, says of the machine from now on.
+    ``tcb``: what new collateral says of the machine from now on.
     The public files are up to date afterwards, and the production verifier has accepted a quote
     under them. Without ``upkeep`` they stay as they are, also where ``now`` differs from the clock
     that they were made by. Raises ``FolderDamaged`` or ``Refused``, naming the file.
@@ -155,7 +155,7 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         platform = SimulatedPlatform(machine, collateral=collateral)
         end = _try_out(platform, collateral, moment)
     except (CollateralRefused, ConfigurationRefused, QuoteRefused):
-        return None  # it is public and made anew
+        return None  # it is public and is made again
     return collateral if end - moment > _RENEW_BEFORE else None
 
 

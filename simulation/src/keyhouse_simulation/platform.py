@@ -76,7 +76,7 @@ class SimulatedPlatform:
 
     @property
     def expected_identity(self) -> ExpectedIdentity:
-        """Whom clients should expect under this platform."""
+        """The identity that clients should expect under this platform."""
         who = self.measurements
         return ExpectedIdentity(
             unique_id=who.unique_id,

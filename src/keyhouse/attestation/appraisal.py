@@ -3,7 +3,7 @@
 The rules are asked in the order of the manifest format, "Packages", and each has the name of the
 field that states it: TCB status, advisories, what the quote binds, then who the enclave is. A
 quote that does not verify never comes here, and neither does one of a debug enclave, which the
-verifier refuses: a package with ``Debug`` admits nobody.
+verifier refuses: no quote matches a package with ``Debug``.
 """
 
 from collections.abc import Callable, Iterator

@@ -6,10 +6,10 @@
      +-- QuoteRefused       the quote does not verify; ``reason`` says why
      +-- CollateralRefused  the bundle of collateral is unreadable
      |    +-- CollateralUnusable  it is readable but not true, not now, or not of this platform
-     +-- IdentityRefused    a true quote, but not of whom was expected
+     +-- IdentityRefused    a valid quote, but of another identity than expected
      +-- ConfigurationRefused  what was expected is itself incomplete or unreadable
     Unavailable
-     +-- CollateralUnavailable  no collateral can be had now, so the quote cannot be judged
+     +-- CollateralUnavailable  no collateral is available now, so the quote cannot be verified
 """
 
 from enum import StrEnum
@@ -69,7 +69,7 @@ class CollateralUnusable(CollateralRefused):
 
 
 class CollateralUnavailable(Unavailable):
-    """No collateral can be had now. The quote has not been judged."""
+    """No collateral is available now. The quote has not been verified."""
 
     code = "collateral-unavailable"
 

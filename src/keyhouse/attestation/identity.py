@@ -1,4 +1,4 @@
-"""Whom a client expects to talk to, and whether a verified quote is of them."""
+"""The identity that a client expects, and whether a verified quote is of it."""
 
 import binascii
 

@@ -1,4 +1,4 @@
-"""Our words for what the quote library refuses; its own text never goes out."""
+"""Our words for what the quote library refuses; its own text is never shown."""
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
 

@@ -5,14 +5,14 @@ levels, the quoting enclave, no debug. Around it stand the checks that it leaves
 
 0. the exact length of the quote (it ignores trailing bytes);
 1. all certificate chains end in the pinned root (it ignores what stands there), and they and
-   what they sign are authentic, so that a stranger's bytes cannot make it abort the process;
+   what they sign are authentic, so that forged bytes cannot make it abort the process;
 2. TCB info and QE identity are of the known versions (it does not look) and carry the same
    evaluation number: else an old, laxer one of them can be used with the newer other;
 3. dcap-qvl verifies;
 4. pceId of the PCK certificate and of the TCB info are equal, on what has just been verified;
 5. every part of the collateral, revocation lists too, is in its time.
 
-Its messages never go out: they are searched for known words, which choose one of our own.
+Its messages are never shown: they are searched for known words, which choose one of our own.
 """
 
 import functools
@@ -72,10 +72,10 @@ class Verifier:
         return self._root_ca
 
     def verify(self, quote: bytes, collateral: Collateral, at: datetime) -> Verdict:
-        """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true at ``at``.
+        """Return what ``quote`` (raw, or with the 16-byte header) says, if it verifies at ``at``.
 
         Raises ``QuoteRefused`` with its reason, and nothing else, whatever the bytes are. ``at``
-        is a time with a zone. TCB status and identity still have to be judged.
+        is a time with a zone. TCB status and identity still have to be appraised.
         """
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")

@@ -2,7 +2,7 @@
 
 The list of message kinds is closed, and no message of one kind is one of another:
 
-- a certificate: its to-be-signed part begins with the bytes 30 8x, which is no text;
+- a certificate: its to-be-signed part begins with the bytes 30 8x, which are not text;
 - a manifest: JSON, so its first byte other than white space is ``{``;
 - the text of sign-quote: base64 and a TCB status, letters and digits;
 - any other kind: begins with a context of its own that ends in a NUL.

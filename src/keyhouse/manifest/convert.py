@@ -1,4 +1,4 @@
-"""From what is written to what is meant. Judges nothing: total for whatever passed the check."""
+"""Converts a manifest document into a manifest. Checks nothing: total for what passed the check."""
 
 import binascii
 import hashlib
@@ -48,8 +48,8 @@ __all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "man
 def decode(raw: bytes) -> Manifest:
     """Return the manifest of bytes that passed ``check`` once, by the rules of whatever version.
 
-    Checks nothing that a later version may judge otherwise: unknown fields are ignored. Raises
-    ``Invalid`` for bytes that never were a manifest.
+    Checks nothing that a later version may decide differently: unknown fields are ignored. Raises
+    ``Invalid`` for bytes that were never a valid manifest.
     """
     try:
         return manifest_of(decode_json(raw, ManifestDocument), raw)
@@ -65,7 +65,7 @@ def fingerprint(raw: bytes) -> str:
 
 
 def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
-    """Return ``written`` as the values it means. ``raw`` is kept as it is."""
+    """Return the manifest that ``written`` describes. ``raw`` is kept unchanged."""
     return Manifest(
         raw=raw,
         packages={name: _package(package) for name, package in written.packages.items()},

@@ -1,4 +1,4 @@
-"""The manifest exactly as it is written in JSON: any field may be missing, any name unknown."""
+"""The manifest as a JSON document: any field may be missing, any name unknown."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name):
 
 
 class ParametersDocument(msgspec.Struct, frozen=True, rename=manifest_name):
-    """``Marbles.<type>.Parameters``; ``null`` is no value of ``Files`` and ``Env``."""
+    """``Marbles.<type>.Parameters``; ``null`` is not a value in ``Files`` and ``Env``."""
 
     files: dict[str, str | EntryDocument] = {}
     env: dict[str, str | EntryDocument] = {}

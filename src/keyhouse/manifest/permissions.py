@@ -17,7 +17,7 @@ class Permissions:
 
     def __init__(self, manifest: Manifest) -> None:
         # By the exact bytes. Certificates are public: how long a look-up takes tells nothing, and
-        # Python's hash of bytes is keyed, so nobody can choose certificates that collide.
+        # Python's hash of bytes is keyed, so certificates that collide cannot be constructed.
         self._users = {user.certificate: name for name, user in manifest.users.items()}
         names = {name: frozenset(role.resource_names) for name, role in manifest.roles.items()}
         self._granted: dict[str, dict[Action, list[frozenset[str]]]] = {}

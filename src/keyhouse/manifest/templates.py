@@ -123,7 +123,7 @@ class Template(msgspec.Struct, frozen=True):
 def parse(data: bytes) -> Template:
     """Return the template of ``data``. Raises ``BadRequest`` with what is supported.
 
-    Whether names, functions and types fit together is judged elsewhere.
+    Whether names, functions and types fit together is checked elsewhere.
     """
     if b"{{" not in data:
         return Template((data,) if data else ())
@@ -174,7 +174,7 @@ def _append(parts: list[bytes | Call], literal: str, *, trim_end: bool) -> None:
 
 
 def _action(text: str, position: int, start: int) -> tuple[Call | None, int, bool]:
-    """Return the call (None: a comment), where the text goes on, and whether to trim there."""
+    """Return the call (None: a comment), where the text continues, and whether to trim there."""
     if text.startswith("/*", position):
         found = _COMMENT_END.search(text, position + 2)
         if found is None:

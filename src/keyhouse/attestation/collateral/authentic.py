@@ -1,12 +1,12 @@
 """Signatures that must hold before the quote library sees a byte that they cover.
 
 The library is built so that a panic in it aborts the whole process, which nothing in Python can
-catch. So strangers' certificates, lists and documents never reach its parsers: their signatures
-are checked here first, up to the pinned root. It then checks them again, and everything else; what
-is accepted here is not accepted yet.
+catch. So unauthenticated certificates, lists and documents never reach its parsers: their
+signatures are checked here first, up to the pinned root. It then checks them again, and everything
+else; what is accepted here is not accepted yet.
 
-What a parser raises for a stranger's bytes differs from case to case and may show them: whatever it
-is, it is a refusal in our words.
+What a parser raises for hostile bytes differs from case to case and may show them: any exception
+becomes a refusal in our words.
 """
 
 import functools
@@ -41,7 +41,7 @@ def require_vendor_root(root_ca: bytes) -> None:
         ) from None
 
 
-# Only what has passed is remembered, so strangers' chains take no memory: a chain has passed if the
+# Only what has passed is cached, so forged chains take no memory: a chain has passed if the
 # vendor issued it to a machine.
 @functools.lru_cache(maxsize=1024)
 def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:

@@ -1,7 +1,7 @@
 """Collateral that was fetched, kept in a directory so that a restart or a dead PCCS does no harm.
 
 One bundle for each kind of platform, named after it, in the form of ``read_collateral``. The
-directory is not trusted: what is read back is judged as if it had just been fetched. The time of
+directory is not trusted: what is read back is checked as if it had just been fetched. The time of
 a file says when its content was last seen at the PCCS.
 """
 

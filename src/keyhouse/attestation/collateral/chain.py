@@ -2,7 +2,7 @@
 
 The quote library skips the roots in them and one chain altogether. Here every byte counts: a
 chain is exactly the PEM of its certificates, its last one is the pinned root, and the issuer of
-the revocation list is the one that issued the PCK certificate.
+the revocation list also issued the PCK certificate.
 """
 
 import binascii

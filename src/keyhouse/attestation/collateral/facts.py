@@ -1,7 +1,7 @@
 """What a bundle of collateral says: for which platforms, from when to when.
 
-``read_facts`` believes the bundle and is for showing it. ``require_sound`` judges everything that
-can be judged without a quote: that the pinned root stands behind all of it, that its parts belong
+``read_facts`` believes the bundle and is for showing it. ``require_sound`` checks everything that
+can be checked without a quote: that the pinned root stands behind all of it, that its parts belong
 together, that none is revoked, and the time.
 """
 
@@ -93,7 +93,7 @@ def read_facts(collateral: Collateral) -> CollateralFacts:
         return _facts(collateral)
     except CollateralRefused:
         raise
-    # What a parser raises for a stranger's bytes differs from case to case and may show them.
+    # What a parser raises for hostile bytes differs from case to case and may show them.
     except Exception:  # noqa: BLE001
         raise CollateralUnusable(
             QuoteProblem.COLLATERAL, "the collateral is unreadable", hint=_FETCH

@@ -1,7 +1,7 @@
 """Newer revocation lists that came with one kind of platform, for what is kept for another.
 
 A list is of an authority, not of a kind of platform: the root's is the same for all, that of a PCK
-CA for all whose PCK certificates it issues. Whoever has a newer one need not ask for it again.
+CA for all whose PCK certificates it issues. A newer one that is known need not be fetched again.
 """
 
 from datetime import datetime

@@ -1,8 +1,8 @@
-"""How new collateral is, part by part, for whoever remembers it and takes nothing older.
+"""How new collateral is, part by part, so that nothing older is accepted later.
 
 Four parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
 revocation lists of the root and of each PCK CA. A document is older if its evaluation number is
-lower: two of one number say the same, however often a service signs them anew. A list is older if
+lower: two of one number say the same, however often a service signs them again. A list is older if
 its number is lower or it was issued earlier: Intel's keep one number for years.
 """
 

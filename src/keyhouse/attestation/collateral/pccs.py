@@ -41,7 +41,7 @@ class Pccs:
     ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
     empty (which, as everywhere in OpenSSL, SSL_CERT_FILE can name). Proxies of the environment
     and .netrc have no effect, redirects are not followed. Use it with ``async with``. Raises
-    ``ConfigurationRefused`` for an address or CA that is none.
+    ``ConfigurationRefused`` for an invalid address or CA.
     """
 
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
@@ -68,7 +68,7 @@ class Pccs:
         ``early``: with the TCB recovery that has been announced and is not in force yet.
 
         Raises ``CollateralUnavailable`` if no whole answer comes in time or it has none,
-        ``CollateralRefused`` if what comes is no collateral.
+        ``CollateralRefused`` if the answer is not collateral.
         """
         # One that fails does not cancel the others, and none is left running after the fetch.
         asked = (self._get(path) for path in requests_for(kind, early=early))

@@ -1,6 +1,6 @@
 """What kind of platform made a quote: what its collateral is asked for by.
 
-It stands in the PCK certificate. That is a stranger's until its chain leads to the pinned root, and
+It stands in the PCK certificate, which is not authentic until its chain leads to the pinned root:
 nothing in it is read, and nothing fetched for it, before.
 """
 

@@ -4,18 +4,18 @@ Theory of operation. For each kind of platform (TEE, FMSPC, CA):
 
 - nothing is asked for a quote whose PCK chain does not lead to the pinned root;
 - one fetch at a time, whose result all who wait for it share; ``AT_ONCE`` kinds together;
-- what is fetched is judged before it is kept: signatures, revocation, time, the kind that was
+- what is fetched is checked before it is kept: signatures, revocation, time, the kind that was
   asked for, and no part older than what is kept (a PCCS may be wrong, or be played back);
 - what is kept and in its time is answered at once. Seen at the PCCS longer ago than
-  ``SEEN_WITHIN``, or near its end, it is fetched anew meanwhile;
+  ``SEEN_WITHIN``, or near its end, it is fetched again meanwhile;
 - newer revocation lists that came for one kind serve all of the same authorities at once;
 - nothing older serves than what ``known`` says was seen before, and what has become so, because
-  another kind of platform brought a higher evaluation number, is fetched anew;
+  another kind of platform brought a higher evaluation number, is fetched again;
 - a fetch that failed is not repeated within ``FAILED_WITHIN``: what is kept serves until it
   expires, and each failure says until when; nothing kept, the failure is the answer.
 
-An error that nobody foresaw fails its fetch, or its look at what is kept, and no other. It goes to
-the event loop's exception handler at once, for nobody may be waiting for it.
+An unexpected error fails its fetch, or its look at what is kept, and no other. It goes to
+the event loop's exception handler at once, since no caller may be waiting for it.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 SEEN_WITHIN: Final = timedelta(days=1)
-"""Collateral that was seen at the PCCS longer ago is fetched anew."""
+"""Collateral that was seen at the PCCS longer ago is fetched again."""
 
 NEAR_END: Final = timedelta(days=7)
 NEAR_END_AGAIN: Final = timedelta(hours=1)
@@ -76,10 +76,10 @@ MOST_RUNNING: Final = 64
 """Kinds of platforms that are being fetched or wait to be."""
 
 GRACE: Final = 5.0
-"""Seconds that fetches which nobody waits for get at the end, so that what they bring is kept."""
+"""Seconds that background fetches get at the end, so that what they bring is kept."""
 
 LOOKED_AFTER: Final = 900.0
-"""Seconds from one look at what is kept to the next: nobody has to ask for it to stay new."""
+"""Seconds from one check of what is kept to the next: it stays new without being asked for."""
 
 Clock = Callable[[], datetime]
 
@@ -95,7 +95,7 @@ class PccsSource:
     ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` gives the time, with a zone.
     ``warn`` is told, in words, of fetches that failed and until when what is kept serves.
     ``told`` is given what each fetch brought. ``known``: the marks of what was seen before, in
-    other processes too. ``grace``: seconds that fetches which nobody waits for get at the end. Use
+    other processes too. ``grace``: seconds that background fetches get at the end. Use
     it with ``async with``, in one event loop; it owns ``pccs`` from then on.
     """
 
@@ -172,7 +172,7 @@ class PccsSource:
         failure = self._failed_lately(kind)
         if failure is None:
             fetch = self._begin(kind)
-            await asyncio.wait([fetch])  # whoever gives up waiting does not end it for the others
+            await asyncio.wait([fetch])  # one caller that stops waiting does not end it
             if not fetch.cancelled():  # it is at the end of the source alone
                 fetch.result()
             failure = self._failed_lately(kind)
@@ -182,7 +182,7 @@ class PccsSource:
         return fetched.collateral
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return the collateral of ``kind`` if it is in memory; fetch it anew meanwhile if due."""
+        """Return the collateral of ``kind`` if it is in memory; fetch it again meanwhile if due."""
         kept = self._usable(kind)
         if kept is None:
             return None
@@ -243,7 +243,7 @@ class PccsSource:
         return None
 
     def _begin(self, kind: PlatformKind) -> "asyncio.Task[None]":
-        """Return the fetch of ``kind`` that runs, begun now if there is none."""
+        """Return the fetch of ``kind`` that runs, started now if none does."""
         task = self._running.get(kind)
         if task is None:
             if len(self._running) >= MOST_RUNNING:
@@ -332,7 +332,7 @@ class PccsSource:
 
 
 def _due(kept: Kept, now: datetime) -> bool:
-    """Tell whether ``kept`` is to be fetched anew, though it still serves."""
+    """Tell whether ``kept`` is to be fetched again, though it is still used."""
     life = kept.facts.expires - kept.facts.issued
     near = kept.facts.expires - now < min(NEAR_END, life / 2)
     age = now - kept.seen
@@ -358,4 +358,4 @@ def _utc_now() -> datetime:
 
 
 def _say_nothing(_: object) -> None:
-    """Take what nobody asked for."""
+    """Retrieve the outcome, so that asyncio does not warn of it."""

@@ -65,7 +65,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
 def read_quote_file(path: Path, *, limit: int) -> bytes:
     """Return what ``path`` gives; that it gives nothing now may pass.
 
-    Raises ``QuoteNotMade`` then, ``PlatformUnusable`` if there is no such file or no end of it.
+    Raises ``QuoteNotMade`` then, ``PlatformUnusable`` if the file is missing or endless.
     """
     try:
         quote = _read(path, limit)
@@ -96,8 +96,8 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes) -> Report:
     """Return the report in a quote that this platform made over ``report_data``.
 
     It is a whole raw quote of ``tee`` over exactly these 64 bytes, not of a debug environment, and
-    the certificates that it carries end in Intel's root. Its signatures are not verified: that is
-    for those whom it shall convince. Raises ``PlatformUnusable``.
+    the certificates that it carries end in Intel's root. Its signatures are not verified: its
+    recipients do that. Raises ``PlatformUnusable``.
     """
     try:
         form = read_form(quote)

@@ -52,7 +52,7 @@ class SimulatedTcb(NamedTuple):
 
 
 class OpenSimulation(Protocol):
-    """Opens the simulated machine in ``folder``, which is made if there is none."""
+    """Opens the simulated machine in ``folder``, which is created if it is missing."""
 
     def __call__(
         self,
@@ -66,7 +66,7 @@ class OpenSimulation(Protocol):
         """Return it as seen by the coordinator, or by the workload that ``enclave`` measures.
 
         ``now``: the machine's clock, UTC; its collateral is renewed by it. ``tcb``: what the
-        collateral, made anew, says of the machine from now on; None: what it says already.
+        new collateral says of the machine from now on; None: what it says already.
         ``upkeep``: False leaves the files of the machine as they are, for one who only quotes.
         """
         ...

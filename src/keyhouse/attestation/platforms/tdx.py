@@ -122,14 +122,14 @@ class TdxPlatform:
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
     """Return the platform whose reports are asked for in ``reports``; it has just made a quote.
 
-    Raises ``PlatformUnusable`` if there is none or it is another one's, ``QuoteNotMade`` if the
-    host makes no quotes now.
+    Raises ``PlatformUnusable`` if there is none or it belongs to another writer, ``QuoteNotMade``
+    if the host makes no quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
 
 
 def _read_settled(folder: Path, report_data: bytes) -> bytes:
-    """Return the quote of a moment in which nobody else wrote to ``folder``."""
+    """Return a quote during which no other writer changed ``folder``."""
     provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
     if provider != b"tdx_guest":
         raise _unusable("configfs-tsm is of another provider than tdx_guest")

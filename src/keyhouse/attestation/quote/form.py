@@ -1,4 +1,4 @@
-"""The two forms in which a quote travels, and its exact length.
+"""The two forms of a quote, and its exact length.
 
 ::
 

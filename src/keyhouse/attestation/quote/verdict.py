@@ -26,7 +26,7 @@ class TcbStatus(StrEnum):
 
 
 class Freshness(msgspec.Struct, frozen=True):
-    """How new the collateral is. Whoever remembers it can refuse anything older (a rewound clock).
+    """How new the collateral is. If remembered, anything older can be refused (a rewound clock).
 
     Times are UTC; ``issued`` is the newest issue date and ``expires`` the earliest end among the
     parts of the collateral.

@@ -1,7 +1,7 @@
 """The unencrypted index that lies beside the journal for the time of a recovery.
 
-It may only refuse: a share, a signature or a key that does not fit it. What it admits has to be
-checked again against the recovered manifest, for the host can replace the file.
+It may only refuse: a share, a signature or a key that does not fit it. What it accepts has to be
+checked again against the recovered manifest, because the host can replace the file.
 
 Layout, all integers big-endian, ``bytes`` with a length of 4 bytes in front::
 
@@ -72,7 +72,7 @@ class RecoveryIndex(msgspec.Struct, frozen=True):
     """What a recovery may know before the journal is open.
 
     ``store_id`` has 16 bytes, ``manifest_fingerprint`` 32, ``root_cert`` is DER; ``threshold`` is
-    the number of shares that are needed, 0 if nobody can recover.
+    the number of shares that are needed, 0 if recovery is impossible.
     """
 
     store_id: bytes

@@ -162,7 +162,7 @@ def _missing(holder: IndexHolder, taken: Collection[str]) -> IndexHolder:
 
 @lru_cache(maxsize=_MOST_KEYS)
 def _public_key(der: bytes) -> rsa.RSAPublicKey | None:
-    """Return a recovery key; None for anything else, which the index of a stranger may hold."""
+    """Return a recovery key; None for anything else, which a forged index may hold."""
     try:
         key = load_der_public_key(der)
     except LIBRARY_REFUSALS:

@@ -52,7 +52,7 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
 
     Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
     keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
-    interface always did: whoever relies on it checks its validity at that moment. Raises
+    interface always did: its relying parties check validity at the time of use. Raises
     ``BadRequest`` if fields are mixed, ``Invalid`` for a value that does not fit the definition,
     with places relative to the upload (``cert``). Source: manifest format, "Uploaded secrets".
     """

@@ -99,7 +99,7 @@ def make_coordinator_keys(
 
 
 def renew_intermediate(keys: CoordinatorKeys, now: datetime) -> CoordinatorKeys:
-    """Return ``keys`` with a fresh intermediate key, and both its certificates made anew.
+    """Return ``keys`` with a fresh intermediate key and new certificates for it.
 
     Names and subject stay, root and root secret too. Leaves of the old intermediate no longer
     verify against the new marble root.

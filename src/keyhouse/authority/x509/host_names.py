@@ -20,9 +20,9 @@ def is_dns_name(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address; ``ValueError`` if it is none or has a zone.
+    """Return the address; ``ValueError`` if it is invalid or has a zone.
 
-    ``::ffff:192.0.2.1`` becomes ``192.0.2.1``: one host, one form, so that comparing is enough.
+    ``::ffff:192.0.2.1`` becomes ``192.0.2.1``: each host has one form, fit for comparison.
     """
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv4Address):

@@ -21,9 +21,9 @@ _KEY_IDENTIFIER: Final = 20  # bytes
 
 
 def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
-    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if there is none.
+    """Return the identifier of ``(2, 5, 4, 3)``; ``ValueError`` if it is invalid.
 
-    Arcs beyond 31 bits are refused: Go, for one, reads no certificate that has one.
+    Arcs beyond 31 bits are refused: Go, for example, cannot read a certificate with one.
     """
     if any(number >= _MOST for number in numbers):
         raise ValueError("an arc beyond 31 bits")
@@ -31,7 +31,7 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
 
 
 def from_dots(text: str) -> x509.ObjectIdentifier:
-    """Return the identifier of ``2.5.4.3``; ``ValueError`` if there is none."""
+    """Return the identifier of ``2.5.4.3``; ``ValueError`` if it is invalid."""
     return x509.ObjectIdentifier(text)
 
 

@@ -72,13 +72,13 @@ def issue_marble_certificate(
 ) -> StoredSecret:
     """Return a fresh key with the certificate that names the workload and its type.
 
-    ``lifetime`` is at most ``LIFETIME``, what that of the issuer is.
+    ``lifetime`` is at most ``LIFETIME``, that of the issuer.
 
     It verifies against the marble root, and against the root by way of the intermediate. The type
     stands in its extension as plain UTF-8, without any ASN.1 around it.
 
-    Put together here, of parts that are checked or constant: the library's builder takes as long
-    as all the rest of an activation.
+    Encoded here from parts that are checked or constant: the library's builder takes as long as
+    the rest of an activation together.
     """
     key = generate_key(keys.curve)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -149,7 +149,7 @@ _ALL_BITS: Final = b"\0"
 @lru_cache(maxsize=512)
 def _read(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
     try:
-        with warnings.catch_warnings():  # the library warns of what strangers may send
+        with warnings.catch_warnings():  # the library warns of what anonymous clients may send
             warnings.simplefilter("ignore")
             certificate = x509.load_der_x509_certificate(der)
         certificate.verify_directly_issued_by(certificate_of(marble_root))

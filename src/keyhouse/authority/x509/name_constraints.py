@@ -18,7 +18,7 @@ __all__ = ["name_constraints"]
 _FULL_LENGTHS: Final = {4: 32, 16: 128}
 
 # RFC 5280 4.2.1.10; a beginning dot means: hosts below the domain. Go, for one, cannot read a
-# certificate at all if a constraint is none.
+# certificate at all if a constraint is invalid.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _DOMAIN: Final = re.compile(rf"\.?{_LABEL}(?:\.{_LABEL})*")
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -32,7 +32,7 @@ def name_constraints(
     """Return the extension, ``None`` if nothing is constrained, and whether it is critical.
 
     A CA is always kept from the coordinator's own names and addresses, whatever else its template
-    asks for, and critically: a client that cannot judge that has to refuse the chain.
+    asks for, and critically: a client that cannot evaluate that has to refuse the chain.
     """
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),

@@ -16,7 +16,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
     """Tell whether a certificate for ``name`` could pass for the coordinator.
 
-    So it is if the name is one of those configured, in any case of letters and with or without a
+    It could if the name is one of those configured, in any case of letters and with or without a
     final dot, or if one of the two is a wildcard that covers the other. Loopback names are free.
     """
     wanted = _canonical(name)

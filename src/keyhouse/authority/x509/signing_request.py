@@ -34,7 +34,7 @@ LARGEST: Final = 16 * 1024
 
 _CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
 _KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # they have no subclasses
-# The organisation is no workload's to claim; the common name becomes its UUID.
+# A workload cannot claim an organisation; the common name becomes its UUID.
 _REPLACED: Final = frozenset({NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME})
 _OTHER_NAME: Final = "choose a name that no client uses for the coordinator"
 
@@ -55,8 +55,8 @@ class SigningRequest(msgspec.Struct, frozen=True):
 def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
     """Return what the PKCS #10 request ``der`` asks for. Names of other kinds are left out.
 
-    Raises ``Invalid`` if it is none, is not signed by its own key, or asks for what it cannot have.
-    The costs of a check decide its place: the signature comes last.
+    Raises ``Invalid`` if it is malformed, not signed by its own key, or asks for too much.
+    The checks are ordered by cost: the signature comes last.
     """
     if len(der) > LARGEST:
         raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
@@ -115,7 +115,7 @@ def _checked(
         findings.refuse(("CSR",), "asks for an IP address that is none", "use IPv4 or IPv6")
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
-    if own:  # shown, for they are public; the first alone, for a stranger says how many there are
+    if own:  # shown, since it is public; only the first, since an anonymous client chooses how many
         problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
         findings.refuse(("CSR",), problem, _OTHER_NAME)
     if findings.problems:
@@ -137,7 +137,7 @@ def _attribute(
 
 
 def _address(value: object) -> str:
-    """Return the canonical form of an address; empty for a range, which is none."""
+    """Return the canonical form of an address; empty for a range."""
     if not isinstance(value, IPv4Address | IPv6Address):
         return ""
     return str(read_address(str(value)))

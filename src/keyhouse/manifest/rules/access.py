@@ -75,7 +75,7 @@ def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
 
 
 def parse_certificate(der: bytes) -> x509.Certificate | None:
-    """Return the certificate, or None if ``der`` is none; trailing bytes make it none."""
+    """Return the certificate; None if ``der`` is invalid, which trailing bytes make it."""
     try:
         return x509.load_der_x509_certificate(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer

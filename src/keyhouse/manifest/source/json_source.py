@@ -1,4 +1,4 @@
-"""JSON texts of a manifest: where the parts of one stand, and the one that a YAML text becomes."""
+"""The source map of a JSON text, and the canonical JSON that a YAML text is converted to."""
 
 import json
 import re
@@ -26,7 +26,7 @@ class _Open:
         return below(self.path, self.key or "" if self.index is None else self.index)
 
     def step_on(self) -> None:
-        """Go to the next item, or wait for the next key."""
+        """Move to the next item, or expect the next key."""
         if self.index is None:
             self.key = None
         else:
@@ -34,7 +34,7 @@ class _Open:
 
 
 def json_places(data: bytes) -> SourceMap:
-    """Return where the parts of ``data`` stand; of a text that is no JSON, the first error as "".
+    """Return where the parts of ``data`` stand; of invalid JSON, the first error as "".
 
     Never fails, and never goes deeper into the stack than ``data`` is nested by the limits of
     ``keyhouse.wire.json_parser``: look for places after that has read, or refused, the text.

@@ -1,12 +1,12 @@
 """The JSON Schema of a manifest, made from the model that the coordinator reads into.
 
 What the schema refuses, the coordinator's check refuses; the check knows much more (names that must
-exist, certificates, templates). Three differences are wanted, since the schema is for editors:
+exist, certificates, templates). Two differences are intended, since the schema is for editors:
 
 - fields and words are spelled as here; the check takes names of fields, actions, feature gates and
   encodings in any case (ASCII);
 - a certificate template is held to its rules also where it has no effect (a secret that is
-  uploaded, or is no certificate): there the check only warns.
+  uploaded, or is not a certificate): there the check only warns.
 
 Source: JSON Schema, draft 2020-12; manifest format, "Encoding and JSON rules".
 """

@@ -1,10 +1,10 @@
-"""YAML text to plain values: the part of YAML that says the same to everybody.
+"""Reads YAML text into plain values: the subset of YAML that all parsers read alike.
 
 Only the structure is PyYAML's; what a scalar means is decided here, by the core schema of YAML 1.2
 (section 10.3.2). Refused, because readers differ on it or reviewers miss it: anchors and aliases
-(they multiply), tags, directives, merge keys, further documents, keys that are no strings, keys
-that come twice, numbers with a fraction, an exponent or leading zeros, line ends that only YAML 1.1
-knows. No library's error text goes out.
+(they multiply), tags, directives, merge keys, further documents, keys that are not strings,
+repeated keys, numbers with a fraction, an exponent or leading zeros, line ends that only YAML 1.1
+knows. The library's error text is never shown.
 """
 
 import re

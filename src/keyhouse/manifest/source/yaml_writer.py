@@ -1,4 +1,4 @@
-"""Values to YAML text that everybody reads alike, this project's own reader first."""
+"""Writes values as YAML text that all parsers read alike, this project's reader first."""
 
 import re
 from typing import Any, Final
@@ -12,7 +12,7 @@ _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y
 
 
 class _Writer(yaml.SafeDumper):
-    """Quotes whatever could be taken for something else than a string; writes no aliases."""
+    """Quotes what could be read as something other than a string; writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 nothing is shared
         return True
