@@ -341,22 +341,15 @@ async def test_a_setting_keeps_a_removed_user_from_cancelling_the_update(
 
 
 async def test_values_are_kept_renewed_and_dropped_as_the_table_says(tmp_path: Path) -> None:
-    def change(content: Document) -> None:
+    def first(content: Document) -> None:
+        for name in ("resized", "gone"):
+            content["Secrets"][name] = {"Type": "symmetric-key", "Size": 128, "Shared": True}
+
+    def second(content: Document) -> None:
         secrets = content["Secrets"]
         secrets["resized"] = {"Type": "symmetric-key", "Size": 512, "Shared": True}
         secrets["added"] = {"Type": "symmetric-key", "Size": 128, "Shared": True}
         secrets["cert"]["Cert"] = {"DNSNames": ["renamed.example"]}
-        del secrets["gone"]
-
-    def first(content: Document) -> None:
-        content["Secrets"]["resized"] = {"Type": "symmetric-key", "Size": 128, "Shared": True}
-        content["Secrets"]["gone"] = {"Type": "symmetric-key", "Size": 128, "Shared": True}
-        change_only = content["Secrets"]
-        change_only["gone"] = {"Type": "symmetric-key", "Size": 128, "Shared": True}
-
-    def second(content: Document) -> None:
-        content["Secrets"]["gone"] = {}
-        change(content)
 
     clock = FixedClock()
     async with running_engine(tmp_path / "data", clock) as engine:

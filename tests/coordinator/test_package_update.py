@@ -18,7 +18,7 @@ from support.samples.deployment import (
 )
 
 from keyhouse.base.errors import Forbidden, Invalid, Unauthenticated
-from keyhouse.coordinator import Engine, Stale, View, prepare_update
+from keyhouse.coordinator import Engine, Running, Stale, View, prepare_update
 from keyhouse.coordinator.core.policy import versions_in_force
 
 DAY = 24 * 3600 * 1_000_000
@@ -74,6 +74,20 @@ async def _apply(engine: Engine, raw: bytes, by: str = "updater") -> View:
     return await engine.submit(prepared)
 
 
+def _check_reissued(before: Running, after: Running, name: str, *, days_longer: int) -> None:
+    ca = x509.load_der_x509_certificate(after.keys.intermediate_cert)
+    old = x509.load_der_x509_certificate(before.secrets[name].cert)
+    new = x509.load_der_x509_certificate(after.secrets[name].cert)
+    new.verify_directly_issued_by(ca)
+    assert new.public_key() != old.public_key()
+    assert new.subject == old.subject
+    names = x509.SubjectAlternativeName
+    assert new.extensions.get_extension_for_class(names) == (
+        old.extensions.get_extension_for_class(names)
+    )
+    assert (new.not_valid_after_utc - old.not_valid_after_utc).days == days_longer
+
+
 async def test_an_update_raises_versions_and_renews_what_the_old_ca_issued(
     tmp_path: Path,
 ) -> None:
@@ -98,19 +112,8 @@ async def test_an_update_raises_versions_and_renews_what_the_old_ca_issued(
     assert (after.manifest, after.signature) == (before.manifest, before.signature)
     for name in ("key", "mine"):
         assert after.secrets[name] == before.secrets[name]
-    ca = x509.load_der_x509_certificate(after.keys.intermediate_cert)
-    for name in ("ninety", "until"):
-        old = x509.load_der_x509_certificate(before.secrets[name].cert)
-        new = x509.load_der_x509_certificate(after.secrets[name].cert)
-        new.verify_directly_issued_by(ca)
-        assert new.public_key() != old.public_key()
-        assert new.subject == old.subject
-        names = x509.SubjectAlternativeName
-        assert new.extensions.get_extension_for_class(names) == (
-            old.extensions.get_extension_for_class(names)
-        )
-        lasts = new.not_valid_after_utc - old.not_valid_after_utc
-        assert lasts.days == (10 if name == "ninety" else 0)
+    for name, days_longer in (("ninety", 10), ("until", 0)):
+        _check_reissued(before, after, name, days_longer=days_longer)
     assert lines[-1] == {
         "time": "2027-01-25T08:00:00.000Z",
         "update": "SecurityVersion increased",

@@ -1,4 +1,4 @@
-"""The encrypted, chained record of events behind a small store protocol."""
+"""The journal: encrypted, chained records of events, in a store with a small protocol."""
 
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
 from keyhouse.journal.codec import Codec, Undecodable, Unencodable

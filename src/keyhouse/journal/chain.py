@@ -54,7 +54,7 @@ class Kind(IntEnum):
     """What a record carries."""
 
     BASE = 1  # a piece of the base that an epoch begins with
-    BASE_END = 2  # its last piece: a base that was cut off is never taken for a whole one
+    BASE_END = 2  # its last piece: shows that the base is complete
     EVENT = 3
 
 
@@ -106,7 +106,7 @@ def link(chain: bytes, sealed: Sealed) -> bytes:
 
 
 class Sealer:
-    """Seals and opens the records of one epoch. It keeps no position: each call is given one."""
+    """Seals and opens the records of one epoch. Each call is given the position."""
 
     __slots__ = ("_cipher", "_epoch", "_store_id")
 
@@ -118,8 +118,8 @@ class Sealer:
     def seal(self, after: Position, kind: Kind, payload: bytes) -> tuple[Sealed, Position]:
         """Return the record that follows ``after``, and the position behind it.
 
-        The nonce is drawn anew at every call and never derived: a retry, or a disk that was rolled
-        back, seals something else at the same sequence.
+        The nonce is random at every call and never derived: after a retry or a rollback of the disk
+        another payload is sealed with the same sequence number.
         """
         if len(payload) > MAX_PAYLOAD:
             raise TooLarge(

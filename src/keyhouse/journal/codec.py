@@ -1,4 +1,4 @@
-"""Canonical MessagePack for what the journal keeps."""
+"""Canonical MessagePack for the values in the journal."""
 
 from types import GenericAlias
 from typing import Any, Generic, TypeVar, get_args, get_origin
@@ -21,7 +21,7 @@ class Undecodable(Broken):
 
 
 class Unencodable(Broken):
-    """A value that would not come back from its own encoding."""
+    """A value whose encoding would not decode to an equal value."""
 
     code = "unencodable"
 
@@ -40,7 +40,7 @@ class Codec(Generic[T]):
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=_lift)
 
     def encode(self, value: T) -> bytes:
-        """Return the canonical bytes. Fast, and blind: msgspec checks no types when it encodes."""
+        """Return the canonical bytes. Fast: msgspec checks no types when it encodes."""
         try:
             return self._encoder.encode(value)
         except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value

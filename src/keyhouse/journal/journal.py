@@ -1,4 +1,4 @@
-"""The journal: payloads in, payloads out, everything between sealed, chained and checked."""
+"""The journal: payloads are sealed and chained on the way in, verified on the way out."""
 
 import asyncio
 import hmac
@@ -22,24 +22,24 @@ from keyhouse.journal.store.protocol import (
 
 __all__ = ["Journal", "NotDurable", "RolledBack", "StoreEmpty", "Weight", "WrongKey"]
 
-_RECORD_OVERHEAD = 100  # what a record takes beside its payload: header, nonce, tag, row
+_RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
 _LIGHTEST_BASE = 1024 * 1024
 
 
 class NotDurable(Unavailable):
-    """The write surely did not happen."""
+    """The write did not happen."""
 
     code = "not-durable"
 
 
 class WrongKey(Broken):
-    """The data key given is not the one of the journal's present epoch."""
+    """The given data key is not that of the journal's present epoch."""
 
     code = "wrong-key"
 
 
 class RolledBack(Broken):
-    """The store has less, or something else, than it had before."""
+    """The store has fewer records, or other ones, than it had before."""
 
     code = "rolled-back"
 
@@ -51,7 +51,7 @@ class StoreEmpty(Broken):
 
 
 class Weight(NamedTuple):
-    """Bytes of the records of an epoch: those of its base, and those since."""
+    """Sizes of the records of an epoch in bytes: of its base, and of the events since."""
 
     base: int
     since: int
@@ -60,8 +60,8 @@ class Weight(NamedTuple):
 class Journal:
     """The records of one deployment, from the base of the present epoch on.
 
-    It belongs to one writer: calls wait for each other. A write whose outcome cannot be found out,
-    or which was cancelled, leaves a journal that refuses to write: open it anew.
+    It belongs to one writer: calls wait for each other. After a write whose outcome cannot be
+    determined, or which was cancelled, the journal refuses to write: open it again.
     """
 
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
@@ -88,9 +88,8 @@ class Journal:
     ) -> "Journal":
         """Begin an epoch with ``base`` in an empty store; it is durable when this returns.
 
-        ``after`` is where the journal stood in another store, which this one goes on from: epochs,
-        sequences and the chain continue. None: a new journal. Raises ``Conflict`` if the store is
-        not empty.
+        ``after`` is the position of the journal in another store, which this one continues: epochs,
+        sequences and chain. None: a new journal. Raises ``Conflict`` if the store is not empty.
         """
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
@@ -104,7 +103,7 @@ class Journal:
     ) -> "tuple[Journal, Replay]":
         """Read and verify everything from the present base on.
 
-        ``at_least`` is a position that this journal is known to have had. Raises ``StoreEmpty``,
+        ``at_least`` is a position that the journal is known to have had. Raises ``StoreEmpty``,
         ``StoreDamaged``, ``StoreNewer``, ``WrongKey`` or ``RolledBack``.
         """
         position, replay = await _read_whole(store, store_id, dek, at_least)
@@ -115,9 +114,9 @@ class Journal:
     async def append(self, payloads: Sequence[bytes]) -> Position:
         """Return the position behind ``payloads`` once all are durable, in one transaction.
 
-        Raises ``Conflict`` (nothing of it is there: catch up, decide again, append anew),
-        ``StoreFull`` or ``NotDurable`` (nothing of it is there), ``OutcomeUnknown`` (the store
-        could not be read back; this journal writes no more).
+        Raises ``Conflict`` (nothing was written: catch up, decide and append again), ``StoreFull``
+        or ``NotDurable`` (nothing was written), ``OutcomeUnknown`` (the store could not be read
+        back; this journal refuses further writes).
         """
         async with self._turn:
             self._require_settled()
@@ -141,8 +140,8 @@ class Journal:
     async def catch_up(self) -> Replay | Continuation:
         """Return what others wrote since ``position``, verified, and move behind it.
 
-        ``Continuation``: events that follow. ``Replay``: another began an epoch, everything counts
-        from its base. Raises ``WrongKey`` if that epoch has another data key.
+        ``Continuation``: the events that follow. ``Replay``: another writer began an epoch, whose
+        base replaces everything. Raises ``WrongKey`` if that epoch has another data key.
         """
         async with self._turn:
             self._require_settled()
@@ -170,7 +169,7 @@ class Journal:
         """Return once ``base`` has replaced all older records, under ``dek`` if one is given.
 
         ``base`` has at least one payload, each of bounded size; it is consumed and sealed off the
-        event loop. Whatever it raises undoes everything and is raised. Errors as for ``append``.
+        event loop. An error of ``base`` undoes everything and is raised. Errors as for ``append``.
         """
         async with self._turn:
             self._require_settled()
@@ -179,21 +178,21 @@ class Journal:
 
     @property
     def dek(self) -> Secret:
-        """The data key of the present epoch, for a journal that goes on in another store."""
+        """The data key of the present epoch, for a journal that continues in another store."""
         return self._dek
 
     @property
     def settled(self) -> bool:
-        """False after a write that may or may not have happened: this journal writes no more."""
+        """False after a write with an unknown outcome: this journal refuses further writes."""
         return not self._unsettled
 
     @property
     def weight(self) -> Weight:
-        """What the records of the present epoch take."""
+        """The sizes of the present epoch."""
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
-        """Tell whether the records since the base take more room than it, and more than 1 MiB."""
+        """Tell whether the events since the base are larger than it, and than 1 MiB."""
         return self._weight > max(self._base_weight, _LIGHTEST_BASE)
 
     def index_mac_key(self, epoch: int) -> Secret:
@@ -237,19 +236,19 @@ class Journal:
             if run.complete:
                 await self._settle(start.epoch, run.first)
                 return
-            # The base was never handed over whole, so it cannot have been committed.
+            # The store never received the whole base, so it cannot have been committed.
             self._unsettled = False
             raise NotDurable("the epoch could not be begun") from None
         except KeyhouseError:
             self._unsettled = False
             raise
         except Exception:
-            # What ``base`` raised came before the commit; what came later is a fault of the store.
+            # An error of ``base`` is before the commit; a later one is a fault of the store.
             self._unsettled = run.complete
             raise
 
     async def _settle(self, epoch: int, records: Sequence[Sealed]) -> None:
-        """Find out whether ``records``, of one transaction, are in the store; raise if not."""
+        """Read back whether ``records``, of one transaction, are in the store; raise if not."""
         before = records[0].sequence - 1
         try:
             found, start = await self._read_back(before, len(records))
@@ -258,11 +257,11 @@ class Journal:
         if found == list(records):
             return
         if start is not None and start.epoch > epoch:
-            # Another's base replaced the records that would tell; it may or may not contain ours.
+            # Another base replaced these records; it may or may not contain their effect.
             raise _outcome_unknown("another began an epoch since")
         self._unsettled = False
         if found:
-            # Nonces are random: records that are not exactly ours are another's.
+            # Nonces are random, so any other records were written by another.
             raise Conflict("another wrote first")
         raise NotDurable(
             "the change could not be written and has not happened",
@@ -278,7 +277,7 @@ class Journal:
                 return found, batch.start
 
     async def _reopen(self) -> Replay:
-        """Move to the epoch that another began."""
+        """Move to the epoch that another writer began."""
         position, replay = await _read_whole(self._store, self.store_id, self._dek, self.position)
         self.position = position
         self._sealer = Sealer(self._dek, self.store_id, position.epoch)
@@ -300,7 +299,7 @@ class Journal:
 
 
 class _BaseRun:
-    """Seals a base piece by piece and remembers what is needed to settle its outcome."""
+    """Seals a base piece by piece, and keeps what is needed to determine its outcome."""
 
     def __init__(self, sealer: Sealer, position: Position) -> None:
         self.position = position
@@ -332,7 +331,7 @@ class _BaseRun:
 async def _read_whole(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
 ) -> tuple[Position, Replay]:
-    """Read and verify the present epoch; ``known`` is a position that the journal once had."""
+    """Read and verify the present epoch; ``known`` is a position it once reached."""
     _check_sizes(store_id, dek)
     batch = await store.read(0)
     start = _require_start(batch, store_id)

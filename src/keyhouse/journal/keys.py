@@ -28,7 +28,7 @@ def index_mac_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
 
 
 def key_check(dek: Secret, store_id: bytes, epoch: int) -> bytes:
-    """Return 32 public bytes that tell this data key from others and say nothing else of it."""
+    """Return 32 public bytes that identify this data key and reveal nothing else about it."""
     return _derive(dek, store_id, epoch, b"keyhouse key check v1")
 
 

@@ -1,4 +1,4 @@
-"""Reading an epoch from its beginning."""
+"""Replaying an epoch from its beginning."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ __all__ = ["Continuation", "Replay", "Replaying"]
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """Everything from the present base on: its pieces, then the events since."""
+    """The present epoch: the pieces of its base, then the events since."""
 
     base: tuple[bytes, ...]
     events: tuple[bytes, ...]
@@ -30,7 +30,7 @@ class Continuation(msgspec.Struct, frozen=True):
 
 
 class Replaying:
-    """Takes an epoch's records in order: one whole base, then events, nothing else."""
+    """Takes the records of an epoch in order: one complete base, then events only."""
 
     def __init__(self, sealer: Sealer, start: EpochStart) -> None:
         self.position = Position(start.epoch, start.first - 1, start.previous)
@@ -53,7 +53,7 @@ class Replaying:
         return position
 
     def finish(self) -> Replay:
-        """Return what was taken; raise ``StoreDamaged`` if the base is not whole."""
+        """Return the replay; raise ``StoreDamaged`` if the base is not complete."""
         if not self._base_ended:
             raise StoreDamaged(
                 "the journal ends within the base of its epoch: its head is missing",

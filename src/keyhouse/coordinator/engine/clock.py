@@ -124,7 +124,7 @@ class SecurityClock:
         return self._host.now() > self._bound(self._host.elapsed())
 
     def now(self) -> int:
-        """Return the host's time within the bound, in microseconds since 1970."""
+        """Return the host's time within the bound, at least ``known``; microseconds since 1970."""
         host, elapsed = self._host.now(), self._host.elapsed()
         follows = host <= self._bound(elapsed)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Acquiring a state directory: one process, private files, no change left half done."""
+"""Acquiring a state directory: one process, private files, interrupted changes completed."""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ _LONGEST_PID = 20
 
 
 class DirectoryLock:
-    """Holds a state directory until ``release``, or until the process ends however it ends."""
+    """Locks a state directory until ``release``, or until the process ends in any way."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Take the lock; raise ``StoreLocked``, which names the other process, if it is taken."""
@@ -56,16 +56,16 @@ class DirectoryLock:
             raise StoreUnreadable("the file lock cannot be written", hint="see its disk") from None
 
     def release(self) -> None:
-        """Let others have the directory."""
+        """Release the lock."""
         os.close(self._handle)
 
 
 @contextmanager
 def unused(directory: Path) -> Iterator[None]:
-    """Keep a state directory free of coordinators meanwhile, without writing anything to it.
+    """Keep coordinators out of a state directory meanwhile, without writing to it.
 
-    Raises ``StoreLocked``, which names the process, if one has it. A directory in which none ever
-    started has no lock and is not kept.
+    Raises ``StoreLocked``, which names the process, if a coordinator has it. A directory in which
+    no coordinator ever started has no lock file, and is not locked.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -92,7 +92,7 @@ def _unopened() -> StoreUnreadable:
 def _in_use(handle: int) -> StoreLocked:
     written = os.pread(handle, _LONGEST_PID, 0)
     number = written.decode("ascii") if written.isdigit() else ""
-    # Who only keeps a directory unused has not written its number: the one there may be long gone.
+    # ``unused`` does not write its number: the number in the file may be of an ended process.
     known = number and Path("/proc", number).exists()
     return StoreLocked(
         f"the state directory is in use by {f'process {number}' if known else 'another process'}",
@@ -101,7 +101,7 @@ def _in_use(handle: int) -> StoreLocked:
 
 
 def acquire(path: Path, disk: Disk) -> DirectoryLock:
-    """Return the lock of ``path``, which is made if missing; what a crash interrupted is finished.
+    """Return the lock of ``path``, which is created if missing. Interrupted changes are completed.
 
     Raises ``StoreLocked``, ``InsecureFile``, ``StoreDamaged`` or ``StoreUnreadable``.
     """
@@ -119,7 +119,7 @@ def acquire(path: Path, disk: Disk) -> DirectoryLock:
 
 
 def survey(path: Path, disk: Disk) -> list[str]:
-    """Finish what a crash interrupted; return which of our files are there, each checked."""
+    """Complete what a crash interrupted; return which files of a store are there, each checked."""
     replacement.finish(disk, path)
     for name in (SEALED_KEY, INDEX, NEXT_INDEX):
         disk.remove(path / f"{name}.tmp")
@@ -128,7 +128,7 @@ def survey(path: Path, disk: Disk) -> list[str]:
 
 
 def refuse_rollback_journal(path: Path) -> None:
-    """Raise ``StoreDamaged`` if there is one: SQLite would apply whatever it says to journal.db."""
+    """Raise ``StoreDamaged`` if there is one: SQLite would apply it to journal.db unchecked."""
     if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
         raise StoreDamaged(
             f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
@@ -137,9 +137,9 @@ def refuse_rollback_journal(path: Path) -> None:
 
 
 def check_state_directory(path: Path) -> str:
-    """Refuse what a start would refuse of the names in ``path``; return who is using it, if anyone.
+    """Check the files in ``path`` as a start does; return a message if a process uses it, else "".
 
-    Takes no lock that lasts and writes nothing; the contents of the files are not looked at.
+    Keeps no lock and writes nothing; the contents of the files are not read.
     """
     disk = Disk()
     if not os.path.lexists(path):

@@ -1,7 +1,7 @@
-"""The few things that are done to the files of the state directory, each durable when it returns.
+"""The operations on files of the state directory, each durable when it returns.
 
-Every durable step is announced to ``step`` first, which is where tests stop the world. Nothing is
-followed through a symbolic link, nothing is read that others may have written or may read.
+``step`` is called before each durable step; tests crash there. No symbolic link is followed, and no
+file is read that other users can write or read.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ _ZEROS = bytes(1024 * 1024)
 
 
 class InsecureFile(Broken):
-    """A file or directory that others can reach, or that is not what it must be."""
+    """A file or directory that other users can access, or of a wrong type."""
 
     code = "insecure-file"
 
 
 class Disk:
-    """Files (0600) and directories (0700) of ours."""
+    """Files (0600) and directories (0700) of this user."""
 
     def __init__(self, step: Step = no_step) -> None:
         self.step = step
 
     def check_directory(self, path: Path) -> None:
-        """Refuse ``path`` unless it is a directory that only we can reach."""
+        """Refuse ``path`` unless it is a directory that only this user can access."""
         with _named(path, "looked at"):
             found = path.lstat()
         _refuse(path, found, wanted=stat.S_ISDIR, word="directory")
 
     def check_file(self, path: Path) -> bool:
-        """Refuse ``path`` unless it is a file that only we can reach; False if it is missing."""
+        """Refuse ``path`` unless it is a file that only this user can access; False if missing."""
         try:
             found = path.lstat()
         except FileNotFoundError:
@@ -51,14 +51,14 @@ class Disk:
         return True
 
     def read(self, path: Path, *, limit: int) -> bytes | None:
-        """Return the bytes of a checked file, None if it is missing; refuse more."""
+        """Return the bytes of a checked file, None if missing; refuse more than ``limit`` bytes."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         if not self.check_file(path):
             return None
         with _named(path, "read"):
             handle = os.open(path, flags)
             with os.fdopen(handle, "rb") as file:
-                # Once more, for what was opened and not for what was there a moment ago.
+                # Checked again: the opened file may not be the one that was checked above.
                 _refuse(path, os.fstat(handle), wanted=stat.S_ISREG, word="file")
                 data = file.read(limit + 1)
         if len(data) > limit:
@@ -66,7 +66,7 @@ class Disk:
         return data
 
     def write(self, path: Path, data: bytes) -> None:
-        """Make ``path`` hold ``data``, all or nothing, through a temporary file beside it."""
+        """Write ``data`` to ``path`` atomically, through a temporary file beside it."""
         temporary = path.with_name(path.name + ".tmp")
         self.remove(temporary)
         with _named(path, "written"):
@@ -80,7 +80,7 @@ class Disk:
         self.sync_directory(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Put ``source`` in the place of ``target``. Durable after ``sync_directory`` of both."""
+        """Rename ``source`` to ``target``. Durable after ``sync_directory`` of both directories."""
         self.step(f"rename {source.name} to {target.name}")
         with _named(target, "written"):
             source.rename(target)
@@ -92,7 +92,7 @@ class Disk:
             durable_files.sync_directory(path, follow=False)
 
     def sync_file(self, path: Path) -> None:
-        """Make the bytes of ``path``, written by others, durable."""
+        """Make the content of ``path``, written through other handles, durable."""
         self.step(f"sync {path.name}")
         with _named(path, "synced"):
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -102,7 +102,7 @@ class Disk:
                 os.close(handle)
 
     def make_directory(self, path: Path) -> None:
-        """Make ``path`` (0700) unless it is there; refuse one that others can reach."""
+        """Create ``path`` (0700) unless it exists; refuse one that other users can access."""
         self.step(f"make {path.name}/")
         with _named(path, "created"):
             path.mkdir(mode=0o700, exist_ok=True)
@@ -166,7 +166,7 @@ def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool],
 
 @contextmanager
 def _named(path: Path, what: str) -> Iterator[None]:
-    """Turn an error of the system into one that names the file and not the whole path."""
+    """Turn an error of the system into one that names the file without its directories."""
     try:
         yield
     except OSError as exc:
@@ -184,10 +184,10 @@ T = TypeVar("T")
 
 
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``work`` returns, done in a thread.
+    """Return the result of ``work``, run in a thread.
 
-    A thread cannot be stopped. Whoever is cancelled meanwhile waits for its end, so that nothing
-    goes on writing in a directory that was given back.
+    A thread cannot be stopped. A cancelled caller waits for its end, so that no thread still writes
+    in a directory that was released.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     try:

@@ -1,4 +1,4 @@
-"""What a state directory turns out to hold."""
+"""What a state directory contains, and the refusals of inconsistent ones."""
 
 import msgspec
 
@@ -28,7 +28,7 @@ _GIVE_UP = (
 
 
 class WrongPlatform(Broken):
-    """The state belongs to another kind of platform than the one that runs."""
+    """The state belongs to another kind of platform than this one."""
 
     code = "wrong-platform"
 
@@ -40,25 +40,25 @@ class MixedDeployments(StoreDamaged):
 
 
 class StoreEnded(Broken):
-    """Files of a store lie where a tombstone says that it was erased."""
+    """Files of a store are beside the tombstone that says it was erased."""
 
     code = "store-ended"
 
 
 class Fresh(msgspec.Struct, frozen=True):
-    """There is nothing: no manifest was ever answered, or none whose state is kept on the disk.
+    """There is no store: no manifest was ever set, or none whose state is kept on the disk.
 
-    ``ended`` tells of a store that was erased because its deployment was to keep nothing here.
+    ``ended`` describes a store that was erased because its deployment keeps nothing on the disk.
     """
 
     ended: Tombstone | None = None
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """There is a journal, and this platform cannot open it: recovery mode.
+    """There is a journal that this platform cannot open: recovery mode.
 
-    ``recovery_index`` is what was last kept for the journal's epoch, empty if there is none.
-    Neither it nor ``store_id`` and ``epoch`` are proven.
+    ``recovery_index`` is the content for the journal's epoch, empty if there is none. It is not
+    proven, and neither are ``store_id`` and ``epoch``.
     """
 
     reason: str
@@ -82,14 +82,14 @@ def empty_journal(what: str = "empty") -> StoreEmpty:
 
 
 def missing_journal(present: str) -> StoreEmpty:
-    """Return the refusal of a store of which only other files, such as ``present``, are there."""
+    """Return the refusal of a store without a journal, but with another file, ``present``."""
     return StoreEmpty(
         f"{present} is there but journal.db is missing: a manifest was set before", hint=_GIVE_UP
     )
 
 
 def ended_but_there(ended: Tombstone, present: str) -> StoreEnded:
-    """Return the refusal of a store whose file ``present`` lies beside a tombstone."""
+    """Return the refusal of a store whose file ``present`` is beside a tombstone."""
     return StoreEnded(
         f"{ended}, but {present} is there",
         hint="it is an older copy: move it away; to go on from it on purpose, remove "

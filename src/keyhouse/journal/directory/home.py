@@ -1,4 +1,4 @@
-"""The state directory: the journal, the sealed key that opens it, the recovery index."""
+"""The state directory: the journal, the sealed key that opens it, and the recovery index."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ __all__ = ["Home"]
 
 
 class Home:
-    """A state directory, held by this process. One caller at a time; calls wait for each other."""
+    """A state directory, locked by this process. Calls wait for each other."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Home:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         step: Step = no_step,
     ) -> "Home":
-        """Take ``path``, which is made (0700) if missing, and finish what a crash interrupted.
+        """Acquire ``path``, which is created (0700) if missing; complete what a crash interrupted.
 
         ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
         or ``UniqueKey``); it may block and is called in a thread. Raises ``StoreLocked`` (another
@@ -77,9 +77,9 @@ class Home:
         return cls(path, disk, lock, KeyFile(path, disk, platform_kind, sealing_key), now)
 
     async def load(self) -> Fresh | Locked | Opened:
-        """Look at what is there. May be called again: it then reads everything anew.
+        """Read the directory. May be called again: it then reads everything again.
 
-        What is neither whole nor plainly absent is refused by name: ``StoreDamaged``,
+        A store that is neither complete nor absent is refused by name: ``StoreDamaged``,
         ``StoreNewer``, ``StoreEmpty``, ``StoreEnded``, ``RolledBack``, ``WrongPlatform``,
         ``MixedDeployments``, ``InsecureFile``.
         """
@@ -96,14 +96,13 @@ class Home:
         recovery_index: bytes = b"",
         after: Position | None = None,
     ) -> Journal:
-        """Return the journal of a new store, which holds ``base`` and is durable.
+        """Return the journal of a new store with ``base``, durable.
 
-        ``store_id`` has 16 fresh random bytes; with ``after``, they are those of the journal that
-        stood there in memory, which goes on here.
-        What was there (in recovery mode) has moved to ``archive/``; a tombstone is gone. A crash
-        leaves the old or the new store, whole. Refused while a store is open and sealed.
-        ``Unavailable``: nothing has happened. ``OutcomeUnknown`` means that ``load`` has to tell
-        which of the two is there.
+        ``store_id`` has 16 new random bytes; with ``after``, it is that of the journal in memory,
+        at that position, which continues here. An old store (in recovery mode) is moved to
+        ``archive/``; a tombstone is removed. A crash leaves the old or the new store, complete.
+        Refused while a store is open and sealed. ``Unavailable``: nothing changed.
+        ``OutcomeUnknown``: call ``load`` to find which of the two stores is there.
         """
         async with self._turn:
             self._require_replaceable()
@@ -131,7 +130,7 @@ class Home:
             return opened.journal
 
     async def archive(self) -> None:
-        """Move the present store to ``archive/``; the directory is fresh when this returns."""
+        """Move the present store to ``archive/``; the directory has no store when this returns."""
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
@@ -139,12 +138,12 @@ class Home:
             await self._succeed()
 
     async def destroy(self, time: int) -> None:
-        """Erase the open store, bytes and all; only a tombstone is left when this returns.
+        """Erase the open store and its bytes; only a tombstone is left when this returns.
 
-        ``time`` is what the tombstone tells: microseconds since 1970.
-        A crash leaves the store, whole, or a directory that the next start finishes to erase.
-        Raises ``Unavailable`` (the store is as it was and still open) or ``OutcomeUnknown`` (it has
-        ended, or may have, and is no longer to be written; a restart settles it).
+        ``time``, for the tombstone, is in microseconds since 1970. A crash leaves the complete
+        store, or a directory that the next start finishes erasing. Raises ``Unavailable`` (the
+        store is unchanged and still open) or ``OutcomeUnknown`` (it has ended or may have ended,
+        and must not be written; a restart completes or undoes it).
         """
         async with self._turn:
             journal = self._require_sealed().journal
@@ -182,12 +181,12 @@ class Home:
             return Opened(journal, replay, "", index)
 
     async def reseal(self, policy: str) -> None:
-        """Seal a recovered key for this platform: the next start opens the store by itself."""
+        """Seal a recovered key for this platform: the next start needs no recovery."""
         async with self._turn:
             await self._require_open().reseal(policy)
 
     async def relock(self) -> None:
-        """Close what ``recover`` opened and nothing sealed; the files stay as they are."""
+        """Close a recovered store that was not sealed; its files do not change."""
         async with self._turn:
             self._require_replaceable()
             await self._close_store()
@@ -200,10 +199,10 @@ class Home:
         policy: str | None = None,
         recovery_index: bytes | None = None,
     ) -> Position:
-        """Return once ``base`` has replaced everything; None leaves key, policy or index as is.
+        """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
 
-        The sealed key holds both data keys before the commit, so that a crash at any moment leaves
-        a journal and a key that opens it. Errors as for ``Journal.append``.
+        The sealed key has both data keys before the commit, so that a crash at any moment leaves a
+        journal and a key that opens it. Errors as for ``Journal.append``.
         """
         async with self._turn:
             return await self._require_sealed().begin_epoch(
@@ -211,7 +210,7 @@ class Home:
             )
 
     async def write_head(self) -> None:
-        """Seal where the journal is: a journal that ends before this is refused at later starts."""
+        """Seal the position of the journal: later starts refuse a journal that ends before it."""
         async with self._turn:
             await self._require_sealed().write_head()
 
@@ -262,7 +261,7 @@ class Home:
             store, store_id=start.store_id, dek=key.dek, at_least=contents.head
         )
         held = self._hold(store, journal, key, index)
-        # A full disk stops no start: what cannot be settled now is settled by ``write_head``.
+        # A full disk must not prevent a start: ``write_head`` does later what fails now.
         with suppress(Unavailable):
             await held.settle_index()
             if len(contents.keys) > 1:
@@ -308,7 +307,7 @@ class Home:
         return replacement.prepare(self._disk, self._path, name, clear=clear)
 
     async def _succeed(self) -> Fresh | Locked | Opened:
-        """Commit what was prepared and carry it out."""
+        """Commit what was prepared, carry it out, and load the result."""
         await self._commit()
         try:
             return await self._load()
@@ -316,7 +315,7 @@ class Home:
             raise _unknown_replacement() from None
 
     async def _commit(self) -> None:
-        """Commit what was prepared; raise what says that surely nothing of it happened."""
+        """Commit what was prepared; raise ``OutcomeUnknown`` if that may have happened."""
         try:
             await off_loop(replacement.commit, self._disk, self._path)
         except KeyhouseError:

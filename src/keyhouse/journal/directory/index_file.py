@@ -6,11 +6,11 @@
     8   format version (1)
     9   store id, 16 bytes
     25  epoch, u64 big-endian
-    33  content, which this room does not read
+    33  content, which this package does not read
     -32 SHA-256 of all before it
 
-Store and epoch say whether the file belongs to the journal beside it: during a switch to a new
-epoch there are two, and the journal decides which one counts.
+Store id and epoch say whether the file belongs to the journal beside it. While an epoch begins,
+there are two files, and the journal decides which one is valid.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _DIGEST_SIZE = 32
 
 
 class IndexFile(msgspec.Struct, frozen=True):
-    """The file's parts. Nothing proves them: an index may only make something be refused."""
+    """The fields of the file. They are not proven: an index may only cause a refusal."""
 
     store_id: bytes
     epoch: int
@@ -67,9 +67,9 @@ def _damaged(name: str) -> StoreDamaged:
 
 
 def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
-    """Return the content of the index that belongs to the epoch that begins at ``start``.
+    """Return the content of the index of the epoch ``start``.
 
-    Raises ``StoreDamaged`` if there is none, ``MixedDeployments`` if one is another store's.
+    Raises ``StoreDamaged`` if it is missing, ``MixedDeployments`` if one is of another store.
     """
     found: dict[str, IndexFile] = {}
     for name in (INDEX, NEXT_INDEX):
@@ -91,7 +91,7 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
 
 
 def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep the index of ``epoch`` only, of a present one and the next."""
+    """Keep the index of ``epoch``, and remove the one of another epoch."""
     following = folder / NEXT_INDEX
     raw = disk.read(following, limit=FILE_LIMIT)
     if raw is None:

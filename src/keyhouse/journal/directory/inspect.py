@@ -1,8 +1,8 @@
-"""What can be seen of a store without its key: names, places, order, and the chain.
+"""Inspecting a store without its key: names, sequence numbers, order, and the chain.
 
-The chain value is a hash over sealed records, so whoever holds a copy can compute where a journal
-ends and compare that with what clients saw, without being able to read a word of it. That the
-records are what Keyhouse wrote is shown by their tags alone, which needs the key.
+The chain value is a hash over sealed records. So the position of a copy can be computed, and
+compared with what clients saw, without the key and without reading any content. Only the tags prove
+that Keyhouse wrote the records, and verifying them needs the key.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ _TAG_SIZE = 16
 
 
 class KeySeen(msgspec.Struct, frozen=True):
-    """What ``sealed_key`` says of itself; nothing proves it before it is unsealed."""
+    """The unencrypted fields of ``sealed_key``, not proven before it is unsealed."""
 
     store_id: bytes
     platform_kind: str
@@ -33,7 +33,7 @@ class KeySeen(msgspec.Struct, frozen=True):
 
 
 class JournalSeen(msgspec.Struct, frozen=True):
-    """What ``journal.db`` shows."""
+    """The visible facts of ``journal.db``."""
 
     store_id: bytes
     position: Position  # behind the last record
@@ -42,7 +42,7 @@ class JournalSeen(msgspec.Struct, frozen=True):
 
 
 def see_key(folder: Path) -> KeySeen | None:
-    """Return what ``sealed_key`` shows, None if it is missing; refuse a damaged one."""
+    """Return the fields of ``sealed_key``, None if it is missing; refuse a damaged one."""
     raw = Disk().read(folder / SEALED_KEY, limit=sealing.FILE_LIMIT)
     if raw is None:
         return None
@@ -51,7 +51,7 @@ def see_key(folder: Path) -> KeySeen | None:
 
 
 def see_index(folder: Path) -> tuple[IndexFile, ...]:
-    """Return the indexes that are there: one, two while an epoch begins; refuse damaged ones."""
+    """Return the indexes in ``folder``: two while an epoch begins; refuse damaged ones."""
     disk, found = Disk(), []
     for name in (INDEX, NEXT_INDEX):
         raw = disk.read(folder / name, limit=FILE_LIMIT)
@@ -61,15 +61,15 @@ def see_index(folder: Path) -> tuple[IndexFile, ...]:
 
 
 def see_tombstone(folder: Path) -> Tombstone | None:
-    """Return what is left of a store that was erased, None if there is no such thing."""
+    """Return the tombstone of a store that was erased, None if there is none."""
     raw = Disk().read(folder / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     return None if raw is None else Tombstone.decode(raw)
 
 
 async def see_journal(folder: Path) -> JournalSeen | None:
-    """Return what ``journal.db`` shows, None if there is none; refuse one whose order is wrong.
+    """Return the facts of ``journal.db``, None if it is missing or empty; refuse a wrong order.
 
-    Opens the file as a start does: its WAL is folded in.
+    Opens the file as a start does, which copies its WAL into it.
     """
     if not Disk().check_file(folder / JOURNAL):
         return None
@@ -89,7 +89,7 @@ async def see_journal(folder: Path) -> JournalSeen | None:
 
 
 class _Walk:
-    """Goes along the records of an epoch."""
+    """Follows the records of an epoch."""
 
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):
@@ -100,7 +100,7 @@ class _Walk:
         self._events = 0
 
     def take(self, sealed: Sealed) -> None:
-        """Check the place of the next record and of everything that it says in the clear."""
+        """Check the unencrypted fields of the next record."""
         header = Header.decode(sealed.header)
         place = (self._start.store_id, self._start.epoch, self.position.sequence + 1)
         if (header.store_id, header.epoch, header.sequence) != place or sealed.sequence != place[2]:
@@ -119,7 +119,7 @@ class _Walk:
         self.position = Position(header.epoch, header.sequence, link(self.position.chain, sealed))
 
     def seen(self) -> JournalSeen:
-        """Return what was seen; refuse a base that is not whole."""
+        """Return the facts; refuse an incomplete base."""
         if not self._base_ended:
             raise StoreDamaged(
                 "the journal ends within the base of its epoch: its head is missing",

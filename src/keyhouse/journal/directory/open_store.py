@@ -23,7 +23,7 @@ __all__ = ["OpenStore", "build_store"]
 
 
 class OpenStore:
-    """Keeps the files beside the journal in step with it. Used by ``Home`` only, a call at a time.
+    """An open store: keeps key and index consistent with its journal. Used by ``Home`` only.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
     """
@@ -49,7 +49,7 @@ class OpenStore:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the next start on this platform opens the store by itself."""
+        """Whether the next start on this platform opens the store without recovery."""
         return bool(self._key.policy)
 
     async def reseal(self, policy: str) -> None:
@@ -57,7 +57,7 @@ class OpenStore:
         key = msgspec.structs.replace(self._key, policy=policy)
         await self._write_key(key)
         self._key = key
-        # The key is sealed, which must not be told as a failure; ``write_head`` settles it too.
+        # The key is sealed, so this is no failure; ``write_head`` settles the index, too.
         with suppress(Unavailable):
             await self.settle_index()
 
@@ -69,7 +69,7 @@ class OpenStore:
         policy: str | None,
         recovery_index: bytes | None,
     ) -> Position:
-        """Return once ``base`` has replaced everything; None leaves key, policy or index as is."""
+        """Return once ``base`` has replaced everything; None: key, policy, index stay."""
         key = self._key
         following = EpochKey(key.epoch + 1, policy or key.policy, key.dek if dek is None else dek)
         index = self._index if recovery_index is None else recovery_index
@@ -77,21 +77,21 @@ class OpenStore:
         try:
             position = await self.journal.begin_epoch(base, dek=following.dek)
         except Exception:
-            # While it is unknown whether the epoch began, both keys stay: the next load asks
-            # the journal which one counts.
+            # While it is unknown whether the epoch began, both keys are kept: the next load
+            # decides by the journal.
             if self.journal.settled:
                 with suppress(KeyhouseError):
                     await self._withdraw()
             raise
         self._key, self._index = following, index
-        # The epoch has begun, which must not be told as a failure. What cannot be cleaned up
-        # now is harmless, and the next ``write_head`` or ``load`` does it.
+        # The epoch has begun, so this is no failure. What is not cleaned up now is harmless, and
+        # the next ``write_head`` or ``load`` does it.
         with suppress(Unavailable):
             await self.write_head()
         return position
 
     async def write_head(self) -> None:
-        """Seal where the journal is, with the key of its epoch alone."""
+        """Seal the position of the journal, with the key of its epoch only."""
         await self.settle_index()
         await self._write_key(self._key)
 
@@ -136,7 +136,7 @@ async def build_store(
     recovery_index: bytes,
     after: Position | None,
 ) -> None:
-    """Make a whole store in ``place``: everything synced, no WAL left. As ``Home.establish``."""
+    """Build a complete store in ``place``: synced, without a WAL. As ``Home.establish``."""
     store = await SqliteStore.open(place / JOURNAL, step=disk.step)
     try:
         journal = await Journal.create(store, store_id=store_id, dek=dek, base=base, after=after)

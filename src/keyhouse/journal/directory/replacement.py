@@ -1,25 +1,25 @@
-"""Putting a new store in the place of the old one, with no moment at which there is none.
+"""Replacing a store atomically: after a crash there is the old store or the new one, complete.
 
-The new store is built whole in ``incoming.tmp/``. Renaming that to ``incoming/`` is the commit:
-whoever finds an ``incoming/`` finishes what it began, as often as needed.
+The new store is built completely in ``incoming.tmp/``. Renaming that to ``incoming/`` is the
+commit: a start that finds ``incoming/`` carries the replacement out, as often as needed.
 
-``incoming/plan`` names the directory under ``archive/`` for the old files, and the files to come.
-One of those that is still in ``incoming/`` has not taken its place yet, so what stands there is
-old; one that is gone from it has. First the old files go, ``recovery_index`` last, then the new
-ones come, the journal last: while it is in ``incoming/``, WAL files belong to the old one and must
-never meet the new one.
+``incoming/plan`` names the directory under ``archive/`` for the old files, and the new files. While
+a new file is still in ``incoming/``, the file of that name in the state directory is old;
+afterwards it is new. The old files are moved first, ``recovery_index`` last. Then the new ones are
+moved, the journal last: while it is in ``incoming/``, the WAL files belong to the old journal, and
+they must never be beside the new one.
 
-A plan says which store it replaces. As long as an old key or journal is there, the old
-``recovery_index`` is, too, and has to name that store: a plan that was planted, or copied from
-another directory, is refused. This costs who plants it more than a few bytes and proves nothing:
-whoever writes to the directory can read the names, and could as well empty it.
+A plan names the store that it replaces. As long as an old key or journal is there, the old
+``recovery_index`` is there, too, and must be of that store. So a plan that was planted, or copied
+from another directory, is refused. This is a hurdle and no proof: an attacker with write access can
+read the names, and could as well empty the directory.
 
-A store comes back from ``archive/`` in the same way: it gets a plan, and its directory is renamed
-to ``incoming/``.
+A store returns from ``archive/`` in the same way: a plan is written into its directory, which is
+renamed to ``incoming/``.
 
-A store ends in the same way too: the plan says ``erase``, and what takes its place is a tombstone,
-which says which store it was, and tells later starts that nothing is missing. It goes when a store
-comes.
+A store is erased in the same way: the plan says ``erase``, and the replacement is a tombstone. It
+identifies the store and shows later starts that nothing is missing. It is removed when a new store
+takes its place.
 """
 
 import os
@@ -72,7 +72,7 @@ _COMING = (INDEX, SEALED_KEY, JOURNAL)
 
 
 def archive_name(disk: Disk, home: Path, now: datetime) -> str:
-    """Return the name for the present store: UTC time, then the beginning of its store id."""
+    """Return the archive name of the present store: UTC time, then the start of its store id."""
     raw = disk.read(home / SEALED_KEY, limit=sealing.FILE_LIMIT)
     owner = "unknown"
     if raw is not None:
@@ -82,7 +82,7 @@ def archive_name(disk: Disk, home: Path, now: datetime) -> str:
 
 
 def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Path:
-    """Return an empty ``incoming.tmp/`` with its plan. ``clear``: nothing will take the place."""
+    """Return an empty ``incoming.tmp/`` with its plan. ``clear``: no new store."""
     place = home / _PREPARED
     disk.remove_directory(place)
     disk.make_directory(place)
@@ -91,7 +91,7 @@ def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Pat
 
 
 def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
-    """Make an ``incoming.tmp/`` with which the store ends: ``tombstone`` is what is left of it."""
+    """Make an ``incoming.tmp/`` that erases the store and leaves ``tombstone``."""
     place = home / _PREPARED
     disk.remove_directory(place)
     disk.make_directory(place)
@@ -100,26 +100,26 @@ def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
 
 
 def abandon(disk: Disk, home: Path) -> None:
-    """Remove what was prepared and not committed."""
+    """Remove what was prepared but not committed."""
     disk.remove_directory(home / _PREPARED)
 
 
 def is_committed(home: Path) -> bool:
-    """Tell whether there is something to finish: after a failed ``commit``, whether it happened."""
+    """Tell whether a replacement is committed, also after a failed ``commit``."""
     return os.path.lexists(home / INCOMING)
 
 
 def commit(disk: Disk, home: Path) -> None:
-    """Make ``incoming.tmp/``, whose files are synced, the store that counts, or the end of it."""
+    """Commit ``incoming.tmp/``, whose files are synced; ``finish`` carries it out."""
     disk.sync_directory(home / _PREPARED)
     disk.rename(home / _PREPARED, home / INCOMING)
     disk.sync_directory(home)
 
 
 def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
-    """Make ``archive/<name>/`` the store that counts; ``finish`` carries it out.
+    """Commit that ``archive/<name>/`` becomes the present store; ``finish`` carries it out.
 
-    Its WAL is empty and its index settled. ``archive`` is for what stands in its place.
+    Its WAL is empty and its index settled. ``archive`` is the name for the present store.
     """
     place = home / ARCHIVE / name
     files = [each for each in _COMING if os.path.lexists(place / each)]
@@ -130,9 +130,9 @@ def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
 
 
 def finish(disk: Disk, home: Path) -> None:
-    """Remove what was never committed; carry out what was. Does nothing if there is neither.
+    """Carry out what was committed; remove what was not. Otherwise do nothing.
 
-    Raises ``StoreDamaged`` if what was committed was made for another store than the present one.
+    Raises ``StoreDamaged`` if the plan was made for another store than the present one.
     """
     disk.remove_directory(home / _PREPARED)
     incoming = home / INCOMING
@@ -155,16 +155,16 @@ def finish(disk: Disk, home: Path) -> None:
 
 
 def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
-    """Refuse a plan for another store than the one whose files are still there."""
+    """Refuse a plan that was not made for the store whose files are still there."""
     old = _old_files(home, plan)
     if not old:
         return
     if plan.what == "clear":
-        if plan.owner is None:  # as older versions wrote it, or anybody
+        if plan.owner is None:  # from an older version, or planted
             raise not_for(plan.what, because=f"not which store, and {old[0]} is there")
     elif not os.path.lexists(home / INCOMING / JOURNAL):
         raise not_for(plan.what, because=f"without a {JOURNAL}, and {old[0]} is there")
-    elif not plan.is_bound:  # by an older version: it brings a whole store, which is judged as any
+    elif not plan.is_bound:  # from an older version: its complete store is checked like any other
         return
     if old != [INDEX]:
         found = _owner(disk, home / INDEX) if INDEX in old else None
@@ -174,7 +174,7 @@ def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
 
 
 def _require_erasable(disk: Disk, home: Path) -> None:
-    """Refuse to erase another store than the tombstone is of."""
+    """Refuse to erase another store than that of the tombstone."""
     standing = _standing(home, (SEALED_KEY, JOURNAL, INDEX))
     raw = disk.read(home / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     if raw is None:
@@ -184,7 +184,7 @@ def _require_erasable(disk: Disk, home: Path) -> None:
     tombstone = Tombstone.decode(raw)
     owner = Owner(tombstone.store_id, tombstone.position.epoch)
     found = [_owner(disk, home / name) for name in (INDEX, NEXT_INDEX)]
-    # The index is erased when key and journal are gone, and may be half erased then.
+    # The index is erased after key and journal, and may be half erased then.
     if {SEALED_KEY, JOURNAL}.intersection(standing) and owner not in found:
         raise not_for("erase", because=f"for {owner}: {INDEX} is of {_named(found[0])}")
 
@@ -199,7 +199,7 @@ def _old_files(home: Path, plan: Plan) -> list[str]:
 
 
 def _coming(plan: Plan) -> tuple[str, ...]:
-    """Return the files that take their place."""
+    """Return the new files of a plan."""
     return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
 
 
@@ -208,7 +208,7 @@ def _standing(home: Path, names: Iterable[str]) -> list[str]:
 
 
 def _owner(disk: Disk, index: Path) -> Owner | None:
-    """Return whose recovery index a file is, None if it is missing or not readable."""
+    """Return the store of a recovery index, None if the file is missing or not readable."""
     with suppress(StoreDamaged, StoreNewer):
         raw = disk.read(index, limit=INDEX_LIMIT)
         if raw is not None:
@@ -227,10 +227,10 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
     if journal_is_old:
         for name in (*WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
-        # Before the new journal arrives: a WAL of the old one beside it would be taken for its own.
+        # Before the new journal is moved: SQLite would apply a WAL of the old one to it.
         disk.sync_directory(home)
     for name in _old_files(home, plan):
-        if name == INDEX:  # last, and durably: it tells whose the others are
+        if name == INDEX:  # after the others are durably moved: it identifies their store
             disk.sync_directory(home)
         _put_aside(disk, home / name, archive)
     for name in _COMING:
@@ -244,7 +244,7 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
 
 
 def _erase(disk: Disk, home: Path) -> None:
-    """Leave nothing of the store but its tombstone. The key goes first: it opens all the rest."""
+    """Erase all of the store except its tombstone; first the key, which opens all the rest."""
     for name in (SEALED_KEY, *WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
         for each in (name, f"{name}.tmp"):
             disk.erase(home / each)
@@ -265,7 +265,7 @@ def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
 def _write_plan(
     disk: Disk, home: Path, place: Path, what: str, archive: str, files: Iterable[str] = ()
 ) -> None:
-    """Write the plan for what is in ``place``; ``archive``: the name for the old store, if free."""
+    """Write the plan into ``place``; ``archive``: the name for the old store, if unused."""
     plan = Plan(
         what=what,
         archive=_unused(home / ARCHIVE, archive),

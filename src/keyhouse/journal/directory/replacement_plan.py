@@ -1,4 +1,4 @@
-"""The file ``incoming/plan``: what becomes of the store that stands in the state directory.
+"""The file ``incoming/plan``: what happens to the present store of the state directory.
 
 One line of ASCII, in one of these forms::
 
@@ -7,9 +7,9 @@ One line of ASCII, in one of these forms::
     clear ARCHIVE of OWNER            the old store moves to ARCHIVE, nothing takes its place
     erase                             the old store is erased; incoming/tombstone says which
 
-OWNER is the store id (hex) and the epoch of the old store's recovery index, or ``-`` where there is
-no readable one. It keeps a plan from being carried out on another store than it was made for.
-Plans without OWNER are those of older versions.
+OWNER is the store id (hex) and the epoch in the old store's recovery index, or ``-`` if that cannot
+be read. It prevents that a plan is carried out on another store. Plans of older versions have no
+OWNER.
 """
 
 import re
@@ -34,7 +34,7 @@ _FORM: Final = re.compile(
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Which store a file belongs to, as its unproven header says."""
+    """The store that a file belongs to, by its unproven header."""
 
     store_id: bytes
     epoch: int
@@ -44,7 +44,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done with the old store, and which store that is."""
+    """What happens to the old store, and which store that is."""
 
     what: str  # "replace", "restore" or "clear"
     archive: str  # name of the directory for the old files
@@ -78,7 +78,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def not_for(what: str, *, because: str) -> StoreDamaged:
-    """Return the refusal of a plan to ``what`` that was not made for the store that is there."""
+    """Return the refusal of a plan to ``what`` that was not made for the present store."""
     return StoreDamaged(
         f"incoming/plan says {what}, but {because}",
         hint="this start changed nothing: to keep the store that is there, move incoming/ away"

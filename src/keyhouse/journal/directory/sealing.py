@@ -1,4 +1,4 @@
-"""The file ``sealed_key``: the data key, readable only where the platform derives the same key.
+"""The file ``sealed_key``: the data key, encrypted under a key that the platform derives.
 
 ::
 
@@ -12,8 +12,8 @@
         data is everything before the nonce
     -32 SHA-256 of all before it
 
-The digest at the end has no key. It tells a damaged file, which is refused by name, from one that
-was sealed elsewhere, which means recovery.
+The digest at the end has no key. It distinguishes a damaged file, which is refused by name, from
+one that was sealed elsewhere, which requires recovery.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ _MOST_KEYS = 2
 
 
 class SealedElsewhere(KeyhouseError):
-    """The file is whole, but this platform derives another key: recovery is needed."""
+    """The file is intact, but this platform derives another key: recovery is needed."""
 
     code = "sealed-elsewhere"
 
@@ -66,18 +66,18 @@ class EpochKey(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What is sealed: the present key, during a switch also the next one, and the head."""
+    """The sealed content: the present key, the next one while an epoch begins, and the head."""
 
     keys: tuple[EpochKey, ...]
     head: Position
 
     def key_of(self, epoch: int) -> EpochKey | None:
-        """Return the key of ``epoch``, if it is here."""
+        """Return the key of ``epoch``, None if it is not here."""
         return next((key for key in self.keys if key.epoch == epoch), None)
 
 
 class SealedKey(msgspec.Struct, frozen=True):
-    """The file's parts. Only ``unseal`` proves any of them."""
+    """The fields of the file. Only ``unseal`` proves them."""
 
     platform_kind: str
     policy: str
@@ -93,7 +93,7 @@ _CODEC = Codec[Contents](Contents, name="sealed_key")
 def seal(
     contents: Contents, *, sealing_key: Secret, platform_kind: str, policy: str, store_id: bytes
 ) -> bytes:
-    """Return the bytes of the file, with a nonce of its own."""
+    """Return the bytes of the file, with a new random nonce."""
     if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
         raise ValueError("no such policy, or a store id that has not 16 bytes")
     clear = b"".join(
@@ -130,7 +130,7 @@ def parse(raw: bytes) -> SealedKey:
 
 
 def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
-    """Return what was sealed; raise ``SealedElsewhere`` if ``sealing_key`` is not the one."""
+    """Return the content; raise ``SealedElsewhere`` if ``sealing_key`` is another key."""
     cipher = _cipher(sealing_key, sealed.store_id)
     try:
         plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)

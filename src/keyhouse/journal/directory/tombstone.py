@@ -1,4 +1,4 @@
-"""The file ``tombstone``: a deployment was here, and was told to keep nothing on the disk any more.
+"""The file ``tombstone``: the store here was erased, because its deployment keeps nothing on disk.
 
 ::
 
@@ -11,9 +11,9 @@
     73  when, u64 big-endian: microseconds since 1970, as the journal had it
     81  SHA-256 of all before it
 
-It tells data that was erased on purpose from data that is missing. Nothing proves it, and nothing
-has to: a host that could plant one could as well empty the directory, and either way the next start
-is a new deployment with a new root, which no client takes for the old one.
+It distinguishes data that was erased on purpose from missing data. It is not proven, and need not
+be: a host that can plant one can as well empty the directory. In both cases the next start is a new
+deployment with a new root, which no client accepts as the old one.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class Tombstone(msgspec.Struct, frozen=True):
         return cls(store_id, Position(epoch, sequence, chain), time)
 
     def __str__(self) -> str:
-        """Tell people what was here: day, store, and the ``Keyhouse-State`` of its end."""
+        """Return text for people: day, store, and the ``Keyhouse-State`` of its end."""
         when = _EPOCH_BEGIN + timedelta(microseconds=self.time)
         epoch, sequence, chain = self.position.epoch, self.position.sequence, self.position.chain
         return (

@@ -1,4 +1,4 @@
-"""The stores that were moved aside: what they are, and how one comes back."""
+"""Archived stores: listing and restoring them."""
 
 import os
 import re
@@ -34,13 +34,13 @@ _NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 class NotRestorable(Refused):
-    """An archived store that cannot take its place; nothing has changed."""
+    """An archived store that cannot be restored; nothing has changed."""
 
     code = "not-restorable"
 
 
 class StoreSeen(msgspec.Struct, frozen=True, rename="camel"):
-    """A store as its small files describe it. Nothing of it is proven."""
+    """A store as its small files describe it. Not proven."""
 
     name: str  # of its directory under ``archive/``; empty: the present one
     store_id: str  # 32 hex digits, empty if unknown
@@ -108,9 +108,9 @@ async def restore(
     """Put the archived store ``name`` back in place; return the name that the present one got.
 
     The name is empty if there was none. The present store moves to ``archive/`` as it does when a
-    manifest is set in recovery mode: nothing is deleted, and a crash at any moment leaves the one
-    or the other, whole. Raises ``StoreLocked`` while a coordinator has the directory, ``NotFound``,
-    and refusals of a store that is damaged.
+    manifest is set in recovery mode: nothing is deleted, and a crash at any moment leaves one store
+    or the other, complete. Raises ``StoreLocked`` while a coordinator has the directory,
+    ``NotFound``, and refusals of a store that is damaged.
     """
     disk = Disk(step)
     disk.check_directory(directory)
@@ -129,7 +129,7 @@ async def restore(
 
 
 def _place(disk: Disk, directory: Path, name: str) -> Path:
-    """Return the directory of an archived store, which holds files of a store only."""
+    """Return the directory of an archived store; refuse other files in it."""
     place = directory / ARCHIVE / name
     if not _NAME.fullmatch(name) or not os.path.lexists(place):
         known = ", ".join(archived_names(directory)) or "none"
@@ -148,7 +148,7 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 
 
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
-    """Leave a store in ``place`` whose files belong together: one journal file, one index."""
+    """Check that the files in ``place`` belong together; keep one journal file and one index."""
     if seen is None:
         raise NotRestorable(f"{place.name} holds no journal", hint="nothing can be restored")
     if os.path.lexists(place / f"{JOURNAL}-wal"):

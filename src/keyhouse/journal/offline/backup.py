@@ -1,10 +1,10 @@
 """Backups: a directory with the files of a store at one commit, and their digests.
 
-``SHA256SUMS`` has a line for each file, as sha256sum writes and checks them. It finds what a medium
-spoiled. It proves nothing against whoever can write the backup: that the records are Keyhouse's own
-is shown by their tags, when the store is opened.
+``SHA256SUMS`` has a line for each file, in the format of sha256sum. It detects damage of a medium.
+It proves nothing against an attacker who can write the backup: the tags of the records, which are
+verified when the store is opened, prove that Keyhouse wrote them.
 
-The keys of the platform are no part of a backup, nor is the simulated machine, which is one.
+A backup has no keys of the platform, and not the file of a simulated machine, which is such a key.
 """
 
 import hashlib
@@ -31,18 +31,18 @@ __all__ = ["DIGESTS", "NotEmpty", "make_backup", "restore_backup"]
 DIGESTS = "SHA256SUMS"
 
 Verify = Callable[[Path], Awaitable[None]]
-"""Looks at the files of a store in a directory, from a copy; raises if they are not to be used."""
+"""Checks the files of a store in a directory, on a copy; raises if they must not be used."""
 
 _FILES = (SEALED_KEY, INDEX, JOURNAL)
 _NEEDED = {INDEX, JOURNAL}
 _LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
 _DIGESTS_LIMIT = 4096
 _CHUNK = 1024 * 1024
-_ASIDE = "before-restore"  # would take what stood in the place, which is nothing
+_ASIDE = "before-restore"  # the archive name for a present store, which there is not
 
 
 class NotEmpty(Refused):
-    """The place for a backup, or for what is restored, holds something already."""
+    """The target of a backup or of a restore is not empty."""
 
     code = "not-empty"
 
@@ -74,10 +74,10 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
 async def restore_backup(
     backup: Path, directory: Path, verify: Verify, *, step: Step = no_step
 ) -> None:
-    """Put the store of ``backup`` into ``directory``, which holds none; or leave it without one.
+    """Restore ``backup`` into ``directory``, which has no store; or leave it without one.
 
-    Everything is checked before it takes its place, which happens as for any new store: a crash
-    leaves it there, whole, or not at all. Raises ``NotEmpty``, ``StoreLocked``, ``StoreDamaged``.
+    Everything is checked before the commit, which is that of any new store: a crash leaves a
+    complete store or none. Raises ``NotEmpty``, ``StoreLocked``, ``StoreDamaged``.
     """
     disk = Disk(step)
     disk.check_directory(backup)

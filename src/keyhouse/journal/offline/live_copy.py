@@ -1,21 +1,21 @@
-"""A copy of a store that is being written to, made from outside of the process that writes.
+"""A consistent copy of a store while another process writes to it.
 
-The coordinator's connection is exclusive, so SQLite itself lets nobody else read; and no lock that
-a host can see is relied on, for there may be none (an enclave keeps its locks inside). What makes a
-copy consistent is how SQLite writes in WAL mode:
+The coordinator's connection is exclusive, so no other process can read through SQLite. Locks of the
+host are not relied on, because an enclave keeps its locks inside. The copy is consistent because of
+how SQLite writes in WAL mode:
 
 1. ``journal.db`` changes by checkpoints only, which copy pages from ``journal.db-wal`` into it.
 2. The WAL is appended to, and each of its frames is bound to all before it by a checksum that
-   begins with the salts in its header. Whatever of it is read in order, from the header on, SQLite
-   takes up to the last whole commit in it.
-3. A WAL begins anew, under new random salts, only after all of it is in ``journal.db``.
+   begins with the salts in its header. From any part of it that starts with the header, SQLite
+   reads up to the last complete commit.
+3. A WAL restarts, with new random salts, only after all of it is in ``journal.db``.
 
 So: read ``journal.db``, then the WAL, then compare ``journal.db`` and the header of the WAL with
 what was read. If both are the same, no page changed from before the WAL was read until after it,
-and the WAL did not begin anew while it was read. Then the WAL that was read has every frame that a
+and the WAL did not restart while it was read. Then the WAL that was read has every frame that a
 checkpoint may have copied before, and the two together are the store at one commit. (A page that
-was caught half written is in the WAL as well, whose copy of it counts.) If not, all is read again:
-a checkpoint is then just over, so that there is time until the next.
+was read half written is in the WAL as well, and SQLite uses that one.) If not, all is read again: a
+checkpoint has just ended then, so that there is time until the next.
 
 ``sealed_key`` and the index are read before and after too. They are replaced whole, never with
 equal bytes, and the key of an epoch is written before its first record.
@@ -45,7 +45,7 @@ from keyhouse.journal.store.protocol import Step, StoreUnreadable, no_step
 __all__ = ["ATTEMPTS", "StoreBusy", "copy_live_store"]
 
 ATTEMPTS = 200
-"""Times that a changing store is read before the copy is given up."""
+"""Attempts to copy a changing store before the copy is refused."""
 
 _PAUSE = 0.01  # seconds
 _CHUNK = 1024 * 1024
@@ -74,8 +74,8 @@ def copy_live_store(
     when the file is closed here. Nothing is written there. The last commit in the copy may be one
     that was not yet synced or answered.
 
-    ``step`` is told before each part that is read. Raises ``StoreBusy``, and refusals of
-    files that others can reach.
+    ``step`` is called before each part that is read. Raises ``StoreBusy``, and refusals of
+    files that other users can access.
     """
     disk = Disk(step)
     disk.check_directory(directory)
@@ -98,7 +98,7 @@ def copy_live_store(
 
 
 def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
-    """Copy everything once; tell whether it belongs together."""
+    """Copy everything once; return whether the copy is consistent."""
     if os.path.lexists(directory / INCOMING):
         return False
     small = _read_small(disk, directory)

@@ -1,4 +1,4 @@
-"""A copy of a store to look at: opening a store changes it, looking must not."""
+"""A private copy of a store, to inspect it: opening a store changes it."""
 
 import os
 import shutil
@@ -24,9 +24,9 @@ _FOLDERS = ("", INCOMING)
 def private_copy(directory: Path) -> Iterator[Path]:
     """Yield a copy (0700) of the store in ``directory``; it is removed afterwards.
 
-    ``directory`` is not written to. What a crash interrupted is finished in the copy. It holds what
-    the files hold: nothing that is not encrypted. Raises ``StoreLocked`` while a coordinator has
-    the directory, and refusals of files that others can reach.
+    ``directory`` is not written to; a change that a crash interrupted is completed in the copy. All
+    secrets in it are encrypted, as in the store. Raises ``StoreLocked`` while a coordinator has the
+    directory, and refusals of files that other users can access.
     """
     disk = Disk()
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:

@@ -46,7 +46,7 @@ class MemoryStore:
         self._start, self._records = start, base
 
     async def close(self) -> None:
-        """Do nothing: others may still use it, and what is in memory goes with the process."""
+        """Do nothing: other journals may still use it, and its memory ends with the process."""
 
     def _compare(self, expected_seq: int) -> None:
         at = 0 if self._start is None else self._start.first - 1 + len(self._records)

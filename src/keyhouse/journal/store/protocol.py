@@ -1,4 +1,4 @@
-"""What the journal needs of the place that keeps its records."""
+"""The interface of a store: where the journal keeps its records."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -26,21 +26,21 @@ __all__ = [
 
 
 Step = Callable[[str], None]
-"""Called with a name before each durable step, and once after the last: where a crash can fall."""
+"""Called with a name before each durable step and once after the last: the crash points."""
 
 
 def no_step(_name: str) -> None:
-    """Do nothing: what production passes as ``Step``."""
+    """Do nothing: the ``Step`` in production."""
 
 
 class Conflict(Unavailable):
-    """Another wrote first; nothing of this write is in the store. Catch up, decide again."""
+    """Another writer was first; nothing was written. Catch up, and decide again."""
 
     code = "store-conflict"
 
 
 class StoreFull(Unavailable):
-    """No room; nothing of this write is in the store. Reads go on."""
+    """The disk is full; nothing was written. Reads still work."""
 
     code = "store-full"
 
@@ -58,13 +58,13 @@ class StoreLocked(Unavailable):
 
 
 class OutcomeUnknown(Broken):
-    """Nobody knows whether this write is in the store: read it back before anything else."""
+    """It is unknown whether the write is in the store: read it back before anything else."""
 
     code = "store-outcome-unknown"
 
 
 class StoreDamaged(Broken):
-    """What is stored is not what Keyhouse wrote."""
+    """The stored bytes are not what Keyhouse wrote."""
 
     code = "store-damaged"
 
@@ -92,10 +92,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class EpochStart(msgspec.Struct, frozen=True):
-    """What is kept in the clear about the present epoch.
+    """The unencrypted description of the present epoch.
 
-    The store is not trusted with it: ``previous`` and ``first`` are bound by the first record's
-    tag, ``store_id`` and ``epoch`` by every tag, ``key_check`` can only make a key be refused.
+    The store is not trusted with it: the tag of the first record authenticates ``previous`` and
+    ``first``, every tag ``store_id`` and ``epoch``. A wrong ``key_check`` only refuses a key.
     """
 
     store_id: bytes  # 16 bytes
@@ -106,7 +106,7 @@ class EpochStart(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One consistent look at the store. ``start`` is None only in an empty store."""
+    """One consistent read of the store. ``start`` is None only in an empty store."""
 
     start: EpochStart | None
     records: tuple[Sealed, ...]
@@ -115,8 +115,8 @@ class Batch(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """Durable, ordered, untrusted: it may lose, repeat or change what it is given.
 
-    Sequence numbers are global: they go on from one epoch to the next and never restart.
-    A call that is cancelled may still happen.
+    Sequence numbers are global: they continue from one epoch to the next and never restart.
+    A cancelled call may still take effect.
     """
 
     async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
@@ -141,9 +141,9 @@ class Store(Protocol):
     async def begin_epoch(
         self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
-        """Put ``records`` in and everything older out, in one transaction.
+        """Replace everything older by ``records``, in one transaction.
 
-        ``records`` is consumed off the event loop; what it raises undoes everything and is raised.
+        ``records`` is consumed off the event loop; an error of it undoes everything and is raised.
         The bytes of the older records are gone from the live files when this returns, or, if the
         store could not do that now, before its next write. Errors as for ``append``.
         """

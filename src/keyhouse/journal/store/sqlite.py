@@ -32,8 +32,8 @@ _INSERT_EPOCH = (
 class SqliteStore:
     """Keeps the records in a SQLite file in WAL mode; a commit is one sync of the WAL.
 
-    After an error of unknown outcome the connection is dropped, so that the next call reads what
-    is on the disk and not what this process believes.
+    After a write with an unknown outcome the connection is closed, so that the next call reads the
+    disk and not caches of this process.
     """
 
     def __init__(self, path: Path, step: Step) -> None:
@@ -43,7 +43,7 @@ class SqliteStore:
         self._worker = Worker(f"keyhouse-{path.name}")
         self._connection: sqlite3.Connection | None = None
         self._closed = False
-        # True while bytes of an ended epoch may still stand in the WAL.
+        # True while the WAL may still contain bytes of an ended epoch.
         self._unscrubbed = True
         # True after a commit that failed in an unknown way, until the file is known to be synced.
         self._suspect = False
@@ -95,8 +95,8 @@ class SqliteStore:
             try:
                 self._scrub(connection)
             except FAULTS as exc:
-                # A full disk stops no reading, unless the last sync failed: then the WAL may be
-                # true in the page cache only, and counts once the checkpoint has synced the file.
+                # A full disk prevents no reading, unless the last sync failed: then the WAL may
+                # be right in the page cache only, until the checkpoint has synced the file.
                 if self._suspect or primary_code(exc) != sqlite3.SQLITE_FULL:
                     connection.close()
                     raise read_error(exc, self._path) from None
@@ -155,8 +155,8 @@ class SqliteStore:
         try:
             self._scrub(self._connected())
         except (*FAULTS, OSError):
-            # The epoch is committed, which must not be told as a failure: the next write, or the
-            # next start, empties the WAL before anything else.
+            # The epoch is committed, so this is no failure: the next write, or the next start,
+            # empties the WAL before anything else.
             self._drop()
 
     def _commit(self, put: Callable[[sqlite3.Connection], None]) -> None:
@@ -169,7 +169,7 @@ class SqliteStore:
             put(connection)
             self._step("commit")
         except FAULTS as exc:
-            # COMMIT was not asked for, so whatever went wrong, nothing of it is there.
+            # COMMIT was not executed, so nothing was written.
             self._undo(connection)
             raise read_error(exc, self._path) from None
         except BaseException:
@@ -183,7 +183,7 @@ class SqliteStore:
 
     def _failed_commit(self, connection: sqlite3.Connection, error: Exception) -> KeyhouseError:
         if primary_code(error) == sqlite3.SQLITE_FULL:
-            # The frame that carries the commit mark was not written.
+            # The frame with the commit mark was not written.
             self._undo(connection)
             return read_error(error, self._path)
         self._drop()
@@ -208,7 +208,7 @@ def _start(connection: sqlite3.Connection, path: Path) -> EpochStart | None:
     if not rows:
         return None
     store_id, epoch, first, previous, check = rows[0]
-    # STRICT holds when a row is written, which may not have been by us.
+    # STRICT is enforced on writes only, and others may have written this file.
     numbers = all(isinstance(value, int) and value > 0 for value in (epoch, first))
     sizes = ((store_id, 16), (previous, 32), (check, 32))
     if len(rows) > 1 or not numbers or any(not _is_blob(*pair) for pair in sizes):
@@ -231,8 +231,8 @@ def _head(connection: sqlite3.Connection, path: Path) -> Head:
 
 
 def _compare(connection: sqlite3.Connection, expected_seq: int, path: Path) -> None:
-    # Sequences never restart, so this one being the last says all; and each statement costs a
-    # write that is waited for two changes of threads.
+    # Sequences never restart, so comparing the last one is enough, and every statement less makes
+    # an append faster.
     (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
     if last == expected_seq:
         return

@@ -1,7 +1,8 @@
 """Opening a SQLite file that an attacker may have written.
 
-Everything is set before the first table is touched, and read back; the schema must be exactly ours:
-a planted trigger could swallow an INSERT without an error, a view could stand where a table was.
+All settings are made and read back before the first table is used, and the schema must be exactly
+the expected one: a planted trigger could discard an INSERT without an error, and a view could
+replace a table.
 """
 
 import sqlite3
@@ -23,7 +24,7 @@ __all__ = ["APPLICATION_ID", "FAULTS", "SCHEMA_VERSION", "connect", "primary_cod
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
 SCHEMA_VERSION = 1
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
-"""What a damaged file makes sqlite3 raise: it decodes messages that quote the file's own bytes."""
+"""Errors of sqlite3 on a damaged file: its messages may quote bytes that are not UTF-8."""
 _LARGEST_VALUE = 32 * 1024 * 1024  # bytes; a record is smaller
 
 _EPOCH_TABLE = (
@@ -39,8 +40,8 @@ _SCHEMA = (
     ("table", "record", "record", _RECORD_TABLE),
 )
 
-# Exclusive locking comes before WAL: then the index of the WAL lives in this process's memory and
-# no second process can take part. Names and values as SQLite reads them back.
+# Exclusive locking before WAL: then the index of the WAL is in the memory of this process, and no
+# other process can open the file. Names, values to set, values as SQLite reads them back.
 _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("trusted_schema", "OFF", 0),
     ("cell_size_check", "ON", 1),
@@ -54,7 +55,7 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Return a connection to a checked store at ``path``, which is made (0600) if missing.
+    """Return a connection to the checked store at ``path``, which is created (0600) if missing.
 
     Raises ``StoreDamaged``, ``StoreNewer``, ``StoreLocked``, ``StoreFull`` or ``StoreUnreadable``.
     """
@@ -75,7 +76,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def read_error(error: Exception, path: Path) -> KeyhouseError:
-    """Return our error for one of SQLite's, met while nothing was being committed."""
+    """Return the error for one of SQLite's, outside of a COMMIT."""
     code = primary_code(error)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return StoreDamaged(
@@ -90,7 +91,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
             f"there is no room left for {path.name}", hint="free some space on its disk"
         )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
-        # Statements of ours fail like this only on tables that are not ours.
+        # Our statements fail like this only on tables that Keyhouse did not create.
         return StoreDamaged(
             f"{path.name} does not hold what Keyhouse wrote",
             hint="restore the state directory from a backup",
@@ -107,7 +108,7 @@ def primary_code(error: Exception) -> int | None:
 
 
 def _check_file(path: Path) -> None:
-    """Make the file if it is missing; refuse what is not a plain file."""
+    """Create the file if it is missing; refuse anything but a regular file."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -153,7 +154,7 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Tell a store of ours from an empty file; refuse any other."""
+    """Return True for a store of Keyhouse, False for an empty file; refuse others."""
     application = _number(connection, "application_id")
     version = _number(connection, "user_version")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -1,4 +1,4 @@
-"""One thread for one blocking thing."""
+"""A thread for the blocking calls of one object."""
 
 import asyncio
 import threading
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class Worker:
     """Runs calls one after the other on a thread of its own, which lives until ``close``.
 
-    Cheaper per call than ``asyncio.to_thread`` (no pool, no context copy), and what needs to stay
-    on one thread does.
+    Cheaper per call than ``asyncio.to_thread`` (no pool, no context copy), and all calls run on the
+    same thread.
     """
 
     def __init__(self, name: str) -> None:
