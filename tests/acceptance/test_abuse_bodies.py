@@ -10,7 +10,7 @@ from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 
-CAP = 128  # MiB that bodies of strangers in flight may have together
+CAP = 128  # MiB that bodies of anonymous clients in flight may have together
 PIECE = b"x" * 65536
 
 
@@ -51,7 +51,7 @@ def test_fifty_endless_bodies_share_one_cap_and_the_rest_is_told_to_come_again(
     assert all(b"retry-after: 1\r\n" in answer for answer in refused)
 
 
-def test_strangers_bodies_leave_memory_for_known_users(tmp_path: Path) -> None:
+def test_bodies_of_anonymous_clients_leave_memory_for_known_users(tmp_path: Path) -> None:
     """sign-quote takes a megabyte from anybody: 400 who announce it must not stop an upload."""
     raw = manifest(FeatureGates=["SignQuoteEndpoint"])
     head = post(b"/api/v2/sign-quote", b"Content-Length: %d" % MIB)
@@ -62,6 +62,20 @@ def test_strangers_bodies_leave_memory_for_known_users(tmp_path: Path) -> None:
             assert client.get("/api/v2/status").status == 200
         status, found = ask(server, head)
         assert (status, b'{"status":"error"' in found) == (503, True)
+
+
+def test_announced_bodies_keep_no_smaller_one_out(tmp_path: Path) -> None:
+    """Five of 22 MiB and 18 of 1 MiB, which never come, are all that there may be."""
+    lengths = [22 * MIB] * 5 + [MIB] * 18
+    assert sum(lengths) == CAP * MIB
+    with besieged(tmp_path, None, growth=CAP) as server, open_wires(server, 23) as wires:
+        for wire, length in zip(wires, lengths, strict=True):
+            wire.send(post(b"/api/v2/manifest", b"Content-Length: %d" % length))
+            with server.client() as client:  # each has been read when others are answered
+                assert client.get("/api/v2/status").status == 200
+        with server.client() as client:
+            assert client.set_manifest(b"{").status == 400
+            assert client.set_manifest(manifest()).status == 200
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"zstd", b"gzip, identity"])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotYet
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -144,7 +145,7 @@ def test_large_bodies_arrive_whole(server: Running, trust: ssl.SSLContext) -> No
         assert json.loads(client.answer()[2])["body"] == digest(body)
         client.send(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
         assert json.loads(client.answer()[2])["body"] == digest(body)
-    assert server.do(lambda: server.listener._service.body_bytes) == 0
+    assert server.do(lambda: server.listener._service.anonymous_bodies.held) == 0
 
 
 def test_large_answers_arrive_whole(server: Running, trust: ssl.SSLContext) -> None:
@@ -271,7 +272,7 @@ def test_client_that_leaves_cancels_its_wait(trust: ssl.SSLContext) -> None:
             client.send(WAIT + b"Content-Length: 5\r\n\r\nhello")
             assert server.probe.waiting.wait(10)
         assert server.probe.cancelled.wait(10)
-        assert server.do_until(lambda: server.listener._service.body_bytes == 0)
+        assert server.do_until(lambda: server.listener._service.anonymous_bodies.held == 0)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_slow_client_is_told_and_closed(sent: bytes, status: int, trust: ssl.SSL
         client.send(sent)
         assert client.answer()[0] == status
         assert client.rest() == b""
-        assert server.do(lambda: server.listener._service.body_bytes) == 0
+        assert server.do(lambda: server.listener._service.anonymous_bodies.held) == 0
 
 
 def test_idle_client_is_closed(trust: ssl.SSLContext) -> None:
@@ -413,6 +414,27 @@ def test_request_of_a_client_that_has_left_is_cancelled(
                     client.tls.unwrap()
         assert server.probe.cancelled.wait(10)
         assert server.do_until(lambda: not server.listener.open_connections)
+
+
+def test_large_body_that_waits_for_its_turn_gives_way_to_a_small_one(
+    trust: ssl.SSLContext,
+) -> None:
+    with (
+        running(Limits(body_memory=64)) as server,
+        Client(server.port, trust) as begun,
+        Client(server.port, trust) as waits,
+        Client(server.port, trust) as small,
+    ):
+        for client, body in ((begun, b"x" * 16), (waits, b"y" * 14)):
+            client.send(post("/queue", body))
+            assert server.do_until(partial(server.probe.bodies.__contains__, body))
+        small.send(post("/echo", b"123"))
+        assert small.answer()[0] == 200
+        status, fields, _ = waits.answer()
+        assert (status, fields["retry-after"]) == (503, "1")
+        server.open_gate()
+        assert begun.answer()[0] == 200
+        assert server.do(lambda: server.listener._service.anonymous_bodies.held) == 0
 
 
 def test_stop_answers_what_was_accepted_and_closes_the_rest(trust: ssl.SSLContext) -> None:

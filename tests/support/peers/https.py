@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.secret import Secret
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.listener import Listener
+from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 
@@ -102,11 +103,13 @@ def fingerprint(pair: Pair) -> str:
 
 
 class Probe:
-    """An application that answers what it was asked. ``gate`` is what ``/wait`` waits for."""
+    """An application that answers what it was asked. ``gate`` is what ``/wait`` waits for, and
+    ``/queue`` in its turn."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.gate = asyncio.Event()
+        self.queue = FairQueue(ConcurrencyLimit(9, "too many"))
         self.waiting = threading.Event()
         self.cancelled = threading.Event()
         self.bodies: list[bytes] = []
@@ -115,7 +118,7 @@ class Probe:
     def admit(self, head: Head) -> Answer | Admission:
         """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies."""
         self.admitted.append(head)
-        if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big"}:
+        if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue"}:
             return Admission(ECHO_LIMIT, self._run(head))
         if head.path == "/broken":
             raise ValueError("a secret")
@@ -135,6 +138,8 @@ class Probe:
                 raise ValueError("a secret")
             if head.path in {"/wait", "/fail-later"}:
                 return self._later(head, body)
+            if head.path == "/queue":
+                return self.queue.run(lambda: self._later(head, body))
             if head.path == "/big":
                 return Answer(200, b"x" * int(head.query))
             return self._seen(head, body)

@@ -37,6 +37,8 @@ from keyhouse.server.http.head import (
     readable_path,
 )
 from keyhouse.server.http.service import HttpService
+from keyhouse.server.net.concurrency import QUEUED
+from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.transport import Transport
 
 __all__ = ["HttpConnection"]
@@ -95,8 +97,7 @@ class HttpConnection:
         self._admission: Admission | None = None
         self._chunks: ChunkedBody | None = None
         self._body = bytearray()
-        self._reserved = 0
-        self._known_caller = False
+        self._memory: Share | None = None  # what its body takes of that for bodies
         self._awaited: asyncio.Future[Answer] | None = None
         self._counts = service.counts
         self._began = 0.0  # when the head was complete
@@ -313,7 +314,8 @@ class HttpConnection:
         if length > admission.body_limit:
             raise _too_long(admission.body_limit)
         self._admission = admission
-        self._known_caller = admission.known
+        service = self._service
+        self._memory = Share(service.known_bodies if admission.known else service.anonymous_bodies)
         self._phase = _BODY
         self._deadline = self._service.now + self._service.limits.body_timeout
         if length == CHUNKED:
@@ -326,9 +328,24 @@ class HttpConnection:
             self._transport.write(_CONTINUE)
 
     def _reserve(self, count: int) -> None:
-        if not self._service.reserve(count, known=self._known_caller):
-            raise Malformed(503, "connection", "too many bodies are being sent", "try again later")
-        self._reserved += count
+        if self._memory is None or not self._memory.take(count, self._lose_body):
+            raise _too_many_bodies()
+
+    def _lose_body(self) -> None:
+        """Give up the request whose body comes, or waits for its turn: others hold less."""
+        awaited = self._awaited
+        self._refuse(_too_many_bodies())
+        self._forget_body()
+        if awaited is not None:
+            awaited.cancel()
+
+    def _in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
+        """Let the body be lost while its request only waits; what is worked on is kept."""
+        memory = self._memory
+        if memory is not None and waits:
+            memory.pool.note(memory, memory.held, self._lose_body)
+        elif memory is not None:
+            memory.pool.keep(memory)
 
     def _read_body(self) -> bool:
         """Read what there is of the body; run the request and return True once it is complete."""
@@ -381,7 +398,13 @@ class HttpConnection:
             self._send(outcome)
         else:
             self._deadline = math.inf
-            self._awaited = self._service.wait_for(outcome)
+            if self._memory is None:
+                self._awaited = self._service.wait_for(outcome)
+            else:
+                self._in_queue(False)  # noqa: FBT003 - as above
+                token = QUEUED.set(self._in_queue)
+                self._awaited = self._service.wait_for(outcome)
+                QUEUED.reset(token)
             self._awaited.add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
@@ -396,7 +419,7 @@ class HttpConnection:
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
         """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
         service, request, transport = self._service, self._request, self._transport
-        if self._reserved:
+        if self._memory is not None:
             self._forget_body()
         if transport is None:
             return
@@ -480,8 +503,13 @@ class HttpConnection:
             self._transport.close(limits.linger_bytes if unread else 0)
 
     def _forget_body(self) -> None:
-        self._service.release(self._reserved, known=self._known_caller)
-        self._reserved = 0
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.give(memory.held)
+
+
+def _too_many_bodies() -> Malformed:
+    return Malformed(503, "connection", "too many bodies are being sent", "try again later")
 
 
 def _too_long(limit: int) -> Malformed:

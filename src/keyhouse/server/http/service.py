@@ -7,6 +7,7 @@ from keyhouse.base.errors import Broken
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Answer, Application
 from keyhouse.server.net.connections import Connections
+from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
 
 __all__ = ["HttpService"]
@@ -17,8 +18,8 @@ _MOST_KNOWN_ANSWERS: Final = 256
 class HttpService(Connections):
     """The ``application`` and what its callers use. Used on the event loop's thread only.
 
-    ``body_bytes`` is what bodies in flight hold, ``anonymous_bytes`` those of anonymous
-    clients.
+    Bodies in flight share ``known_bodies`` if their caller was identified, else
+    ``anonymous_bodies``: each is half of the memory for them.
     """
 
     def __init__(
@@ -28,30 +29,9 @@ class HttpService(Connections):
         self.application = application
         self.limits = limits
         self.counts = counts
-        self.body_bytes = 0
-        self.anonymous_bytes = 0  # of them
+        self.anonymous_bodies = Pool(limits.body_memory // 2)
+        self.known_bodies = Pool(limits.body_memory - limits.body_memory // 2)
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}
-
-    def reserve(self, count: int, *, known: bool) -> bool:
-        """Take ``count`` bytes of the memory for bodies, or return False and take none.
-
-        Anonymous clients together get half of it, so that they never keep a ``known`` caller out.
-        """
-        limit = self.limits.body_memory
-        if self.body_bytes + count > limit:
-            return False
-        if not known:
-            if self.anonymous_bytes + count > limit // 2:
-                return False
-            self.anonymous_bytes += count
-        self.body_bytes += count
-        return True
-
-    def release(self, count: int, *, known: bool) -> None:
-        """Give back what was reserved."""
-        self.body_bytes -= count
-        if not known:
-            self.anonymous_bytes -= count
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the bytes of an answer up to its body."""

@@ -9,13 +9,20 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
 
 from keyhouse.base.errors import Unavailable
 
-__all__ = ["BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooMany"]
+__all__ = ["QUEUED", "BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooMany"]
 
 T = TypeVar("T")
+
+QUEUED: Final[ContextVar[Callable[[bool], None] | None]] = ContextVar("QUEUED", default=None)
+"""Is told True when a caller begins to wait in a ``FairQueue``, and False when its turn comes.
+
+So what has a body in memory knows whether it may still be given up.
+"""
 
 
 class TooMany(Unavailable):
@@ -79,6 +86,8 @@ class FairQueue:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, {})[turn] = None
+        tell = QUEUED.get() or _say_nothing
+        tell(True)  # noqa: FBT003 - the one thing it takes
         try:
             await turn
         except asyncio.CancelledError:
@@ -87,6 +96,7 @@ class FairQueue:
             else:  # it came and the caller left at the same time
                 self._pass_on()
             raise
+        tell(False)  # noqa: FBT003 - as above
 
     def _forget(self, client: Hashable, turn: "asyncio.Future[None]") -> None:
         turns = self._waiting.get(client, {})
@@ -129,6 +139,10 @@ class BoundedExecutor:
     def close(self) -> None:
         """Give the threads back."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _say_nothing(_: bool) -> None:  # noqa: FBT001 - as above
+    """Nobody asked to be told."""
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
