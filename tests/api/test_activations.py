@@ -39,7 +39,7 @@ from keyhouse.base.errors import (
 from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
 from keyhouse.server.net.pace import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
-from keyhouse.server.services.activation_counts import UNKNOWN
+from keyhouse.server.services.activation_outcomes import UNKNOWN
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})

@@ -34,7 +34,6 @@ _MODULES: Final = {
         "keyhouse.server.process.logs",
         "keyhouse.attestation.platforms.find",
         "keyhouse.server.process.serve",
-        "keyhouse.server.process.metrics",
         "keyhouse.server.process.opening",
         "keyhouse.server.process.quote_checks",
         "keyhouse.server.process.serving",

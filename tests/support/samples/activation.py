@@ -10,7 +10,7 @@ from typing import Any
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.coordinator import ActivationRequest, Engine, Parameters
-from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.quote_checks import QuoteChecks

@@ -18,7 +18,7 @@ from keyhouse.coordinator import Engine
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
-from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.quote_checks import CollateralHealth
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.workload_api.listener import WorkloadListener

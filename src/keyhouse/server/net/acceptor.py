@@ -101,7 +101,7 @@ class Acceptor:
         return self._connections.failed_handshakes
 
     def begin_generation(self) -> int:
-        """Number connections anew from the next one on; return the number."""
+        """Begin a generation with the next connection; return its number."""
         self.generation += 1
         return self.generation
 
@@ -200,7 +200,7 @@ class Acceptor:
             begun = True
         except OSError:  # the client has gone already
             pass
-        except Exception as error:  # noqa: BLE001 - nobody awaits this task; its type is logged
+        except Exception as error:  # noqa: BLE001 - this task is not awaited; its type is logged
             _log.error("connection failed", error=type(error).__qualname__)
         finally:
             if not begun:

@@ -1,4 +1,4 @@
-"""A file of collateral that is read anew when it changes, for operators replace it in use."""
+"""A file of collateral that is read again when it changes: operators replace it in use."""
 
 import os
 import stat

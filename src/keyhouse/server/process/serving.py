@@ -7,16 +7,16 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from keyhouse import __version__
 from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
 from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
-from keyhouse.server.process.metrics import metrics_served
 from keyhouse.server.process.reminders import reminded
 from keyhouse.server.process.serving_identity import ServingIdentity, root_context
-from keyhouse.server.services.activation_counts import ActivationCounts
+from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.events import Events
@@ -34,6 +34,9 @@ __all__ = ["ClientApi", "Listeners", "client_api", "serving"]
 
 GRACE: Final = 1.0
 """Seconds that calls have where the start failed after the workload listener was there."""
+
+SCRAPE_GRACE: Final = 1.0
+"""Seconds that a scrape has to end after the Client API has closed."""
 
 
 class ClientApi(NamedTuple):
@@ -64,7 +67,7 @@ def client_api(engine: Engine, platform: Platform, checks: QuoteChecks) -> Itera
             engine,
             Answers(lambda: engine.view, simulated=platform.kind == "simulation"),
             preparation,
-            FirstManifest(engine, preparation, recovery.end),
+            FirstManifest(engine, preparation, recovery),
             SecretWrites(engine, preparation),
             stack.enter_context(closing(Updates(engine, preparation))),
             recovery,
@@ -108,8 +111,8 @@ async def serving(
         listener = Listener(api.application, root_context(keys), counts=counts)
         async with (
             _workloads_served(mesh, engine, activations, simulated=simulated) as workloads,
-            metrics_served(
-                metrics, api.use_cases, (listener, workloads), counts, events, activated
+            _metrics_served(
+                metrics, api.use_cases, Listeners(listener, workloads), counts, events, activated
             ),
             reminded(engine, api.application.forget_answers),
         ):
@@ -132,3 +135,43 @@ async def _workloads_served(
     finally:
         await listener.stop(GRACE)
         activations.close()
+
+
+@asynccontextmanager
+async def _metrics_served(
+    address: tuple[str, int] | None,
+    use_cases: UseCases,
+    listeners: Listeners,
+    requests: RequestCounts | None,
+    events: Events | None,
+    activations: ActivationCounts,
+) -> AsyncIterator[None]:
+    """Serve ``/metrics`` and ``/events`` on ``address`` until the context ends.
+
+    The Prometheus client is imported only where there is an address: it takes a third of a start.
+    """
+    if address is None or requests is None or events is None:
+        yield
+        return
+    from keyhouse.server.metrics.families import Sources
+    from keyhouse.server.metrics.listener import metrics_listener
+
+    sources = Sources(
+        engine=use_cases.engine,
+        quotes=use_cases.quotes,
+        listener=listeners.client_api,
+        workloads=listeners.workload_api,
+        activations=activations,
+        requests=requests,
+        version=__version__,
+        simulated=use_cases.answers.simulated,
+        collateral=use_cases.quote_checks.health,
+    )
+    watched = metrics_listener(sources, events)
+    host, port = address
+    await watched.start(host, port)
+    structlog.get_logger(__name__).info("serving metrics", address=f"{host or '*'}:{watched.port}")
+    try:
+        yield
+    finally:
+        await watched.stop(SCRAPE_GRACE)

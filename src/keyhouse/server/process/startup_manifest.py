@@ -1,12 +1,13 @@
 """The manifest that a coordinator sets by itself at its start, if none is set.
 
-Nobody is answered its recovery secrets, so they go to a file. They are encrypted for the holders of
-the keys, and the state keeps them: they are written from there, before anything is served, and
-again at a later start if a crash came between.
+There is no client to answer its recovery secrets to, so they are written to a file. They are
+encrypted for the holders of the keys, and the state keeps them: they are written from there, before
+anything is served, and again at a later start if a crash came between.
 """
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -17,19 +18,10 @@ from keyhouse import manifest as manifests
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import Broken, Invalid, Refused
 from keyhouse.base.printable import os_reason
-from keyhouse.coordinator import (
-    AcceptingManifest,
-    Engine,
-    Operation,
-    Recovering,
-    Running,
-    SetManifest,
-    phase_of,
-    prepare_manifest,
-    require,
-    until_current,
-)
+from keyhouse.coordinator import AcceptingManifest, Engine, Recovering, Running
 from keyhouse.manifest import fingerprint
+from keyhouse.server.services.first_manifest import FirstManifest
+from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.client_api import SetManifestData
 
 __all__ = [
@@ -109,25 +101,11 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
 
 
 async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
-    def prepare() -> SetManifest:
-        state = engine.view.state
-        require(Operation.SET_MANIFEST, phase_of(state))
-        assert not isinstance(state, Running)  # noqa: S101 the table says so
-        if recovery_file is not None:
-            require_free(recovery_file)
-        engine.first_manifest.require(state, raw)
-        return prepare_manifest(state, raw, now=engine.now())
-
-    async def change() -> SetManifest:
-        command = await asyncio.to_thread(prepare)
-        await engine.submit(command)
-        return command
-
+    if recovery_file is not None:
+        require_free(recovery_file)
     log.info("setting the startup manifest", fingerprint=fingerprint(raw))
-    too_fast = f"the state changes faster than the manifest of {_FLAG} can be prepared"
-    command = await until_current(change, too_fast=too_fast)
-    for warning in command.warnings:
-        log.warning("the manifest was accepted with a warning", warning=str(warning))
+    with closing(Preparation(engine)) as preparation:
+        await FirstManifest(engine, preparation).set(lambda: raw)
 
 
 def require_free(recovery_file: Path) -> None:

@@ -49,10 +49,9 @@ from keyhouse.server.services.activation_checks import (
     require_quote,
     require_recipe,
 )
-from keyhouse.server.services.activation_counts import UNKNOWN, ActivationCounts
+from keyhouse.server.services.activation_outcomes import UNKNOWN, ActivationCounts, RefusalLog
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse.server.services.refusal_log import RefusalLog
 
 __all__ = ["Activations"]
 
@@ -76,7 +75,7 @@ class _Workload(NamedTuple):
 
 
 class Activations:
-    """Judges activations against the engine's current view.
+    """Decides on activations by the engine's current view.
 
     ``lifetime`` is that of the certificates of workloads. ``pace`` bounds what is told of refusals.
     """
@@ -145,7 +144,7 @@ class Activations:
         return _Workload(request, presented, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
-        """Activate: judged, made and recorded on one state; again if it has moved on."""
+        """Activate: decided, made and recorded on one state; again if it has moved on."""
 
         async def change() -> tuple[Parameters, Activated]:
             state = self._running()

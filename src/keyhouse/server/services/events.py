@@ -1,4 +1,4 @@
-"""The newest events of this process, for whoever watches. They are no audit: that is journalled.
+"""The newest events of this process, for monitoring. The audit is another: it is journalled.
 
 Source: wire reference of the interface, "Observability".
 """

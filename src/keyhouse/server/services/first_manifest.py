@@ -18,13 +18,14 @@ from keyhouse.coordinator import (
 )
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.recovery import RecoverySession
 
 __all__ = ["Enforced", "FirstManifest"]
 
 log = structlog.get_logger(__name__)
 
 WAITING: Final = 12_000
-"""First manifests that may wait while one is prepared: anybody may send one.
+"""First manifests that may wait while one is prepared: anyone may send one.
 
 As many as there can be connections, each of which has its turn.
 """
@@ -39,14 +40,17 @@ class Enforced(NamedTuple):
 
 
 class FirstManifest:
-    """Sets manifests on ``engine``; ``end_recovery`` is called after each."""
+    """Sets manifests on ``engine``; ``recovery`` ends with each."""
 
     def __init__(
-        self, engine: Engine, preparation: Preparation, end_recovery: Callable[[], None]
+        self,
+        engine: Engine,
+        preparation: Preparation,
+        recovery: RecoverySession | None = None,
     ) -> None:
         self._engine = engine
         self._preparation = preparation
-        self._end_recovery = end_recovery
+        self._recovery = recovery
         limit = ConcurrencyLimit(WAITING + 1, "other manifests are being prepared")
         self._queue = FairQueue(limit)
 
@@ -64,7 +68,8 @@ class FirstManifest:
 
     async def _set(self, read: Callable[[], bytes]) -> Enforced:
         command, view = await self._submitted(read)
-        self._end_recovery()
+        if self._recovery is not None:
+            self._recovery.end()
         warnings = (*map(str, command.warnings), *policy_of(command.manifest).caveats)
         for warning in warnings:
             log.warning("the manifest was accepted with a warning", warning=warning)

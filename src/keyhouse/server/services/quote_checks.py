@@ -1,6 +1,6 @@
-"""Verifies quotes for anybody who asks: off the event loop, few at once, refusals remembered.
+"""Verifies quotes for anonymous clients: off the event loop, few at once, refusals remembered.
 
-Nobody is identified here and a check costs milliseconds, so callers wait in a bounded queue, and
+A check costs milliseconds and callers are not identified, so they wait in a bounded queue, and
 what was refused is refused again from memory for a while. Nothing is fetched for a quote whose PCK
 chain does not lead to the platform's own root. Collateral that is older than what was seen before,
 in this process or in another one of the same journal, is not used, whatever its own dates say.
@@ -65,7 +65,7 @@ class CollateralPerPlatform(Protocol):
     """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return it if nobody has to wait for it."""
+        """Return it if it is there without waiting; else None."""
         ...
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:

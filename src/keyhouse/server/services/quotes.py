@@ -17,9 +17,9 @@ AT_ONCE = 2
 """Quotes made at the same time: the platform is one machine."""
 
 WAITING = 12_000
-"""Requests that may wait for a quote; anybody may ask for one, so they are bounded.
+"""Requests that may wait for a quote; anyone may ask for one, so they are bounded.
 
-As many as there can be connections, each of which has its turn: a flood locks nobody out.
+As many as there can be connections, each of which has its turn: a flood locks no client out.
 """
 
 
@@ -69,7 +69,7 @@ class Quotes:
         return _evidence(keys, quote)
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Make the quote over another root; what is returned lets it be the one that is served."""
+        """Make the quote over another root; return what begins to serve it."""
         root = keys.root_cert
         quote = self._quote(root, b"")
 

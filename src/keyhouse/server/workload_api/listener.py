@@ -22,7 +22,7 @@ __all__ = ["ACTIVATE", "Activate", "WorkloadListener"]
 ACTIVATE: Final = "/rpc.Marble/Activate"
 
 Activate = Callable[[ActivationRequest, bytes | None], Awaitable[Parameters]]
-"""Judges the request of a workload that presented the certificate with this DER."""
+"""Decides on the request of a workload that presented the certificate with this DER."""
 
 
 class WorkloadListener(Acceptor):
@@ -63,7 +63,7 @@ class WorkloadListener(Acceptor):
 
 
 class _MarbleRoot:
-    """The TLS context of the marble root, made anew where a state has another one.
+    """The TLS context of the marble root, made again for a state with another one.
 
     Asked for each connection: who connects after a change was published, and so before it was
     answered, gets the certificate of that state, whatever the change was.

@@ -2,7 +2,7 @@
 
 The statuses of a call follow from the table of phases, its caller, its gate, its own row of
 ``DESCRIPTIONS``, and what the protocol refuses of any request. The server imports this only when
-somebody asks for the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
+a client asks for the description. Source: OpenAPI Specification 3.1; Client API, "Endpoints".
 """
 
 import re

@@ -10,8 +10,6 @@ from keyhouse.server.client_api.description.served import read_openapi
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations
-from keyhouse.server.client_api.v2.counter import raise_counter
-from keyhouse.server.client_api.v2.sign_quote import sign_quote
 from keyhouse.server.http.body import ENCODED_BYTES
 
 __all__ = ["ROUTES"]
@@ -117,14 +115,14 @@ ROUTES: Final = (
     post(
         "/api/v2/sign-quote",
         Operation.SIGN_QUOTE,
-        lambda to: partial(sign_quote, to.quote_checks, to.quote_signing, to.answers),
+        lambda to: partial(writes.sign_quote, to.quote_checks, to.quote_signing, to.answers),
         gate=FeatureGate.SIGN_QUOTE_ENDPOINT,
         limit=1024 * 1024,
     ),
     post(
         "/api/v2/monotonic-counter",
         Operation.COUNT,
-        lambda to: partial(raise_counter, to.counters, to.answers),
+        lambda to: partial(writes.raise_counter, to.counters, to.answers),
         Caller.MARBLE,
         gate=FeatureGate.MONOTONIC_COUNTER,
         limit=64 * 1024,

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.attestation import QuoteRefused
 from keyhouse.base.errors import BadRequest, Invalid, Problem
 from keyhouse.server.client_api.agreements import CANCELLED, acknowledged, updated
 from keyhouse.server.client_api.answers import Answers
@@ -14,28 +15,42 @@ from keyhouse.server.client_api.routes import INLINE, user_of
 from keyhouse.server.client_api.secret_json import require_uploads_size
 from keyhouse.server.http.body import read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head
+from keyhouse.server.services.counters import Counters
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_signing import QuoteSigning
 from keyhouse.server.services.updates import Proposal, Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 from keyhouse.wire.client_api import (
+    CounterBody,
+    CounterData,
     ManifestBody,
     MessageData,
     SecretsBody,
     SetManifestData,
+    SignedQuote,
+    SignQuoteBody,
     UpdateBody,
 )
 from keyhouse.wire.secret_types import UserSecret
 
 __all__ = [
+    "LONGEST_NAME",
     "acknowledge_update",
     "cancel_update",
     "plan_update",
+    "raise_counter",
     "set_manifest",
+    "sign_quote",
     "update_manifest",
     "write_secrets",
 ]
 
+LONGEST_NAME: Final = 256
+"""Bytes of a counter's name in UTF-8; it may be empty."""
+
+_QUOTE: Final = "sgxQuote"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
@@ -84,6 +99,40 @@ async def cancel_update(updates: Updates, answers: Answers, head: Head, body: by
     return answers.success(MessageData(CANCELLED), await updates.cancel(user_of(head)))
 
 
+async def sign_quote(
+    checks: QuoteChecks, signing: QuoteSigning, answers: Answers, head: Head, body: bytes
+) -> Answer:
+    """Answer the quote's TCB status, and the root key's signature over quote and status.
+
+    Source: Client API, "sign-quote".
+    """
+    del head
+    quote = _quote(body) if len(body) <= INLINE else await checks.in_turn(lambda: _quote(body))
+    try:
+        status, signature, view = await signing.sign(quote)
+    except QuoteRefused as refused:
+        raise BadRequest(
+            "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
+        ) from None
+    data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
+    return answers.success(data, view)
+
+
+async def raise_counter(counters: Counters, answers: Answers, head: Head, body: bytes) -> Answer:
+    """Raise a counter of the calling workload, if it is lower; answer its value before.
+
+    Source: wire reference, "Monotonic counters".
+    """
+    wanted = read_body(body, CounterBody)
+    if len(wanted.name.encode(errors="surrogatepass")) > LONGEST_NAME:
+        raise BadRequest(
+            "the name of the counter is too long",
+            fields={"name": f"has more than {LONGEST_NAME} bytes"},
+        )
+    before, view = await counters.raise_to(head.identity, wanted.name, wanted.value)
+    return answers.success(CounterData(before), view)
+
+
 def _manifest(body: bytes) -> bytes:
     return _given(read_body(body, ManifestBody).manifest)
 
@@ -108,3 +157,16 @@ def _given(raw: bytes) -> bytes:
 
 def _uploads(body: bytes) -> Mapping[str, UserSecret]:
     return require_uploads_size(read_body(body, SecretsBody).secrets)
+
+
+def _quote(body: bytes) -> bytes:
+    """Return the quote. Raises ``BadRequest`` with a reason for the one field that there is."""
+    try:
+        return read_body(body, SignQuoteBody).sgx_quote
+    except BadRequest as problem:
+        reason = "; ".join(f"{name} {text}" for name, text in problem.fields.items())
+        raise BadRequest(
+            "the quote cannot be read",
+            fields={_QUOTE: reason or problem.message},
+            hint=problem.hint or 'send {"sgxQuote": the quote in base64}',
+        ) from None
