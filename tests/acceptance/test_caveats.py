@@ -26,6 +26,16 @@ def test_the_set_answer_the_status_and_the_log_say_what_nothing_enforces(tmp_pat
         assert "rolls activation limits and monotonic counters back" in text
 
 
+def test_the_log_says_it_of_a_startup_manifest_too(tmp_path: Path) -> None:
+    content = json.loads(manifest()) | {"Infrastructures": {"cloud": {"QESVN": 2}}}
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps(content))
+    server = Server(tmp_path / "data", arguments=("--startup-manifest", str(file)))
+    with server:
+        pass
+    assert "nothing enforces Infrastructures" in server.logged()
+
+
 def test_the_status_and_the_log_say_whose_certificate_has_expired(tmp_path: Path) -> None:
     raw = manifest_with({"ann": datetime(2026, 1, 1, tzinfo=UTC)})
     server = Server(tmp_path / "data")

@@ -24,7 +24,7 @@ class ViewAnswers:
     """What was answered to exactly this request, by exactly this caller, from exactly this view.
 
     A view never changes, so the same question has the same answer until the next change publishes
-    another view. From then on no kept answer is given, so a lost permission counts at once. Refusals
+    another view. From then on no kept answer is given: a lost permission counts at once. Refusals
     are not kept: anonymous clients cannot fill this.
 
     Two generations: when the room of the young one is used up it becomes the old one, and what was
