@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from OpenSSL import SSL
 from support.peers.https import (
     ALICE,
     BOB,
@@ -28,6 +29,7 @@ from support.peers.https import (
 from keyhouse.base.errors import Broken
 from keyhouse.base.secret import Secret
 from keyhouse.server.http.connection import HttpConnection
+from keyhouse.server.net.openssl import lib, pointer
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
@@ -138,6 +140,29 @@ def test_ciphers_without_forward_secrecy_are_refused(server: Running, tmp_path: 
     context.set_ciphers("AES128-SHA:ECDHE-ECDSA-AES128-SHA:AES128-GCM-SHA256")
     with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
         Client(server.port, context)
+
+
+def test_the_server_chooses_the_cipher(server: Running, tmp_path: Path) -> None:
+    context = client_context(None, tmp_path, version=ssl.TLSVersion.TLSv1_2)
+    context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384")
+    with Client(server.port, context) as client:
+        assert client.tls.cipher() == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2", 256)
+
+
+@each_version
+def test_a_session_is_forgotten_after_an_hour(
+    server: Running, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    with Client(server.port, client_context(ALICE, tmp_path, version=version)) as client:
+        client.get("/status")
+        assert client.tls.session is not None
+        assert client.tls.session.ticket_lifetime_hint == 3600
+
+
+def test_nothing_is_compressed() -> None:
+    """OpenSSL says so by itself, since 1.1.0: a build that does not would be noticed here."""
+    native = pointer(TlsContext(SERVER.key, [SERVER.certificate])._server)
+    assert lib.SSL_CTX_get_options(native) & SSL.OP_NO_COMPRESSION
 
 
 def test_client_that_offers_other_protocols_only_is_refused(

@@ -181,3 +181,20 @@ def test_messages_name_the_rule_and_the_value() -> None:
     assert str(caught.value).startswith("SecurityVersion: the enclave's is 3, must be 4 or higher")
     with pytest.raises(PackageRefused, match="OutOfDate, which is not accepted"):
         admit(of(tcb_status=S.OUT_OF_DATE), UNIQUE, binding=BINDING)
+
+
+def test_a_tdx_domain_is_told_that_and_nothing_of_an_enclave() -> None:
+    domain = of(tee=Tee.TDX, mrenclave=bytes(32), mrsigner=bytes(32), debug=True)
+    assert [each.rule for each in mismatches(domain, UNIQUE)] == [Rule.TEE]
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_debug_is_told_apart_from_its_opposite(*, debug: bool) -> None:
+    """What has to change: the package that wants debug, or the enclave that has it."""
+    [found] = mismatches(of(debug=not debug), PackageRules(debug=debug, unique_id="ab" * 32))
+    assert found.rule is Rule.DEBUG
+    assert ("package" in found.problem) is debug
+
+
+def test_a_debug_package_needs_no_name_to_admit_nobody() -> None:
+    assert [each.rule for each in mismatches(ENCLAVE, PackageRules(debug=True))] == [Rule.DEBUG]

@@ -102,6 +102,13 @@ def test_every_cut_and_any_trailing_byte_is_refused() -> None:
         read_recovery_index(raw + b"\0")
 
 
+def test_an_endless_file_is_refused_for_its_length() -> None:
+    with pytest.raises(IndexDamaged, match="too long"):
+        read_recovery_index(bytes(64 * 1024 * 1024 + 1))
+    with pytest.raises(IndexDamaged, match="version"):
+        read_recovery_index(bytes(64 * 1024 * 1024))
+
+
 def test_newer_version_is_named() -> None:
     with pytest.raises(IndexDamaged, match="version"):
         read_recovery_index(b"\x02" + _file()[1:])

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -103,6 +104,14 @@ def test_one_changed_bit_of_a_signature_is_refused(at: int, bit: int) -> None:
         verify_share(index, share, bytes(bent), ())
     with pytest.raises(ShareRefused):
         require_signer(index, bytes(bent), ())
+
+
+@pytest.mark.parametrize("bend", [lambda raw: b"\0" + raw, lambda raw: raw + b"\0"])
+def test_a_signature_of_another_length_is_refused(bend: Callable[[bytes], bytes]) -> None:
+    """OpenSSL takes an RSA signature of exactly the modulus' length."""
+    share, signature = _share(KEYS[0], 3, 2)
+    with pytest.raises(ShareRefused):
+        judge(_index(_material(3, 2)), share, bend(signature), ())
 
 
 def test_shares_that_were_admitted_are_refused_by_name() -> None:

@@ -1,9 +1,20 @@
 """Every pair of phase and operation."""
 
 import pytest
+from support.samples.crafted import keys_of_a_root, made
+from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Forbidden, KeyhouseError, NotFound, Unauthenticated, WrongPhase
-from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, as_markdown, require
+from keyhouse.coordinator.core.phases import (
+    TABLE,
+    Operation,
+    Outcome,
+    Phase,
+    as_markdown,
+    phase_of,
+    require,
+)
+from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 
 # The table of the interface ("States"), written down a second time, row by row.
 EXPECTED = {
@@ -67,3 +78,10 @@ def test_the_documentation_is_the_table() -> None:
     lines = as_markdown().splitlines()
     assert len(lines) == 2 + len(Operation)
     assert "| setting the manifest | yes | yes | 409 |" in lines
+
+
+def test_each_state_has_its_phase() -> None:
+    keys = keys_of_a_root()
+    assert phase_of(AcceptingManifest(keys)) is Phase.ACCEPTING_MANIFEST
+    assert phase_of(Recovering(keys, "sealed elsewhere")) is Phase.RECOVERY
+    assert phase_of(made(manifest(1)).running) is Phase.RUNNING

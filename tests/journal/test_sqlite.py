@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from keyhouse.journal import (
     StoreLocked,
     StoreNewer,
 )
+from keyhouse.journal.store import sqlite_file
 
 EVENTS = tuple(b"event %d" % number for number in range(8))
 
@@ -219,6 +221,50 @@ async def test_the_connection_is_set_up_for_hostile_files(path: Path) -> None:
     assert await store._worker.run(pragmas) == expected
     assert not (path.parent / "journal.db-shm").exists()
     await store.close()
+
+
+async def test_hostile_files_get_no_other_database_and_no_endless_value(path: Path) -> None:
+    store = await SqliteStore.open(path)
+
+    def attack(statement: str) -> None:
+        store._connected().execute(statement).fetchall()
+
+    with pytest.raises(sqlite3.OperationalError, match="too many attached databases"):
+        await store._worker.run(lambda: attack("ATTACH ':memory:' AS other"))
+    with pytest.raises(sqlite3.DataError, match="too big"):
+        await store._worker.run(lambda: attack("SELECT zeroblob(32 * 1024 * 1024 + 1)"))
+    await store.close()
+
+
+def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None:
+    """SQLite says nothing when it cannot: a file that never changes gets no write-ahead log."""
+    sql(path, "PRAGMA journal_mode=DELETE")
+    database = f"file:{path}?immutable=1"
+    with (
+        closing(sqlite3.connect(database, uri=True, isolation_level=None)) as connection,
+        pytest.raises(StoreDamaged, match="journal_mode is not WAL"),
+    ):
+        sqlite_file._prepare(connection, path)
+
+
+async def test_damage_that_no_row_shows_is_noticed_at_the_start(path: Path) -> None:
+    """The header tells of free pages that are not there: every row can still be read."""
+    raw = bytearray(path.read_bytes())
+    raw[36:40] = (5).to_bytes(4)
+    path.write_bytes(raw)
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        await SqliteStore.open(path)
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "directory"])
+async def test_what_is_no_plain_file_is_refused(path: Path, kind: str) -> None:
+    path.rename(path.with_name("elsewhere"))
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(path.with_name("elsewhere"))
+    with pytest.raises(StoreDamaged, match="is not a plain file"):
+        await SqliteStore.open(path)
 
 
 async def test_a_second_connection_is_refused(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
 from support.peers.mesh import coordinator_keys, leaf_for, pem, predefined
 from support.samples.odd_certificates import odd_certificates
@@ -237,3 +238,23 @@ def test_answer_with_another_intermediate_than_the_pinned_one_is_refused() -> No
 
     with pytest.raises(CoordinatorNotTrusted, match="intermediate certificate is not the trusted"):
         _answer(env, Anchor(OURS.root_cert, RENEWED.intermediate_cert))
+
+
+def test_a_twin_has_the_subject_of_the_intermediate_as_well_as_its_key() -> None:
+    signer = load_der_private_key(OURS.intermediate_key.reveal(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    true = x509.load_der_x509_certificate(OURS.marble_root_cert)
+    other = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "another purpose")])
+    same_key = (
+        x509.CertificateBuilder()
+        .subject_name(other)
+        .issuer_name(other)
+        .public_key(true.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(true.not_valid_before_utc)
+        .not_valid_after(true.not_valid_after_utc)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(signer, SHA256())
+    )
+    with pytest.raises(CoordinatorNotTrusted, match="has not the key of the intermediate"):
+        require_served(same_key.public_bytes(Encoding.DER), FULL)

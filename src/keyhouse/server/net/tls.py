@@ -176,9 +176,7 @@ def _openssl_context(
 ) -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
-    context.set_options(
-        SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION
-    )
+    context.set_options(SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION)
     context.set_mode(_RELEASE_BUFFERS)
     context.set_cipher_list(TLS12_CIPHERS)
     # No session cache: an entry holds the client's whole chain (up to 100 KiB), 20,480 entries

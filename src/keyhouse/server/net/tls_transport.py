@@ -261,10 +261,9 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _is_as_required(self) -> bool:
         self.identity = peer_leaf(self._ssl)
+        # That there is an identity, OpenSSL has seen to (SSL_VERIFY_FAIL_IF_NO_PEER_CERT).
         wanted = self._context.insists_on
-        return wanted is None or (
-            self.identity is not None and negotiated_protocol(self._ssl) == wanted
-        )
+        return wanted is None or negotiated_protocol(self._ssl) == wanted
 
     def _decrypt(self) -> None:
         """Hand up what has come, as far as it is wanted. Not again from within itself."""
