@@ -1,0 +1,45 @@
+"""The modules that are changed, and the tests that should notice: quick ones in one process.
+
+Programs that tests start hold no mutant: tests of real processes are of no use here.
+"""
+
+from typing import Final
+
+__all__ = ["TARGETS"]
+
+TARGETS: Final[dict[str, tuple[str, ...]]] = {
+    "manifest/permissions": ("manifest/test_permissions",),
+    "coordinator/core/decide": (
+        "coordinator/test_phases",
+        "coordinator/test_prepare",
+        "coordinator/test_first_manifest_rule",
+        "coordinator/test_package_update",
+        "coordinator/test_counters",
+        "coordinator/test_prepared_again",
+        "coordinator/test_full_update",
+    ),
+    "coordinator/core/decide_activation": ("coordinator/test_counters", "api/test_activations"),
+    "coordinator/core/decide_collateral": ("coordinator/test_collateral_seen",),
+    "coordinator/core/decide_update": (
+        "coordinator/test_full_update",
+        "coordinator/test_package_update",
+    ),
+    "coordinator/core/phases": ("coordinator/test_phases",),
+    "attestation/appraisal": ("attestation/test_appraisal",),
+    "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
+    "coordinator/engine/recovered": ("api/test_recovery_desk",),
+    "coordinator/engine/recover": ("api/test_recovery_desk", "coordinator/test_recovery_steps"),
+    "journal/directory/take": ("journal/test_home", "journal/test_lock"),
+    "journal/store/sqlite_file": ("journal/test_sqlite", "journal/test_stores"),
+    "server/http/head": ("api/test_http_request",),
+    "server/http/chunks": ("api/test_http_request",),
+    "server/net/client_keys": ("api/test_tls_identity",),
+    "server/net/tls": ("api/test_tls_identity", "api/test_tls_clients"),
+    "server/net/tls_transport": ("api/test_tls_transport", "api/test_tls_identity"),
+    "authority/recovery/index": ("authority/test_recovery_index_file",),
+    "authority/recovery/material": ("authority/test_recovery_material",),
+    "authority/recovery/shares": ("authority/test_secret_sharing",),
+    "authority/recovery/submitted": ("authority/test_recovery_deposits",),
+    "authority/recovery/ephemeral_key": ("authority/test_recovery_deposits",),
+    "client/recovery": ("client/test_client_recovery",),
+}
