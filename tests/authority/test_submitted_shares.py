@@ -111,7 +111,7 @@ def test_a_signature_of_another_length_is_refused(bend: Callable[[bytes], bytes]
     """OpenSSL takes an RSA signature of exactly the modulus' length."""
     share, signature = _share(KEYS[0], 3, 2)
     with pytest.raises(ShareRefused):
-        judge(_index(_material(3, 2)), share, bend(signature), ())
+        verify_share(_index(_material(3, 2)), share, bend(signature), ())
 
 
 def test_shares_that_were_admitted_are_refused_by_name() -> None:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from keyhouse.client import AnswerUnreadable, CallPutOff, CallRefused, TrustFailed
-from keyhouse.client.envelope import document
+from keyhouse.client.answers import document
 from keyhouse.client.http.retries import Rules
 from keyhouse.client.http.rules import Body
 from keyhouse.client.steps import Answer, Request

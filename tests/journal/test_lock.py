@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from keyhouse.journal import StoreUnreadable
+from keyhouse.journal.directory.acquire import DirectoryLock, unused
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.lock import DirectoryLock, unused
 
 
 class _Raced(Disk):
