@@ -8,7 +8,7 @@ import httpx
 
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import FROM_HTTPX, Body, client_options, meaning, prepared
+from keyhouse.client.http.rules import FROM_HTTPX, Body, client_error, client_options, prepared
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -83,4 +83,4 @@ class Connection:
                     body.add(part)
                 return body.answer()
         except FROM_HTTPX as error:
-            raise meaning(self._address, request, error) from None
+            raise client_error(self._address, request, error) from None

@@ -10,7 +10,7 @@ import httpx
 
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import FROM_HTTPX, Body, client_options, meaning, prepared
+from keyhouse.client.http.rules import FROM_HTTPX, Body, client_error, client_options, prepared
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -86,9 +86,9 @@ class AsyncConnection:
                 return body.answer()
         except TimeoutError:
             late = httpx.ReadTimeout("the whole answer took too long")
-            raise meaning(self._address, request, late) from None
+            raise client_error(self._address, request, late) from None
         except FROM_HTTPX as error:
-            raise meaning(self._address, request, error) from None
+            raise client_error(self._address, request, error) from None
 
 
 async def _in_thread(run: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.address import Address
 
-__all__ = ["FROM_HTTPX", "Body", "client_options", "meaning", "prepared"]
+__all__ = ["FROM_HTTPX", "Body", "client_error", "client_options", "prepared"]
 
 _POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
 _TRY_AGAIN: Final = "check the address, and that the coordinator runs"
@@ -97,10 +97,10 @@ class Body:
         )
 
 
-def meaning(
+def client_error(
     address: Address, request: Request, error: httpx.HTTPError | httpx.InvalidURL
 ) -> Unreachable | TrustFailed | ClientSetup:
-    """Return what an ``error`` of httpx means to the caller."""
+    """Return the error of the SDK that an ``error`` of httpx maps to."""
     if isinstance(error, httpx.InvalidURL):
         return ClientSetup("the request line is too long", hint="ask for fewer names in one call")
     if _is_certificate_error(error):

@@ -145,7 +145,7 @@ class _Stream(_Started, httpcore.NetworkStream):
         del ssl_context, server_hostname
         last = time.monotonic() + self._seconds(timeout)
         try:
-            with _meaning(httpcore.ConnectTimeout, httpcore.ConnectError):
+            with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
                 program, said = self._start(), b""
                 while not _is_connected(said):
                     program.talk.settimeout(max(last - time.monotonic(), _SOONEST))
@@ -158,7 +158,7 @@ class _Stream(_Started, httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         plain = self._plain
-        with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
+        with _httpcore_errors(httpcore.ReadTimeout, httpcore.ReadError):
             if time.monotonic() > self._context.deadline:  # also of a peer that sends without end
                 raise TimeoutError("the deadline is over")
             plain.settimeout(self._seconds(timeout))
@@ -166,7 +166,7 @@ class _Stream(_Started, httpcore.NetworkStream):
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         plain, left = self._plain, memoryview(buffer)
-        with _meaning(httpcore.WriteTimeout, httpcore.WriteError):
+        with _httpcore_errors(httpcore.WriteTimeout, httpcore.WriteError):
             while left:
                 plain.settimeout(self._seconds(timeout))
                 left = left[plain.send(left) :]
@@ -190,7 +190,7 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
         del ssl_context, server_hostname
         loop = asyncio.get_running_loop()
         try:
-            with _meaning(httpcore.ConnectTimeout, httpcore.ConnectError):
+            with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
                 async with asyncio.timeout(timeout), self._tries.one_at_a_time:
                     program, said = self._start(), b""
                     program.talk.setblocking(False)  # noqa: FBT003 it has no other name
@@ -205,14 +205,14 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         loop = asyncio.get_running_loop()
-        with _meaning(httpcore.ReadTimeout, httpcore.ReadError):
+        with _httpcore_errors(httpcore.ReadTimeout, httpcore.ReadError):
             async with asyncio.timeout(timeout):
                 await asyncio.sleep(0)  # sock_recv does not yield if there is data already
                 return await loop.sock_recv(self._plain, max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         loop = asyncio.get_running_loop()
-        with _meaning(httpcore.WriteTimeout, httpcore.WriteError):
+        with _httpcore_errors(httpcore.WriteTimeout, httpcore.WriteError):
             async with asyncio.timeout(timeout):
                 await loop.sock_sendall(self._plain, buffer)
 
@@ -233,7 +233,7 @@ def _is_readable(plain: socket.socket) -> bool:
 
 
 @contextmanager
-def _meaning(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
+def _httpcore_errors(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
     """Raise httpcore's errors for those of sockets."""
     try:
         yield
