@@ -358,4 +358,4 @@ def _utc_now() -> datetime:
 
 
 def _say_nothing(_: object) -> None:
-    """Retrieve the outcome, so that asyncio does not warn of it."""
+    """Ignore what is reported."""
