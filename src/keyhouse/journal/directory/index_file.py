@@ -13,7 +13,6 @@ Store id and epoch say whether the file belongs to the journal beside it. While 
 there are two files, and the journal decides which one is valid.
 """
 
-import hashlib
 import struct
 from pathlib import Path
 
@@ -21,8 +20,9 @@ import msgspec
 
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.found import mixed
+from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX
-from keyhouse.journal.store.protocol import EpochStart, StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import EpochStart, StoreDamaged
 
 __all__ = ["FILE_LIMIT", "IndexFile", "read_index", "settle_index"]
 
@@ -30,7 +30,6 @@ FORMAT_VERSION = 1
 FILE_LIMIT = 16 * 1024 * 1024  # bytes
 _LAYOUT = struct.Struct(">8sB16sQ")
 _MAGIC = b"KEYHINDX"
-_DIGEST_SIZE = 32
 
 
 class IndexFile(msgspec.Struct, frozen=True):
@@ -42,28 +41,18 @@ class IndexFile(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
-        body = _LAYOUT.pack(_MAGIC, FORMAT_VERSION, self.store_id, self.epoch) + self.content
-        return body + hashlib.sha256(body).digest()
+        header = _LAYOUT.pack(_MAGIC, FORMAT_VERSION, self.store_id, self.epoch)
+        return framed(header + self.content)
 
     @classmethod
     def decode(cls, raw: bytes, *, name: str) -> "IndexFile":
         """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
-        body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
-        if len(body) < _LAYOUT.size or hashlib.sha256(body).digest() != digest:
-            raise _damaged(name)
-        magic, version, store_id, epoch = _LAYOUT.unpack(body[: _LAYOUT.size])
-        if magic != _MAGIC or not version:
-            raise _damaged(name)
-        if version > FORMAT_VERSION:
-            raise StoreNewer(
-                f"{name} has format {version}, this version of Keyhouse reads {FORMAT_VERSION}",
-                hint="start the version of Keyhouse that wrote it, or a later one",
-            )
+        damaged = StoreDamaged(f"{name} is damaged", hint="restore it from a backup")
+        body = unframed(raw, _MAGIC, FORMAT_VERSION, name=name, damaged=damaged)
+        if len(body) < _LAYOUT.size:
+            raise damaged
+        _, _, store_id, epoch = _LAYOUT.unpack(body[: _LAYOUT.size])
         return cls(store_id, epoch, body[_LAYOUT.size :])
-
-
-def _damaged(name: str) -> StoreDamaged:
-    return StoreDamaged(f"{name} is damaged", hint="restore it from a backup")
 
 
 def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:

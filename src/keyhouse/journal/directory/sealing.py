@@ -16,7 +16,6 @@ The digest at the end has no key. It distinguishes a damaged file, which is refu
 one that was sealed elsewhere, which requires recovery.
 """
 
-import hashlib
 import os
 
 import msgspec
@@ -29,8 +28,10 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import CHAIN_SIZE, NONCE_SIZE, Position
 from keyhouse.journal.codec import Codec
+from keyhouse.journal.directory.framing import framed, unframed
+from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
-from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged
 
 __all__ = [
     "FILE_LIMIT",
@@ -46,7 +47,6 @@ __all__ = [
 FORMAT_VERSION = 1
 FILE_LIMIT = 64 * 1024  # bytes; the file is much smaller
 _MAGIC = b"KEYHSEAL"
-_DIGEST_SIZE = 32
 _POLICIES = ("ProductKey", "UniqueKey")
 _MOST_KEYS = 2
 
@@ -102,24 +102,12 @@ def seal(
     nonce = os.urandom(NONCE_SIZE)
     plain = _CODEC.encode_checked(contents)
     body = clear + nonce + _cipher(sealing_key, store_id).encrypt(nonce, plain, clear)
-    return body + hashlib.sha256(body).digest()
+    return framed(body)
 
 
 def parse(raw: bytes) -> SealedKey:
     """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
-    if raw[: len(_MAGIC)] != _MAGIC or len(raw) < len(_MAGIC) + 1 + _DIGEST_SIZE:
-        raise _damaged()
-    body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
-    if hashlib.sha256(body).digest() != digest:
-        raise _damaged()
-    version = body[len(_MAGIC)]
-    if version > FORMAT_VERSION:
-        raise StoreNewer(
-            f"sealed_key has format {version}, this version of Keyhouse reads {FORMAT_VERSION}",
-            hint="start the version of Keyhouse that wrote it, or a later one",
-        )
-    if version != FORMAT_VERSION:
-        raise _damaged()
+    body = unframed(raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged())
     kind, rest = _take_short(body[len(_MAGIC) + 1 :])
     policy, rest = _take_short(rest)
     if policy not in _POLICIES or len(rest) < STORE_ID_SIZE + NONCE_SIZE:

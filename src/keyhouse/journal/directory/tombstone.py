@@ -16,15 +16,15 @@ be: a host that can plant one can as well empty the directory. In both cases the
 deployment with a new root, which no client accepts as the old one.
 """
 
-import hashlib
 import struct
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from keyhouse.journal.chain import Position
+from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import TOMBSTONE
-from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamaged
 
 __all__ = ["FILE_LIMIT", "Tombstone"]
 
@@ -32,7 +32,6 @@ FORMAT_VERSION = 1
 FILE_LIMIT = 4096  # bytes; the file has 113
 _LAYOUT = struct.Struct(">8sB16sQQ32sQ")
 _MAGIC = b"KEYHTOMB"
-_DIGEST_SIZE = 32
 _EPOCH_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_MICROSECONDS = 253_402_300_799_999_999  # the end of the year 9999
 
@@ -55,23 +54,13 @@ class Tombstone(msgspec.Struct, frozen=True):
             self.position.chain,
             self.time,
         )
-        return body + hashlib.sha256(body).digest()
+        return framed(body)
 
     @classmethod
     def decode(cls, raw: bytes) -> "Tombstone":
         """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
-        body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
-        known = len(body) > len(_MAGIC) and hashlib.sha256(body).digest() == digest
-        if not known or body[: len(_MAGIC)] != _MAGIC:
-            raise _damaged()
-        version = body[len(_MAGIC)]
-        if version > FORMAT_VERSION:
-            raise StoreNewer(
-                f"{TOMBSTONE} has format {version}, this version of Keyhouse reads"
-                f" {FORMAT_VERSION}",
-                hint="start the version of Keyhouse that wrote it, or a later one",
-            )
-        if version != FORMAT_VERSION or len(body) != _LAYOUT.size:
+        body = unframed(raw, _MAGIC, FORMAT_VERSION, name=TOMBSTONE, damaged=_damaged())
+        if len(body) != _LAYOUT.size:
             raise _damaged()
         _, _, store_id, epoch, sequence, chain, time = _LAYOUT.unpack(body)
         if time > _MOST_MICROSECONDS:
