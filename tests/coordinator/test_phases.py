@@ -1,6 +1,7 @@
 """Every pair of phase and operation."""
 
 import pytest
+from support.reference import SECTIONS
 from support.samples.crafted import keys_of_a_root, made
 from support.samples.deployment import manifest
 
@@ -10,7 +11,6 @@ from keyhouse.coordinator.core.phases import (
     Operation,
     Outcome,
     Phase,
-    as_markdown,
     phase_of,
     require,
 )
@@ -75,7 +75,7 @@ def test_a_wrong_phase_says_when_it_would_be_right() -> None:
 
 
 def test_the_documentation_is_the_table() -> None:
-    lines = as_markdown().splitlines()
+    lines = SECTIONS["phases"]().splitlines()
     assert len(lines) == 2 + len(Operation)
     assert "| setting the manifest | yes | yes | 409 |" in lines
 

@@ -22,7 +22,7 @@ from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
 from keyhouse.client.http.retries import AGAIN, Happened
 from keyhouse.coordinator.core.events import Uploaded
-from keyhouse.coordinator.core.phases import as_markdown
+from keyhouse.coordinator.core.phases import TABLE
 from keyhouse.coordinator.core.state import Pending
 from keyhouse.journal import chain
 from keyhouse.journal.chain import first_link
@@ -207,10 +207,15 @@ def _tried_again() -> str:
     return _table(("What happened", "GET again", "POST again"), rows)
 
 
+def _phases() -> str:
+    rows = ((operation, *outcomes) for operation, outcomes in TABLE.items())
+    return _table(("Operation", "1 recovery mode", "2 accepting manifest", "3 running"), rows)
+
+
 SECTIONS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": lambda: _settings(SETTINGS),
     "launcher settings": lambda: _settings(RUN_SETTINGS),
-    "phases": as_markdown,
+    "phases": _phases,
     "routes": _routes,
     "errors": _errors,
     "metrics": _metrics,

@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 from keyhouse.base.errors import Forbidden, NotFound, Unauthenticated, WrongPhase
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
 
-__all__ = ["TABLE", "Operation", "Outcome", "Phase", "as_markdown", "phase_of", "require"]
+__all__ = ["TABLE", "Operation", "Outcome", "Phase", "phase_of", "require"]
 
 
 class Phase(IntEnum):
@@ -129,10 +129,3 @@ def require(operation: Operation, phase: Phase) -> None:
         f"while it {other.words}" for other in Phase if TABLE[operation][other - 1] is Outcome.YES
     )
     raise WrongPhase(f"{now}; {operation} is possible only {possible}")
-
-
-def as_markdown() -> str:
-    """Return the table for the reference, in Markdown."""
-    head = "| Operation | 1 recovery mode | 2 accepting manifest | 3 running |\n|---|---|---|---|\n"
-    rows = (f"| {op} | {' | '.join(cell for cell in TABLE[op])} |\n" for op in Operation)
-    return head + "".join(rows)
