@@ -4,6 +4,7 @@ import gc
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import grpc
@@ -16,6 +17,8 @@ from hyperframe.frame import RstStreamFrame
 from support.peers.listener import workloads
 from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 
+from keyhouse.server.grpc.call import Call
+from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.limits import WorkloadLimits
@@ -134,15 +137,20 @@ def test_connection_that_has_ended_leaves_no_memory_to_the_collector(tmp_path: P
 
 def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     """Its windows are open and its socket is full: the answers go nowhere."""
-    limits = WorkloadLimits(answer_timeout=0.1, sweep_interval=SWEEP)
-    with workloads(tmp_path, limits) as server, Http2Wire(server.port) as deaf:
+
+    def is_full() -> bool:
+        (connection,) = server.listener._connections.all()
+        assert isinstance(connection, GrpcConnection)
+        return connection._calls is not None and connection._calls.clogged
+
+    with workloads(tmp_path) as server, Http2Wire(server.port) as deaf:
         deaf.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
         deaf.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         for _ in range(40):
             deaf.whole(asking("big"))
-        with suppress(OSError):  # where the machine stalls it is cut off in the midst of them
-            deaf.flush()
-        server.do_until(lambda: len(server.joining.identities) > 0)
+        deaf.flush()
+        server.do_until(is_full)
+        server.pass_time(WorkloadLimits().answer_timeout + 2)
         server.do_until(lambda: server.listener.open_connections == 0)
         assert server.listener.calls_in_flight == 0
 
@@ -226,6 +234,55 @@ def test_answer_larger_than_the_windows_comes_whole(tmp_path: Path) -> None:
         assert answer.status == Status.OK
         assert len(answer.data) > 1_000_000
         assert server.listener.calls_in_flight == 0
+
+
+def test_large_answer_is_sent_in_turns_though_its_client_would_take_it_whole(
+    tmp_path: Path,
+) -> None:
+    unsent = list[int]()
+
+    def look() -> None:
+        found = list[Call]()
+        for connection in server.listener._connections.all():
+            assert isinstance(connection, GrpcConnection)
+            if connection._calls is not None:
+                found += connection._calls._calls.values()
+        unsent.append(sum(len(call.answer or b"") for call in found))
+        if found:
+            server.loop.call_soon(look)
+
+    with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
+        wire.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        wire.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        stream = wire.whole(asking("wait big"))
+        wire.flush()
+        server.do_until(lambda: server.listener.calls_in_flight == 1)
+        server.do(lambda: server.loop.call_soon(look))
+        server.do(server.joining.gate.set)
+        assert len(wire.answer(stream).data) > 1_000_000
+        server.do_until(lambda: server.listener.calls_in_flight == 0)
+    first = next(at for at, count in enumerate(unsent) if count)
+    sent = [before - after for before, after in pairwise(unsent[first:])]
+    assert sum(sent) > 900_000
+    assert max(sent) <= WorkloadLimits().turn_bytes + 16 * 1024
+
+
+def test_client_with_the_longest_answers_not_taken_loses_one_to_another(tmp_path: Path) -> None:
+    limits = WorkloadLimits(answer_memory=2_500_000)
+    with (
+        workloads(tmp_path, limits) as server,
+        Http2Wire(server.port) as deaf,
+        Http2Wire(server.port) as wire,
+    ):
+        deaf.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        for _ in range(2):
+            deaf.whole(asking("big"))
+        deaf.flush()
+        held = server.listener._service.answers
+        server.do_until(lambda: held.held > 2_000_000)
+        assert wire.begin().call(asking("big")).status == Status.OK
+        server.do_until(lambda: held.held < 1_100_000)
+        assert server.listener.calls_in_flight == 1
 
 
 def test_client_may_confirm_each_frame_of_a_large_answer(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Joining:
     async def activate(self, request: ActivationRequest, identity: bytes | None) -> Parameters:
         """Answer as the marble type says."""
         self.identities.append(identity)
-        if request.marble_type == "wait":
+        if request.marble_type.startswith("wait"):
             try:
                 await self.gate.wait()
             except asyncio.CancelledError:
@@ -38,7 +38,7 @@ class Joining:
                 raise
         if request.marble_type == "fail":
             raise ValueError("a secret")
-        big = {"big": bytes(1_000_000)} if request.marble_type == "big" else {}
+        big = {"big": bytes(1_000_000)} if request.marble_type.endswith("big") else {}
         return Parameters(files=big, env={}, argv=("program",))
 
 

@@ -34,6 +34,7 @@ class Call:
 
     __slots__ = (
         "answer",
+        "answer_size",
         "complete",
         "deadline",
         "has_slot",
@@ -55,6 +56,7 @@ class Call:
         self.complete = False  # the client will send no more
         self.outcome: asyncio.Future[bytes] | None = None  # while it runs
         self.has_slot = False  # it counts as a call in flight
+        self.answer_size = 0  # bytes of it, which are in memory until all are sent
         self.answer: memoryview | None = None  # what of the answer has not been sent
 
     def take(self, data: bytes, limit: int) -> None:

@@ -43,8 +43,10 @@ _log = structlog.get_logger("keyhouse.server.grpc")
 _FRAME: Final = 16 * 1024  # bytes of data: what every client takes
 _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
 _ALLOWING_BYTES: Final = 1024  # of an answer that allow one more
+_LEAST_COST: Final = 1024  # bytes of a turn that each answer counts beside its own
 _TOO_SLOW: Final = "the request took too long (send it faster)"
 _TOO_MANY: Final = "too many requests are being sent (try again later)"
+_TOO_MANY_ANSWERS: Final = "too many answers are not taken (take them, and try again later)"
 _TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
 
 _Header = tuple[str, str]
@@ -81,6 +83,9 @@ class GrpcCalls:
         self._streams = Share(service.streams)
         self._slots = Share(service.calls)
         self._memory = Share(service.memory)
+        self._answers = Share(service.answers)
+        self._turn = service.limits.turn_bytes  # what is left of it
+        self._yielded = False
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -228,12 +233,30 @@ class GrpcCalls:
     # Answers.
 
     def _answer(self, call: Call, message: bytes) -> None:
+        answer = framed(message)
+        if not self._answers.take(len(answer), self._lose_answer):
+            self._refuse(call, Status.UNAVAILABLE, _TOO_MANY_ANSWERS)
+            return
+        call.answer_size = len(answer)
         if self._sent_headers(call, self._service.headers, end=False):
-            call.answer = memoryview(framed(message))
+            call.answer = memoryview(answer)
             call.deadline = self._service.after(self._service.limits.answer_timeout)
             self._service.counts.sent[call.labels] += 1
             self._meter.allow(_ALLOWED_BY_ANSWER)
+            self._turn -= _LEAST_COST
             self._send(call)
+
+    def _yield(self) -> None:
+        """Let all others that are ready have their turn first."""
+        if not self._yielded:
+            self._yielded = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._yielded = False
+        self._turn = self._service.limits.turn_bytes
+        self.send_more()
+        self._settled()
 
     def _send(self, call: Call) -> None:
         """Send what the windows and the socket take of an answer; its trailers at the end."""
@@ -242,12 +265,16 @@ class GrpcCalls:
             return
         try:
             while call.answer and not self.clogged:
+                if self._turn <= 0:
+                    self._yield()
+                    return
                 window = http2.local_flow_control_window(call.stream)
                 count = min(window, _FRAME, len(call.answer))
                 if count <= 0:
                     return
                 http2.send_data(call.stream, bytes(call.answer[:count]))
                 call.answer = call.answer[count:]
+                self._turn -= count
                 # As it goes: what a client may save up is bounded, and it may confirm each frame.
                 self._meter.allow(count // _ALLOWING_BYTES)
                 if call.answer:
@@ -297,6 +324,7 @@ class GrpcCalls:
         self._service.counts.ended(call.labels, status)
         self._streams.give(1)
         self._memory.give(len(call.received))
+        self._answers.give(call.answer_size)
         call.received = bytearray()
         call.answer = None
         if call.outcome is None:
@@ -326,6 +354,10 @@ class GrpcCalls:
     def _lose_bytes(self) -> None:
         """Lose the longest request."""
         self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
+
+    def _lose_answer(self) -> None:
+        """Lose the longest answer."""
+        self._lose(max(self._calls.values(), key=lambda call: call.answer_size))
 
     def _lose(self, call: Call) -> None:
         self._free_slot(call)

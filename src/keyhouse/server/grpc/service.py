@@ -15,7 +15,8 @@ class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and what their callers use.
 
     ``headers`` begin every answer, those that are given among them. ``streams`` are open, ``calls``
-    run or wait for their client to take the answer, ``memory`` has the bytes of requests. Used on
+    run or wait for their client to take the answer, ``memory`` has the bytes of requests,
+    ``answers`` those of answers that their clients have not taken. Used on
     the event loop's thread only.
     """
 
@@ -33,3 +34,4 @@ class GrpcService(Connections):
         self.streams = Pool(limits.all_streams)
         self.calls = Pool(limits.calls)
         self.memory = Pool(limits.message_memory)
+        self.answers = Pool(limits.answer_memory)

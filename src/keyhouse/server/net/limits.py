@@ -59,6 +59,8 @@ class WorkloadLimits(ConnectionLimits, frozen=True, kw_only=True):
     calls: int = 4096  # in flight on all connections; beyond, who has most loses: UNAVAILABLE
     connection_bytes: int = 8 * 1024 * 1024  # of requests in flight; RESOURCE_EXHAUSTED beyond
     message_memory: int = 256 * 1024 * 1024  # of all requests; beyond, as with calls
+    answer_memory: int = 256 * 1024 * 1024  # of answers not taken yet; beyond, as with calls
     idle_frames: int = 256  # frames that bring nothing, beside what answers allow; closed beyond
+    turn_bytes: int = 64 * 1024  # of answers to one connection before others, each and 1 KiB
     request_timeout: float = 30.0  # for a whole request; DEADLINE_EXCEEDED beyond
     answer_timeout: float = 30.0  # for taking a whole answer; the stream is reset beyond
