@@ -20,7 +20,7 @@ from support.process.start import Started, start
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Conflicting
-from keyhouse.cli.dev.manifest import with_user
+from keyhouse.cli.dev.deployment import with_user
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
 

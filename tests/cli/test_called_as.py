@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.output.called_as import called_as
+from keyhouse.cli.dev.steps import called_as
 
 
 @pytest.fixture

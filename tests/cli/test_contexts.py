@@ -22,11 +22,11 @@ from keyhouse.cli.options.context_file import (
     read,
     write,
 )
-from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.talk import FileUnreadable
-from keyhouse.cli.output.usage import WrongUsage
-from keyhouse.cli.secret.group import split_words
+from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.files import FileUnreadable
+from keyhouse.cli.secret import split_words
 from keyhouse.client import ClientIdentity
 
 HOST = "prod.example.com:4433"
@@ -300,7 +300,7 @@ def test_what_is_not_offered_is_refused_with_the_way_out(field: str) -> None:
 def test_last_word_is_the_host_without_a_context(
     typed_words: list[str], names: list[str], host: str
 ) -> None:
-    found, target = split_words(typed_words, Trusting())
+    found, target = split_words(typed_words, TrustOptions())
 
     assert (found, target.host) == (names, host)
 
@@ -321,7 +321,7 @@ def test_last_word_is_a_name_in_a_context_unless_it_looks_like_a_host(
 ) -> None:
     keep()
 
-    found, target = split_words(typed_words, Trusting(attestation=Path("/b.json")))
+    found, target = split_words(typed_words, TrustOptions(attestation=Path("/b.json")))
 
     assert (found, target.host) == (names, host)
 
@@ -335,7 +335,7 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 ) -> None:
     keep()
 
-    found, target = split_words(typed_words, Trusting())
+    found, target = split_words(typed_words, TrustOptions())
 
     assert (found, target.host) == (names, host)
 
@@ -345,10 +345,10 @@ def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
     keep()
 
     with pytest.raises(WrongUsage, match="taken for an address") as refused:
-        split_words(["a", "db.password"], Trusting(context=option))
+        split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 
 
 def test_without_a_context_one_word_names_no_secret() -> None:
     with pytest.raises(WrongUsage, match="no secret"):
-        split_words(["h"], Trusting())
+        split_words(["h"], TrustOptions())

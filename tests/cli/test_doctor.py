@@ -13,12 +13,12 @@ from support.samples.deployment import user
 from keyhouse.cli.doctor.files import remembered_findings, user_findings
 from keyhouse.cli.doctor.finding import (
     Finding,
-    judge_clock,
-    judge_expiry,
-    judge_mode,
-    judge_start,
+    check_clock,
+    check_expiry,
+    check_mode,
+    check_start,
 )
-from keyhouse.cli.doctor.machine import judge_descriptors, judge_locked_memory
+from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory
 from keyhouse.client.identity import make_user
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,12 +28,12 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ("days", "level"), [(-1, "problem"), (0, "problem"), (29, "warning"), (31, "ok")]
 )
 def test_a_certificate_is_judged_by_the_days_it_has_left(days: int, level: str) -> None:
-    assert judge_expiry("c", NOW + timedelta(days=days), NOW, "renew").level == level
+    assert check_expiry("c", NOW + timedelta(days=days), NOW, "renew").level == level
 
 
 def test_a_certificate_of_the_future_is_a_problem() -> None:
-    assert judge_start("c", NOW, NOW) is None
-    early = judge_start("c", NOW + timedelta(seconds=1), NOW)
+    assert check_start("c", NOW, NOW) is None
+    early = check_start("c", NOW + timedelta(seconds=1), NOW)
     assert early is not None
     assert early.level == "problem"
 
@@ -48,7 +48,7 @@ def test_a_certificate_of_the_future_is_a_problem() -> None:
     ],
 )
 def test_a_clock_is_judged_by_another(seconds: int, level: str, words: str) -> None:
-    found = judge_clock("clock", NOW + timedelta(seconds=seconds), NOW, "the PCCS")
+    found = check_clock("clock", NOW + timedelta(seconds=seconds), NOW, "the PCCS")
 
     assert (found.level, found.found) == (level, words)
 
@@ -58,14 +58,14 @@ def test_a_clock_is_judged_by_another(seconds: int, level: str, words: str) -> N
     [(0o600, True, "ok"), (0o400, True, "ok"), (0o640, True, "problem"), (0o600, False, "warning")],
 )
 def test_a_key_file_is_its_owners_alone(mode: int, level: str, *, mine: bool) -> None:
-    assert judge_mode("key", mode, mine=mine).level == level
+    assert check_mode("key", mode, mine=mine).level == level
 
 
 def test_limits_are_judged_for_a_coordinator() -> None:
-    assert judge_descriptors(1024).level == "warning"
-    assert judge_descriptors(65536).level == judge_descriptors(resource.RLIM_INFINITY).level == "ok"
-    assert judge_locked_memory(64 << 20).level == "warning"
-    assert judge_locked_memory(resource.RLIM_INFINITY).level == "ok"
+    assert check_descriptors(1024).level == "warning"
+    assert check_descriptors(65536).level == check_descriptors(resource.RLIM_INFINITY).level == "ok"
+    assert check_locked_memory(64 << 20).level == "warning"
+    assert check_locked_memory(resource.RLIM_INFINITY).level == "ok"
 
 
 def levels(findings: list[Finding]) -> list[tuple[str, str]]:

@@ -13,8 +13,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
-from keyhouse.cli.output.talk import exit_code
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import WrongUsage, exit_code
 from keyhouse.client import (
     AnswerUnreadable,
     CallPutOff,

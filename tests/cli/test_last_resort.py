@@ -8,7 +8,7 @@ from keyhouse.base.errors import Invalid, Problem, Refused
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.last_resort import Unexpected, place_of
-from keyhouse.cli.output.talk import show_rows
+from keyhouse.cli.output.show import show_rows
 from keyhouse.server.process.logs import _escape
 from keyhouse.server.process.settings import _is_address
 

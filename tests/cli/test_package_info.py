@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
 
-from keyhouse.cli.attest.sigstruct import SIZE, SigstructUnusable, read_sigstruct
+from keyhouse.cli.attest.package_info import SIZE, SigstructUnusable, read_sigstruct
 
 KEY = rsa.generate_private_key(3, 3072)
 UNIQUE_ID = bytes(range(32))

@@ -7,9 +7,8 @@ from support.peers.peer import Peer, serving
 from support.peers.sdk import trust_in_peer
 
 from keyhouse.base.errors import Problem, Refused
-from keyhouse.cli.manifest.plan_agreed import Reviewed
-from keyhouse.cli.output.plan import plan_text
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.manifest.plan import ReviewOptions, plan_text
+from keyhouse.cli.output.command import WrongUsage
 from keyhouse.client import Coordinator
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
@@ -23,9 +22,9 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
         Coordinator.connect(address, trust_in_peer(peer), timeout=10) as coordinator,
     ):
         with pytest.raises(Refused, match="there is no plan") as refused:
-            Reviewed().plan(coordinator, b"{}", quiet=True)
+            ReviewOptions().plan(coordinator, b"{}", quiet=True)
         assert "--no-plan" in refused.value.hint
-        assert Reviewed(no_plan=True).plan(coordinator, b"{}", quiet=True) is None
+        assert ReviewOptions(no_plan=True).plan(coordinator, b"{}", quiet=True) is None
     posted = [path for method, path, _ in peer.requests if method == "POST"]
     assert posted == ["/api/v2/plan"]
 
@@ -33,13 +32,13 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
 @pytest.mark.parametrize(
     "typed",
     [
-        Reviewed(expect_plan="00"),
-        Reviewed(expect_plan="g" * 64),
-        Reviewed(expect_plan="00" * 32, no_plan=True),
+        ReviewOptions(expect_plan="00"),
+        ReviewOptions(expect_plan="g" * 64),
+        ReviewOptions(expect_plan="00" * 32, no_plan=True),
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_wrong_usage(typed: Reviewed) -> None:
+def test_what_makes_no_sense_is_wrong_usage(typed: ReviewOptions) -> None:
     with pytest.raises(WrongUsage):
         typed.check(())
 

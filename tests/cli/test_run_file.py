@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.run.file import read_small_file
+from keyhouse.cli.run.trust import read_small_file
 from keyhouse.launcher import LaunchRefused
 
 

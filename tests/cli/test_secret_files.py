@@ -19,8 +19,7 @@ from support.samples.deployment import user
 
 from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.secret import Secret
-from keyhouse.cli.secret.file import read_secret_file
-from keyhouse.cli.secret.pem import read_pem_secret
+from keyhouse.cli.secret_files import read_pem_secret, read_secret_file
 from keyhouse.client import SecretUpload
 
 PEM, KEY = user("web").pem, user("web").key_pem

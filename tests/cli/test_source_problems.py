@@ -1,7 +1,7 @@
 """How a problem is shown where it stands."""
 
 from keyhouse.base.errors import Problem
-from keyhouse.cli.output.source_problems import SourceText, as_objects
+from keyhouse.cli.manifest.source_problems import SourceText, as_objects
 from keyhouse.manifest.source.json_source import json_places
 
 

@@ -9,7 +9,7 @@ import pytest
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import TokenFile, TokenFileUnusable
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import WrongUsage
 from keyhouse.client import TokenIdentity
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"

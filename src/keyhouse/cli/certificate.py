@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.cli.options.connect import trusted
-from keyhouse.cli.options.kept_certificates import chain_pem
+from keyhouse.cli.options.connect import chain_pem, trusted
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json
 
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator
@@ -27,7 +27,7 @@ Output = Annotated[
 
 
 @app.command(name="root")
-@speaks
+@command
 def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the root certificate, PEM: that of the deployment, which updates do not change.
 
@@ -38,7 +38,7 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
 
 
 @app.command(name="intermediate")
-@speaks
+@command
 def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the intermediate certificate, PEM: who issues those of workloads now.
 
@@ -49,7 +49,7 @@ def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False
 
 
 @app.command(name="chain")
-@speaks
+@command
 def chain(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the intermediate certificate, then the root, PEM.
 

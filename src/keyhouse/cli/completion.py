@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json
 
 __all__ = ["completion"]
 
@@ -18,7 +19,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@speaks
+@command
 def completion(
     shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")], *, as_json: AsJson = False
 ) -> None:

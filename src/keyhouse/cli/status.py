@@ -2,12 +2,13 @@
 
 from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json, show_rows
 
 __all__ = ["status"]
 
 
-@speaks
+@command
 def status(target: Target, *, as_json: AsJson = False) -> None:
     """Verify the coordinator's quote, then print its state.
 

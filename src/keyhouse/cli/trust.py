@@ -6,7 +6,8 @@ import typer
 
 from keyhouse.base.errors import NotFound
 from keyhouse.cli.options.memory import MemoryOption, memory_of
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json, show_rows
 
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory
@@ -20,7 +21,7 @@ app = typer.Typer(
 
 
 @app.command(name="show")
-@speaks
+@command
 def show(
     memory: MemoryOption = "",
     *,
@@ -40,7 +41,7 @@ def show(
 
 
 @app.command(name="forget")
-@speaks
+@command
 def forget(
     host: Annotated[str, typer.Argument(metavar="HOST", help="its address: HOST or HOST:PORT")],
     memory: MemoryOption = "",

@@ -4,15 +4,16 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options.target import Target, Trusting
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.options.target import Target, TrustOptions
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json, show_rows
 
 __all__ = ["version"]
 
 
-@speaks
+@command
 def version(
-    trusting: Trusting,
+    trusting: TrustOptions,
     host: Annotated[
         str, typer.Argument(metavar="[HOST]", help="ask the coordinator there, too")
     ] = "",

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
-from keyhouse.cli.command_table import COMMANDS, app_of, whole_app
+from keyhouse.cli.commands import COMMANDS, app_of
 
 __all__ = ["Leaf", "leaves", "root", "typed"]
 
@@ -37,20 +37,20 @@ class Leaf(NamedTuple):
 @cache
 def root() -> Any:
     """Return the group of all commands."""
-    return typer.main.get_command(whole_app())
+    return typer.main.get_command(app_of(()))
 
 
 @cache
 def leaves() -> dict[str, Leaf]:
     """Return all commands that are offered, by their words."""
-    elsewhere = {place.name for place in COMMANDS if place.hidden}
+    unsupported = {entry.name for entry in COMMANDS if entry.hidden}
     found, waiting = {}, [("", root())]
     while waiting:
         words, command = waiting.pop()
         if isinstance(command, TyperGroup):
             below = command.commands.items()
             waiting += [(f"{words} {name}".strip(), one) for name, one in below]
-        elif words not in elsewhere:
+        elif words not in unsupported:
             found[words] = Leaf(words, command)
     return found
 

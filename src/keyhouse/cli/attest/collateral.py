@@ -11,9 +11,9 @@ import typer
 
 from keyhouse.base.errors import Refused
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
-from keyhouse.cli.output.bundles import Bundle
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, read_file, show_json, show_rows, speaks
+from keyhouse.cli.output.command import AsJson, OptionGroup, command
+from keyhouse.cli.output.files import read_file, write_output
+from keyhouse.cli.output.show import show_json, show_rows
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind
@@ -34,13 +34,8 @@ Root = Annotated[
 _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 
 
-@app.callback()
-def group() -> None:
-    """Fetch, show and check what verifies quotes."""
-
-
-class KindNamed(Bundle, frozen=True, kw_only=True):
-    """A kind of platform, as it was typed: by a quote, or by name."""
+class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
+    """A kind of platform: by a quote of it, or by name."""
 
     quote: Annotated[
         str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
@@ -74,9 +69,9 @@ class KindNamed(Bundle, frozen=True, kw_only=True):
 
 
 @app.command(name="fetch")
-@speaks
+@command
 def fetch(
-    named: KindNamed,
+    named: PlatformKindOptions,
     pccs: PccsUrl = "",
     pccs_ca: PccsCaFile = None,
     output: Annotated[
@@ -114,7 +109,7 @@ def fetch(
 
 
 @app.command(name="show")
-@speaks
+@command
 def show(file: BundleFile, *, as_json: AsJson = False) -> None:
     """Print what a bundle says of itself: for which platform, until when. Nothing is checked.
 
@@ -130,7 +125,7 @@ def show(file: BundleFile, *, as_json: AsJson = False) -> None:
 
 
 @app.command(name="check")
-@speaks
+@command
 def check(
     file: BundleFile,
     quote: Annotated[

@@ -12,16 +12,9 @@ from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.pccs import vendor_root
-from keyhouse.cli.output.bundles import Bundle
-from keyhouse.cli.output.talk import (
-    REFUSED,
-    TRUST_FAILED,
-    AsJson,
-    read_file,
-    show_json,
-    show_rows,
-    speaks,
-)
+from keyhouse.cli.output.command import REFUSED, TRUST_FAILED, AsJson, OptionGroup, command
+from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["app"]
@@ -29,13 +22,8 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Explain quotes, and rehearse how they are judged.")
 
 
-@app.callback()
-def group() -> None:
-    """Explain quotes, and rehearse how they are judged."""
-
-
-class Judging(Bundle, frozen=True, kw_only=True):
-    """When a quote is judged, and by what."""
+class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
+    """The time of an appraisal, and what a quote is checked against."""
 
     collateral: Annotated[
         Path | None,
@@ -81,12 +69,12 @@ class Judging(Bundle, frozen=True, kw_only=True):
 
 
 @app.command(name="explain")
-@speaks
+@command
 def explain(
     quote: Annotated[
         Path, typer.Argument(help="file of a quote, binary or base64; - for standard input")
     ],
-    judging: Judging,
+    appraisal: AppraisalOptions,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +84,7 @@ def explain(
 
     Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
     """
-    explanation = judging.explain(_quote(read_file(str(quote))))
+    explanation = appraisal.explain(_quote(read_file(str(quote))))
     if as_json:
         show_json(explanation.as_json())
     else:
@@ -104,7 +92,7 @@ def explain(
     if explanation.verdict is None:
         sys.exit(TRUST_FAILED)
     admitted = any(each.admitted for each in explanation.packages.values())
-    if judging.manifest is not None and not admitted:
+    if appraisal.manifest is not None and not admitted:
         sys.exit(REFUSED)
 
 
@@ -133,10 +121,10 @@ def _quote(content: bytes) -> bytes:
         return content
 
 
-def _bundle(judging: Judging) -> Collateral | None:
-    file = judging.collateral
-    if file is None and judging.simulation_root is not None:
-        file = judging.simulation_root.with_name("collateral.json")
+def _bundle(appraisal: AppraisalOptions) -> Collateral | None:
+    file = appraisal.collateral
+    if file is None and appraisal.simulation_root is not None:
+        file = appraisal.simulation_root.with_name("collateral.json")
     return None if file is None else read_collateral(read_file(str(file)))
 
 

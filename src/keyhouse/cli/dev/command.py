@@ -14,9 +14,10 @@ import typer
 
 from keyhouse.cli.dev.coordinator import coordinator_below
 from keyhouse.cli.dev.steps import Deployment
-from keyhouse.cli.manifest.check import problems_of
 from keyhouse.cli.manifest.file import read_manifest
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.manifest.offline import problems_of
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json, show_rows
 
 __all__ = ["dev"]
 
@@ -34,7 +35,7 @@ _ROWS: Final = {
 }
 
 
-@speaks
+@command
 def dev(
     manifest: Annotated[
         Path | None,
@@ -60,7 +61,7 @@ def dev(
 
     Example: keyhouse dev
     """
-    from keyhouse.cli.dev.setup import prepare
+    from keyhouse.cli.dev.deployment import prepare
 
     raw = read_manifest(str(manifest)) if manifest is not None else None
     if raw is not None:

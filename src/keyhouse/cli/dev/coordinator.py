@@ -38,7 +38,7 @@ class Serving(NamedTuple):
     heard: "queue.Queue[dict[str, Any] | None]"
 
     def ended(self) -> Broken:
-        """Wait until the coordinator ends by itself; return what to tell of that."""
+        """Wait until the coordinator ends by itself; return the error to report."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         said = [entry["text"] for entry in iter(self.heard.get, None) if "text" in entry]
@@ -96,7 +96,7 @@ def _ends_with_this_process() -> Callable[[], None]:
 def _listen(
     process: "subprocess.Popen[bytes]", path: Path, heard: "queue.Queue[dict[str, Any] | None]"
 ) -> None:
-    """Copy what ``process`` logs to the file ``path``, and tell the lines that say what happens."""
+    """Copy the log of ``process`` to the file ``path``; put relevant entries into ``heard``."""
     source = process.stderr
     assert source is not None  # noqa: S101 it was asked for
     with source, path.open("wb", buffering=0) as log:
@@ -115,25 +115,25 @@ def _served(
     process: "subprocess.Popen[bytes]", heard: "queue.Queue[dict[str, Any] | None]"
 ) -> Serving:
     addresses: dict[str, str] = {}
-    told: list[str] = []
+    lines: list[str] = []
     while len(addresses) < len(_APIS):
         try:
             entry = heard.get(timeout=_PATIENCE)
         except queue.Empty:
             raise Unavailable("the coordinator does not serve in time") from None
         if entry is None:
-            raise _not_started(told)
+            raise _not_started(lines)
         if "text" in entry:
-            told.append(entry["text"])
+            lines.append(entry["text"])
         else:
             addresses[_APIS[entry["event"]]] = entry["address"]
     return Serving(process, addresses["client"], addresses["workload"], heard)
 
 
-def _not_started(told: list[str]) -> StartRefused | Broken:
-    """Return what the coordinator said last: an ``error:`` line, and a ``hint:`` line or none."""
-    error = next((each for each in told if each.startswith(_ERROR)), "")
-    hint = next((each for each in told if each.startswith("hint: ")), "")
+def _not_started(lines: list[str]) -> StartRefused | Broken:
+    """Return the error that the coordinator printed, with its hint."""
+    error = next((each for each in lines if each.startswith(_ERROR)), "")
+    hint = next((each for each in lines if each.startswith("hint: ")), "")
     if not error:
         return Broken("the coordinator ended before it served, and did not say why")
     return StartRefused(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))

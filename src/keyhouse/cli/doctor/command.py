@@ -1,4 +1,4 @@
-"""`keyhouse doctor`: what is wrong here, and how to mend it."""
+"""`keyhouse doctor`: what is wrong here, and how to fix it."""
 
 import os
 import sys
@@ -13,8 +13,9 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.cli.options.context_chosen import chosen_context
 from keyhouse.cli.options.context_file import contexts_path
-from keyhouse.cli.options.target import HostArgument, Target, Trusting
-from keyhouse.cli.output.talk import REFUSED, AsJson, show_json, speaks
+from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
+from keyhouse.cli.output.command import REFUSED, AsJson, OptionGroup, command
+from keyhouse.cli.output.show import coloured, show_json
 
 __all__ = ["doctor"]
 
@@ -26,16 +27,15 @@ _SHADES: Final = {
 }
 
 
-@speaks
-def doctor(
-    trusting: Trusting,
-    host: HostArgument = "",
+class LocalOptions(OptionGroup, frozen=True, kw_only=True):
+    """Files on this machine that are checked."""
+
     cert: Annotated[
         Path | None, typer.Option("--cert", "-c", metavar="FILE", help="your certificate (PEM)")
-    ] = None,
+    ] = None
     key: Annotated[
         Path | None, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
-    ] = None,
+    ] = None
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -44,7 +44,24 @@ def doctor(
             help="a coordinator's state directory on this machine (default: $KEYHOUSE_DATA_DIR, or"
             " keyhouse-data)",
         ),
-    ] = None,
+    ] = None
+
+    def with_context(self, context: str, host: str) -> "LocalOptions":
+        """Return the options, certificate and key those of the context if neither is given."""
+        named = chosen_context(context, host) if not (self.cert or self.key) else None
+        if named is None:
+            return self
+        cert, key = (
+            Path(file) if file else None for file in (named.context.cert, named.context.key)
+        )
+        return LocalOptions(cert=cert, key=key, data_dir=self.data_dir)
+
+
+@command
+def doctor(
+    trusting: TrustOptions,
+    local: LocalOptions,
+    host: HostArgument = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -58,13 +75,7 @@ def doctor(
     --simulation-root root.pem --cert alice.pem --key alice.key
     """
     target = Target.at(host, trusting).settled(required=False)
-    if cert is None and key is None:
-        named = chosen_context(trusting.context, host)
-        if named is not None:
-            cert, key = (
-                Path(each) if each else None for each in (named.context.cert, named.context.key)
-            )
-    found = tuple(_findings(target, cert, key, data_dir))
+    found = tuple(_findings(target, local.with_context(trusting.context, host)))
     problems = sum(each.level == "problem" for each in found)
     if as_json:
         show_json({"ok": not problems, "findings": found})
@@ -76,19 +87,17 @@ def doctor(
         sys.exit(REFUSED)
 
 
-def _findings(
-    target: Target, cert: Path | None, key: Path | None, data_dir: Path | None
-) -> Iterator[Finding]:
+def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
     from keyhouse.cli.doctor.machine import machine_findings
     from keyhouse.cli.doctor.network import coordinator_findings, pccs_findings
 
     now = datetime.now(UTC)
     yield from machine_findings()
-    folder = data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
-    yield from directory_findings(folder, named=data_dir is not None)
+    folder = local.data_dir or Path(os.environ.get("KEYHOUSE_DATA_DIR") or "keyhouse-data")
+    yield from directory_findings(folder, named=local.data_dir is not None)
     yield from remembered_findings({"contexts": contexts_path()})
-    yield from user_findings(cert, key, now)
+    yield from user_findings(local.cert, local.key, now)
     if target.host and target.attestation is not None:
         yield from coordinator_findings(target, now)
     else:
@@ -103,9 +112,10 @@ def _findings(
 
 
 def _show(finding: Finding) -> None:
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     word = finding.level.ljust(8)
-    shown = typer.style(word, fg=_SHADES[finding.level], bold=True) if coloured else word
+    shown = (
+        typer.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word
+    )
     sys.stdout.write(f"{shown} {printable(f'{finding.check}: {finding.found}')}\n")
     if finding.mend:
         sys.stdout.write(f"         mend: {printable(finding.mend)}\n")

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
-from keyhouse.cli.doctor.finding import Finding, failed, judge_expiry, judge_mode, judge_start
-from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.doctor.finding import Finding, check_expiry, check_mode, check_start, failed
+from keyhouse.cli.output.files import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -42,9 +42,9 @@ def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterato
             mend = "name the certificate, PEM"
             yield Finding("user certificate", "problem", f"{cert} holds no certificate", mend)
     if certificate is not None:
-        early = judge_start("user certificate", certificate.not_valid_before_utc, now)
+        early = check_start("user certificate", certificate.not_valid_before_utc, now)
         end = certificate.not_valid_after_utc
-        yield early or judge_expiry("user certificate", end, now, _RENEW)
+        yield early or check_expiry("user certificate", end, now, _RENEW)
     if key is not None:
         yield from _key(key, certificate)
 
@@ -62,7 +62,7 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
         mend = "name the private key, PEM, not encrypted"
         yield Finding("user key", "problem", f"{path} holds no key that can be used", mend)
         return
-    yield judge_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
+    yield check_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
     if certificate is not None:
         yield _pair(key, certificate)
 
@@ -114,4 +114,4 @@ def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
             mend = "see that you may read it"
             yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", mend)
             continue
-        yield judge_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
+        yield check_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())

@@ -1,4 +1,4 @@
-"""What one check of `keyhouse doctor` found, and how numbers and dates are judged."""
+"""The result of one check of `keyhouse doctor`, and the limits for dates, clocks and modes."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 
-__all__ = ["Finding", "failed", "judge_clock", "judge_expiry", "judge_mode", "judge_start"]
+__all__ = ["Finding", "check_clock", "check_expiry", "check_mode", "check_start", "failed"]
 
 _SOON: Final = timedelta(days=30)
 _SLOW_CLOCK: Final = timedelta(seconds=5)
@@ -25,12 +25,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def failed(check: str, error: KeyhouseError) -> Finding:
-    """Return what an error that was raised on purpose says."""
+    """Return ``error`` as a problem."""
     return Finding(check, "problem", error.message, error.hint)
 
 
-def judge_expiry(check: str, not_after: datetime, now: datetime, mend: str) -> Finding:
-    """Judge a certificate's end."""
+def check_expiry(check: str, not_after: datetime, now: datetime, mend: str) -> Finding:
+    """Return whether a certificate has expired, or does so within 30 days."""
     day = not_after.strftime("%Y-%m-%d")
     if not_after <= now:
         return Finding(check, "problem", f"expired on {day}", mend)
@@ -39,8 +39,8 @@ def judge_expiry(check: str, not_after: datetime, now: datetime, mend: str) -> F
     return Finding(check, "ok", f"good until {day}")
 
 
-def judge_start(check: str, not_before: datetime, now: datetime) -> Finding | None:
-    """Judge a certificate's beginning: one in the future shows that a clock is wrong."""
+def check_start(check: str, not_before: datetime, now: datetime) -> Finding | None:
+    """Return a problem if a certificate is not valid yet: then some clock is wrong."""
     if not_before <= now:
         return None
     when = not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -48,8 +48,8 @@ def judge_start(check: str, not_before: datetime, now: datetime) -> Finding | No
     return Finding(check, "problem", f"is good from {when} only, which is to come", mend)
 
 
-def judge_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Finding:
-    """Judge this machine's clock by another."""
+def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Finding:
+    """Return how far this machine's clock is from another one."""
     seconds = abs(ours - theirs)
     words = f"{seconds.total_seconds():.0f} s {'ahead of' if ours > theirs else 'behind'} {whose}"
     if seconds > _WRONG_CLOCK:
@@ -59,8 +59,8 @@ def judge_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Fin
     return Finding(check, "ok", f"agrees with {whose}")
 
 
-def judge_mode(check: str, mode: int, *, mine: bool) -> Finding:
-    """Judge who may open a file with a secret in it; ``mode`` is its permission bits."""
+def check_mode(check: str, mode: int, *, mine: bool) -> Finding:
+    """Return whether others may open a file with a secret; ``mode``: its permission bits."""
     shown = f"{mode & 0o7777:04o}"
     if not mine:
         return Finding(check, "warning", "belongs to another user", "keep keys of your own")

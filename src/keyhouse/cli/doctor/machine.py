@@ -13,7 +13,7 @@ from keyhouse import __version__
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["judge_descriptors", "judge_locked_memory", "machine_findings"]
+__all__ = ["check_descriptors", "check_locked_memory", "machine_findings"]
 
 _OLDEST_PYTHON: Final = (3, 11)
 _FEW_DESCRIPTORS: Final = 4096
@@ -24,8 +24,8 @@ def machine_findings() -> Iterator[Finding]:
     """Yield what is found; nothing here needs a coordinator or another right than to look."""
     yield from _versions()
     yield from _platforms()
-    yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    yield judge_locked_memory(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])
+    yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield check_locked_memory(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])
     for port, flag in _PORTS.items():
         yield _port(port, flag)
 
@@ -70,8 +70,8 @@ def _platforms() -> Iterator[Finding]:
     yield Finding("simulation", level, "installed", mend)
 
 
-def judge_descriptors(most: int) -> Finding:
-    """Judge how many files a process may open at most: each connection is one."""
+def check_descriptors(most: int) -> Finding:
+    """Return whether a process may open enough files: each connection is one."""
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:
@@ -80,8 +80,8 @@ def judge_descriptors(most: int) -> Finding:
     return Finding("open files", "ok", f"at most {most}")
 
 
-def judge_locked_memory(most: int) -> Finding:
-    """Judge how much memory (bytes) a process may keep from being swapped out."""
+def check_locked_memory(most: int) -> Finding:
+    """Return whether a process may lock its memory; ``most`` in bytes."""
     if most == resource.RLIM_INFINITY:
         return Finding("locked memory", "ok", "no limit")
     mend = "LimitMEMLOCK=infinity of the systemd unit, or a machine without swap"

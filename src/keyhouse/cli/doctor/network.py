@@ -12,7 +12,7 @@ from cryptography import x509
 
 from keyhouse import __version__
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.doctor.finding import Finding, failed, judge_clock, judge_expiry, judge_start
+from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.target import Target
 
 __all__ = ["coordinator_findings", "pccs_findings"]
@@ -44,9 +44,9 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         ("intermediate certificate", proven.intermediate_der),
     ):
         certificate = x509.load_der_x509_certificate(der)
-        early = judge_start(check, certificate.not_valid_before_utc, now)
+        early = check_start(check, certificate.not_valid_before_utc, now)
         mend = "set the manifest anew in a new deployment, in time"
-        yield early or judge_expiry(check, certificate.not_valid_after_utc, now, mend)
+        yield early or check_expiry(check, certificate.not_valid_after_utc, now, mend)
 
 
 def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def _clock_by(date: str, now: datetime) -> Finding:
     except ValueError:
         return Finding("clock", "skipped", "the PCCS did not tell its time")
     theirs = told if told.tzinfo else told.replace(tzinfo=UTC)
-    return judge_clock("clock", now, theirs, "the PCCS")
+    return check_clock("clock", now, theirs, "the PCCS")
 
 
 def _state(code: int, message: str) -> Finding:

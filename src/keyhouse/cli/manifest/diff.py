@@ -1,6 +1,5 @@
 """`keyhouse manifest diff`: what differs between two manifests, by meaning."""
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -12,11 +11,12 @@ import typer
 from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.place import at
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.check import problems_of
 from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.target import Target, Trusting
-from keyhouse.cli.output.talk import REFUSED, AsJson, show_json, speaks
+from keyhouse.cli.options.target import Target, TrustOptions
+from keyhouse.cli.output.command import REFUSED, AsJson, command
+from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 
@@ -36,11 +36,11 @@ _LONGEST: Final = 200  # characters of a value that are shown
 _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
 
 
-@speaks
+@command
 def compare(
     old: _Side,
     new: _OtherSide,
-    trusting: Trusting,
+    trusting: TrustOptions,
     *,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="end with 1 if they differ, as git diff does")
@@ -101,10 +101,10 @@ def _show(changes: tuple[Change, ...], *, same_bytes: bool) -> None:
         words = "equal" if same_bytes else "equal in meaning; written otherwise: other fingerprints"
         typer.echo(words, err=True)
         return
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    colour = coloured(sys.stdout)
     for each in changes:
         line = f"{_SIGNS[each.kind]} {printable(_words(each))}"
-        sys.stdout.write(f"{typer.style(line, fg=_SHADES[each.kind]) if coloured else line}\n")
+        sys.stdout.write(f"{typer.style(line, fg=_SHADES[each.kind]) if colour else line}\n")
 
 
 def _words(change: Change) -> str:

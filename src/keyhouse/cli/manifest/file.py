@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from keyhouse.base.errors import Invalid
-from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.files import read_file
 from keyhouse.manifest.source.source_map import SourceMap
 
 if TYPE_CHECKING:
@@ -80,6 +80,6 @@ def read_manifest(path: str) -> bytes:
 
     Raises:
         FileUnreadable: it cannot be read.
-        Invalid: it is YAML with something that is not taken; every problem is told.
+        Invalid: it is YAML that is not accepted; with every problem.
     """
     return open_manifest(path).raw

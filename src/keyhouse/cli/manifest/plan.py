@@ -1,22 +1,34 @@
-"""`keyhouse manifest plan`: what an update would do, before anybody agrees to it."""
+"""The plan of an update: `keyhouse manifest plan`, and its review before an update is sent."""
 
+import re
 import sys
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from keyhouse.base.errors import Conflicting, NotFound, Refused
+from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.plan import plan_text
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsage, command
+from keyhouse.cli.output.show import show_json
+from keyhouse.manifest import fingerprint
 
-__all__ = ["plan"]
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator, PlanData
+
+__all__ = ["ReviewOptions", "plan", "plan_text", "require_pending"]
+
+_WIDTH: Final = 100  # columns of a plan
+_DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 
-@speaks
+@command
 def plan(
     file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
     target: Target,
@@ -40,3 +52,151 @@ def plan(
         show_json(found)
     else:
         sys.stdout.write(plan_text(found))
+
+
+class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
+    """Whether the plan was reviewed before, is confirmed now, or is not wanted."""
+
+    expect_plan: Annotated[
+        str,
+        typer.Option(
+            "--expect-plan",
+            metavar="DIGEST",
+            help="the plan that you have reviewed: refused if by now something else would happen",
+        ),
+    ] = ""
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="do not ask on a terminal whether to go on")
+    ] = False
+    no_plan: Annotated[
+        bool,
+        typer.Option(
+            "--no-plan",
+            help="neither show nor bind: for coordinators that know no plans, and plans too large",
+        ),
+    ] = False
+
+    def plan(self, coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData | None":
+        """Show the plan of ``raw`` on standard error; return it once it is confirmed.
+
+        ``quiet``: show it only if confirmation is asked for. None with ``--no-plan``. Raises
+        ``Conflicting`` if it is not the expected plan, ``Refused`` if it is not confirmed, and the
+        coordinator's refusals.
+        """
+        if self.no_plan:
+            return None
+        found = _requested(coordinator, raw)
+        asks = not (self.expect_plan or self.yes) and sys.stdin.isatty()
+        if asks or not quiet:
+            sys.stderr.write(plan_text(found))
+            sys.stderr.flush()
+        if self.expect_plan:
+            _require_expected(found.digest, self.expect_plan.lower())
+        if asks:
+            _confirm()
+        return found
+
+    def check(self, beside: Iterable[OptionGroup]) -> None:
+        """Raise ``WrongUsage`` for an invalid digest, and for a digest with ``--no-plan``."""
+        del beside
+        if not self.expect_plan:
+            return
+        if self.no_plan:
+            raise WrongUsage(
+                "a plan is expected and none is wanted", hint="--expect-plan, or --no-plan"
+            )
+        if not _DIGEST.fullmatch(self.expect_plan):
+            raise WrongUsage(
+                "--expect-plan is no digest of a plan",
+                hint="64 hex digits, as the last line of keyhouse manifest plan has them",
+            )
+
+
+def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
+    """Raise ``NotFound`` or ``Conflicting`` unless ``raw`` is the pending manifest."""
+    pending = coordinator.pending()
+    if pending is None:
+        raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
+    if pending.manifest != raw:
+        raise Conflicting(
+            "the manifest is not the pending one, byte for byte",
+            hint=f"its fingerprint is {fingerprint(pending.manifest)};"
+            " keyhouse manifest update get prints it",
+        )
+
+
+def plan_text(found: "PlanData") -> str:
+    """Return a plan as lines of text; the last one is its digest."""
+    return "".join(f"{line}\n" for line in _lines(found))
+
+
+def _lines(found: "PlanData") -> Iterator[str]:
+    plan = found.plan
+    if plan.changes:
+        yield "this update changes:"
+        yield from _items(each.text for each in plan.changes)
+    else:
+        yield "this update changes nothing that the manifest in force does not say already"
+    yield "and, as every such update does:"
+    yield from _items(each.text for each in plan.renewals)
+    if plan.kept:
+        yield from _wrapped("secrets that stay: ", ", ".join(plan.kept))
+    if found.not_uploaded:
+        yield from _wrapped("of these not uploaded yet: ", ", ".join(found.not_uploaded))
+    for note in found.notes:
+        yield from _wrapped("note: ", note)
+    for warning in found.warnings:
+        yield from _wrapped("warning: ", str(warning))
+    yield from _wrapped("agreement: ", _agreement(found))
+    yield f"plan: {found.digest}"
+
+
+def _items(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from _wrapped("  - ", text, "    ")
+
+
+def _wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        _WIDTH,
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _agreement(found: "PlanData") -> str:
+    plan = found.plan
+    if not plan.needed:
+        return "nobody else has to agree"
+    text = f"{plan.needed} of {', '.join(plan.users)}"
+    if found.acknowledged:
+        text += f"; {', '.join(found.acknowledged)} agreed already"
+    return text
+
+
+def _requested(coordinator: "Coordinator", raw: bytes) -> "PlanData":
+    from keyhouse.client import AnswerUnreadable
+
+    try:
+        return coordinator.plan(raw)
+    except AnswerUnreadable as unreadable:
+        raise Refused(
+            f"there is no plan: {unreadable.message}",
+            hint="is it older? --no-plan sends the update without one",
+        ) from unreadable
+
+
+def _require_expected(digest: str, expected: str) -> None:
+    if digest != expected:
+        raise Conflicting(
+            f"this is no longer the plan that was reviewed: the plan is now {digest}",
+            hint="nothing was sent; keyhouse manifest plan prints it, review it and expect that",
+        )
+
+
+def _confirm() -> None:
+    if not typer.confirm("go on?", default=False, err=True):
+        raise Refused("not confirmed: nothing was sent", hint="--yes goes on without asking")

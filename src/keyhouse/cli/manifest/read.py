@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -10,18 +9,18 @@ import typer
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
-from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.kept_certificates import keep, unpinned
+from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
     from keyhouse.client import LogEntry
 
-__all__ = ["get", "log", "signature", "verify"]
+__all__ = ["get", "log", "verify"]
 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
@@ -54,7 +53,7 @@ _FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
 _APPLIED = "Manifest updated"
 
 
-@speaks
+@command
 def get(
     target: Target,
     output: Output = "",
@@ -85,7 +84,7 @@ def get(
     write_output(content + b"\n" if as_json else content, output)
 
 
-@speaks
+@command
 def verify(
     expected: Annotated[
         str, typer.Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
@@ -111,7 +110,7 @@ def verify(
         show_rows({"state": "exactly this manifest is in force", "fingerprint": found})
 
 
-@speaks
+@command
 def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the update log, oldest entry first: what has changed, when, by whom.
 
@@ -127,25 +126,6 @@ def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None
     else:
         for entry in entries:
             typer.echo(_line(entry))
-
-
-@speaks
-def signature(
-    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
-
-    Example: keyhouse manifest signature manifest.json
-
-    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
-    """
-    found = fingerprint(read_manifest(str(file)))
-    if as_json:
-        show_json({"fingerprint": found})
-    else:
-        typer.echo(found)
 
 
 def _fields(entry: "LogEntry") -> dict[str, Any]:

@@ -1,24 +1,32 @@
-"""`keyhouse manifest template`: a manifest to begin with, which passes the check."""
+"""`keyhouse manifest template`: a first manifest, which passes the check."""
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 import typer
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import KeyhouseError, Refused
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.check import problems_of
-from keyhouse.cli.output.bundles import Bundle
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
-
-if TYPE_CHECKING:
-    from keyhouse.cli.manifest.template_parts import Parts
+from keyhouse.base.process.error_text import error_text
+from keyhouse.cli.manifest.offline import problems_of
+from keyhouse.cli.manifest.template_parts import (
+    Parts,
+    package_of,
+    parts_of,
+    pem_of,
+    secret_of,
+    starting_manifest,
+)
+from keyhouse.cli.output.command import AsJson, OptionGroup, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json
 
 __all__ = ["template"]
+
+T = TypeVar("T")
 
 _COMMENTS: Final = {
     "Packages": "Which programs may run, by what their quotes prove.",
@@ -33,8 +41,8 @@ _COMMENTS: Final = {
 }
 
 
-class Named(Bundle, frozen=True, kw_only=True):
-    """What is to be in the manifest, as it was typed."""
+class PartOptions(OptionGroup, frozen=True, kw_only=True):
+    """The parts of the manifest, as options."""
 
     package: Annotated[
         list[str],
@@ -61,11 +69,8 @@ class Named(Bundle, frozen=True, kw_only=True):
         typer.Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
     ] = msgspec.field(default_factory=list)
 
-    def parts(self) -> "Parts":
+    def parts(self) -> Parts:
         """Return the parts, asked for on a terminal if none was typed. Raises ``Refused``."""
-        from keyhouse.cli.manifest.template_parts import parts_of
-        from keyhouse.cli.manifest.template_questions import ask_for_parts
-
         found = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
         if not found.are_empty:
             return found
@@ -73,12 +78,12 @@ class Named(Bundle, frozen=True, kw_only=True):
             raise Refused(
                 "nobody can be asked, and no part is named", hint="--package and --marble, at least"
             )
-        return ask_for_parts()
+        return _ask_for_parts()
 
 
-@speaks
+@command
 def template(
-    named: Named,
+    named: PartOptions,
     form: Annotated[
         Literal["yaml", "json"], typer.Option("--format", help="what to write")
     ] = "yaml",
@@ -96,8 +101,6 @@ def template(
     Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
     --secret token=symmetric-key -o manifest.yaml
     """
-    from keyhouse.cli.manifest.template_parts import starting_manifest
-
     tree = starting_manifest(named.parts())
     for warning in problems_of(_raw(tree)):
         typer.echo(f"warning: {printable(str(warning))}", err=True)
@@ -118,7 +121,7 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
 
     try:
         return canonical_json(tree)
-    except UnicodeEncodeError:  # of bytes that were typed
+    except UnicodeEncodeError:  # an argument that is not UTF-8
         raise Refused("a name is no text", hint="write names in UTF-8") from None
 
 
@@ -127,3 +130,55 @@ def _commented(tree: Mapping[str, Any]) -> str:
 
     sections = (f"# {_COMMENTS[name]}\n{write_yaml({name: tree[name]})}" for name in tree)
     return "\n".join(sections)
+
+
+def _ask_for_parts() -> Parts:
+    """Return what was answered; a wrong answer is asked for again. Questions go to stderr."""
+    package = _ask("Package: a name for the program that may run", "app")
+    identity = _answered("Its UniqueID (64 hex digits; empty: by its signer)", _identity)
+    parts = Parts(packages={package: identity})
+    while name := _ask(
+        "Marble: a name for a workload type that runs it" if not parts.marbles else "Another one",
+        "web" if not parts.marbles else "",
+    ):
+        parts.marbles[name] = package
+    _each(parts.secrets, "Secret", "Its type", secret_of, "symmetric-key")
+    _each(
+        parts.users, "User", "File with the certificate", lambda path: pem_of(path, "CERTIFICATE")
+    )
+    _each(
+        parts.recovery_keys,
+        "Holder of a recovery key",
+        "File with the public RSA key",
+        lambda path: pem_of(path, "PUBLIC KEY"),
+    )
+    return parts
+
+
+def _each(
+    made: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
+) -> None:
+    """Ask for names, and for what each stands for, until the name is empty."""
+    while name := _ask(f"{what}: a name (empty: no more)", ""):
+        made[name] = _answered(f"  {question}", read, default)
+
+
+def _identity(answer: str) -> dict[str, Any]:
+    if answer:
+        return package_of(answer)
+    signer = _ask("  SignerID (64 hex digits)", "")
+    product, version = _ask("  ProductID", "1"), _ask("  SecurityVersion, at least", "1")
+    return package_of(f"signer:{signer},product:{product},version:{version}")
+
+
+def _answered(question: str, read: Callable[[str], T], default: str = "") -> T:
+    while True:
+        try:
+            return read(_ask(question, default))
+        except KeyhouseError as error:
+            typer.echo(error_text(error), err=True, nl=False)
+
+
+def _ask(question: str, default: str) -> str:
+    answer: str = typer.prompt(question, default=default, show_default=bool(default), err=True)
+    return answer.strip()

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import Refused
-from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.files import read_file
 
 __all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
 

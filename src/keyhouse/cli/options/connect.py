@@ -1,21 +1,25 @@
-"""From what was typed to a coordinator that has proven who it is. There is no other way to one."""
+"""From options to a verified coordinator; commands have no other way to connect to one."""
 
 from __future__ import annotations
 
+import hmac
+import ssl
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequest, Refused
-from keyhouse.cli.options.kept_certificates import require_kept
+from keyhouse.base.printable import os_reason
+from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
-from keyhouse.cli.options.target import Target, told
-from keyhouse.cli.output.new_file import NewFile
-from keyhouse.cli.output.progress import working
-from keyhouse.cli.output.talk import read_file
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.options.target import Target, context_notice
+from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.files import FileUnwritable, NewFile, read_file
+from keyhouse.cli.output.show import working
 from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:
@@ -23,7 +27,55 @@ if TYPE_CHECKING:
     from keyhouse.cli.options.user import User
     from keyhouse.client import CollateralFor, Coordinator, StateMemory, TrustedCoordinator
 
-__all__ = ["coordinator_of", "trusted"]
+__all__ = ["chain_pem", "coordinator_of", "keep", "require_kept", "trusted", "unpinned"]
+
+
+def chain_pem(proven: TrustedCoordinator) -> str:
+    """Return the intermediate certificate, then the root."""
+    return "".join(
+        ssl.DER_cert_to_PEM_cert(der) for der in (proven.intermediate_der, proven.root_der)
+    )
+
+
+def unpinned(target: Target) -> Target:
+    """Return ``target`` for a command that replaces the kept certificates: nothing to compare."""
+    return msgspec.structs.replace(target, coordinator_cert="")
+
+
+def keep(proven: TrustedCoordinator, path: str) -> str:
+    """Replace the file at ``path`` (0600) by the certificates; return its path.
+
+    "": ``keyhouse/coordinator-cert.pem`` in the user's directory for configuration. Raises
+    ``FileUnwritable``.
+    """
+    default = contexts_path()
+    if not path and default is None:
+        raise WrongUsage("there is no place for the certificates", hint="--coordinator-cert FILE")
+    place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
+    try:
+        if not path:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(place, chain_pem(proven).encode("ascii"))
+    except OSError as error:
+        raise FileUnwritable(f"cannot write {place}: {os_reason(error)}") from None
+    return str(place)
+
+
+def require_kept(path: str, root_der: bytes) -> None:
+    """Raise ``TrustFailed`` unless the last certificate at ``path`` is the root."""
+    from keyhouse.client import TrustFailed
+
+    last = read_file(path).decode("ascii", "replace").rstrip().rpartition("-----BEGIN CERT")[2]
+    try:
+        kept = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERT{last}")
+    except ValueError:
+        raise WrongUsage(f"{path} holds no PEM certificate") from None
+    if not hmac.compare_digest(kept, root_der):
+        raise TrustFailed(
+            f"the coordinator has another root certificate than {path}",
+            hint="send nothing: it is another deployment",
+        )
+
 
 _LONGEST_NONCE: Final = 1024  # bytes that a coordinator takes
 
@@ -42,15 +94,15 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
 def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> TrustedCoordinator:
     """Return the coordinator after it proved who it is.
 
-    ``known``: by memory and ``--coordinator-cert`` it is the deployment that was there before, in
-    no older state; without it nobody compares, for the root of a recovery is a temporary one.
-    ``timeout``, in seconds, is for its answer.
+    ``known``: memory and ``--coordinator-cert`` have to agree that it is the same deployment as
+    before, in no older state. False for a recovery, where the root is temporary. ``timeout``: for
+    its answer, in seconds.
     Raises ``WrongUsage``, ``TrustFailed``, ``Unreachable``, and refusals of files that cannot be
     used.
     """
     found = target.settled()
     if found != target and sys.stderr.isatty():
-        sys.stderr.write(told(found))
+        sys.stderr.write(context_notice(found))
     proven = _verified(found, memory_of(found.memory) if known else None, timeout)
     if found.save_sgx_quote:
         NewFile(found.save_sgx_quote).write(proven.quote)
@@ -75,7 +127,7 @@ def _verified(found: Target, memory: StateMemory | None, timeout: float) -> Trus
                 timeout=timeout,
             )
     except (AnswerUnreadable, CallRefused) as error:
-        # Whoever answers at this address has not proven to be the coordinator.
+        # What answers at this address has not proven to be the coordinator.
         raise TrustFailed(
             f"the coordinator is not trusted: it gave no quote: {error.message}",
             hint="do not use it: it may be another machine that answers at this address",
@@ -83,7 +135,7 @@ def _verified(found: Target, memory: StateMemory | None, timeout: float) -> Trus
 
 
 def _expected(target: Target) -> ExpectedIdentity:
-    """Return the identity of the attestation file, with what flags put in place of its lists."""
+    """Return the identity of the attestation file; options replace its lists."""
     from keyhouse.attestation import TcbStatus, read_expected_identity
 
     found = read_expected_identity(read_file(str(target.attestation)))
@@ -104,9 +156,10 @@ def _expected(target: Target) -> ExpectedIdentity:
 
 
 def _listed(option: str, given: list[str]) -> list[str]:
-    """Return the values of an option that may come again, and have several with commas.
+    """Return the values of an option that may be repeated, and hold several between commas.
 
-    Raises ``WrongUsage`` if it came with none: the attestation file's may be more than was meant.
+    Raises ``WrongUsage`` if it is given without a value: the attestation file may accept more than
+    was meant.
     """
     found = [each.strip() for text in given for each in text.split(",") if each.strip()]
     if given and not found:

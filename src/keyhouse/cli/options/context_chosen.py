@@ -1,4 +1,4 @@
-"""Which context a command is in: ``--context``, ``KEYHOUSE_CONTEXT``, or what ``use`` set."""
+"""The context of a command: ``--context``, ``KEYHOUSE_CONTEXT``, or the one that is in use."""
 
 import os
 from typing import Annotated
@@ -7,11 +7,11 @@ import msgspec
 import typer
 
 from keyhouse.cli.options.context_file import Context, ContextUnusable, contexts_path, read
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import WrongUsage
 
 __all__ = [
     "ContextOption",
-    "Named",
+    "NamedContext",
     "chosen_context",
     "is_of_another",
     "not_empty",
@@ -20,9 +20,9 @@ __all__ = [
 
 
 def not_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """Return ``value``, refused if "" was typed: it may be a variable of a shell that is not set.
+    """Return ``value``; refuse an explicit "", which may be an unset variable of a shell.
 
-    Taken for nothing typed, it would let the command act on the context in use.
+    Read as "not given" it would let the command act on the context in use.
     """
     source = context.get_parameter_source(parameter.name or "")
     if value or source is None or source.name != "COMMANDLINE":
@@ -44,18 +44,18 @@ ContextOption = Annotated[
 _NONE = "none"
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedContext(msgspec.Struct, frozen=True):
     """A context with its name."""
 
     name: str
     context: Context
 
 
-def chosen_context(option: str, host: str = "") -> Named | None:
-    """Return the context to be in, None if there is none.
+def chosen_context(option: str, host: str = "") -> NamedContext | None:
+    """Return the context that applies, or None.
 
-    One that is only in use speaks for its own address: with another ``host`` it does not count.
-    Raises ``ContextUnusable`` for a name that there is not.
+    The context in use counts only for its own address: not with another ``host``.
+    Raises ``ContextUnusable`` for an unknown name.
     """
     named = option or os.environ.get("KEYHOUSE_CONTEXT", "")
     if named == _NONE:
@@ -68,12 +68,12 @@ def chosen_context(option: str, host: str = "") -> Named | None:
         raise ContextUnusable(
             f"there is no context {name!r}", hint="keyhouse context list shows all"
         )
-    found = Named(name, known.contexts[name])
+    found = NamedContext(name, known.contexts[name])
     return found if named or not is_of_another(found, host) else None
 
 
-def require_address(named: Named, host: str) -> None:
-    """Return if ``host``, or none, goes with the context. Raises ``WrongUsage``."""
+def require_address(named: NamedContext, host: str) -> None:
+    """Raise ``WrongUsage`` if ``host`` is given and is not the coordinator of the context."""
     if is_of_another(named, host):
         raise WrongUsage(
             f"the context {named.name!r} is for {named.context.address}, not for {host}",
@@ -81,8 +81,8 @@ def require_address(named: Named, host: str) -> None:
         )
 
 
-def is_of_another(named: Named, host: str) -> bool:
-    """Return whether ``host`` was typed and is not the coordinator of the context."""
+def is_of_another(named: NamedContext, host: str) -> bool:
+    """Return whether ``host`` is given and is not the coordinator of the context."""
     if not host or not named.context.address:
         return False
     from keyhouse.client.trust import parse_address

@@ -1,4 +1,4 @@
-"""The contexts of a user, in a file: what else would be typed with every command.
+"""A user's contexts, in a file: options that would otherwise be repeated with every command.
 
 ::
 
@@ -9,8 +9,8 @@
     attestation = "/home/ann/prod/attestation.json"
     ...
 
-It says whom to trust, so it is 0600, and refused if others could have written it. It holds paths
-and never a password.
+It decides which coordinator is trusted: it is 0600, and refused if others could have written it. It
+holds paths, never a password.
 """
 
 import os
@@ -70,7 +70,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """All contexts by name; ``current`` is used if none is named, "" if none is."""
+    """All contexts by name; ``current`` is the one in use, or ""."""
 
     current: str = ""
     contexts: dict[str, Context] = {}
@@ -86,7 +86,7 @@ def contexts_path() -> Path | None:
 
 
 def read(path: Path | None) -> Contexts:
-    """Return what is in the file at ``path``; nothing there: no contexts. ``ContextUnusable``."""
+    """Return the contexts at ``path``; none if there is no file. Raises ``ContextUnusable``."""
     if path is None:
         return Contexts()
     try:
@@ -110,7 +110,7 @@ def read(path: Path | None) -> Contexts:
 
 
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
-    """Replace the contexts at ``path`` by ``step`` of them and return those; others wait meanwhile.
+    """Apply ``step`` to the contexts at ``path`` under a lock; return the result.
 
     Raises ``ContextUnusable``, and what ``step`` raises: then nothing changes.
     """
@@ -127,10 +127,7 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
 
 
 def write(path: Path, contexts: Contexts) -> None:
-    """Put ``contexts`` in the place of what is at ``path``: all of it, or nothing changes.
-
-    Nobody else may write there meanwhile.
-    """
+    """Replace the file at ``path`` atomically. The caller holds its lock."""
     content = as_toml(contexts).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,7 +157,7 @@ def _string(text: str) -> str:
     """Return a TOML basic string: JSON's escapes are TOML's, but for the one below."""
     try:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
-    except UnicodeEncodeError:  # a name of a file need not be text
+    except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8
         raise ContextUnusable(
             f"{text!r} is not UTF-8, and no context can hold it", hint="give the file another name"
         ) from None
@@ -187,7 +184,7 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
 
 
 def _context(path: Path, name: str, table: object) -> Context:
-    """Return one context. A field that is not known is refused: it may have been a restriction."""
+    """Return one context. Unknown fields are refused: one may have been meant as a restriction."""
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
         raise ContextUnusable(f"{where} has no proper name, or is no table")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import WrongUsage
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory

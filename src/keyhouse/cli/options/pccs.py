@@ -10,7 +10,7 @@ import typer
 
 from keyhouse.base.errors import Refused
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.files import read_file
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral
@@ -58,11 +58,11 @@ def vendor_root(simulation_root: Path | None) -> bytes:
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the CA that may vouch for the PCCS; empty: the system's may."""
+    """Return the PEM of the only CA accepted for the PCCS; empty: those of the system."""
     if pccs_ca is None:
         return b""
     pem = read_file(str(pccs_ca))
-    if not pem:  # taken as "none given", everybody's CA would do
+    if not pem:  # empty means "not given": then every CA of the system would be accepted
         raise RootUnreadable(f"{pccs_ca} holds no PEM certificate")
     return pem
 

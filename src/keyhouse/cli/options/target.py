@@ -10,17 +10,16 @@ import typer
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.context_chosen import (
     ContextOption,
-    Named,
+    NamedContext,
     chosen_context,
     not_empty,
     require_address,
 )
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.output.bundles import Bundle
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import OptionGroup, WrongUsage
 
-__all__ = ["HostArgument", "Target", "Trusting", "told"]
+__all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
 
 HostArgument = Annotated[
     str,
@@ -99,8 +98,8 @@ Insecure = Annotated[bool, typer.Option("--insecure", "-i", hidden=True)]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", hidden=True)]
 
 
-class Trusting(Bundle, frozen=True, kw_only=True):
-    """What has to hold before anything is told to a coordinator, as it was typed."""
+class TrustOptions(OptionGroup, frozen=True, kw_only=True):
+    """How a coordinator has to be verified before anything is sent to it."""
 
     context: ContextOption = ""
     attestation: AttestationFile = None
@@ -118,27 +117,27 @@ class Trusting(Bundle, frozen=True, kw_only=True):
     namespace: Namespace = ""
 
 
-class Target(Trusting, frozen=True, kw_only=True):
+class Target(TrustOptions, frozen=True, kw_only=True):
     """A coordinator, and what it has to prove."""
 
     host: HostArgument = ""
 
-    def check(self, beside: Iterable[Bundle]) -> None:
+    def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsage`` if no coordinator or no identity is named."""
         del beside
         self.settled()
 
     @classmethod
-    def at(cls, host: str, trusting: Trusting) -> "Target":
+    def at(cls, host: str, trusting: TrustOptions) -> "Target":
         """Return the coordinator at ``host``, "" for that of the context, to be trusted so."""
         return cls(host=host, **msgspec.structs.asdict(trusting))
 
     def settled(self, *, required: bool = True) -> "Target":
-        """Return the target with what the context has to say filled in; flags win.
+        """Return the target, completed by the context; options have precedence.
 
-        Raises ``WrongUsage`` if a coordinator or its identity is still not named, and ``required``.
+        Raises ``WrongUsage`` if then no coordinator or no identity is named, and ``required``.
         """
-        self._refuse_what_is_not_offered()
+        self._refuse_unsupported()
         named = chosen_context(self.context, self.host)
         found = self if named is None else _filled(self, named)
         if not required:
@@ -152,7 +151,7 @@ class Target(Trusting, frozen=True, kw_only=True):
             )
         return found
 
-    def _refuse_what_is_not_offered(self) -> None:
+    def _refuse_unsupported(self) -> None:
         if self.insecure:
             raise WrongUsage(
                 "there is no --insecure: the coordinator is always verified first",
@@ -165,11 +164,11 @@ class Target(Trusting, frozen=True, kw_only=True):
             )
 
 
-def _filled(typed: Target, named: Named) -> Target:
+def _filled(typed: Target, named: NamedContext) -> Target:
     """Return ``typed`` with the values of a context. What is trusted comes from one place.
 
-    A root of a simulated vendor that is left over in a context must not weaken an identity that was
-    typed, so who names one of both names both.
+    A simulated vendor's root in a context must not weaken an identity given by option: an option
+    for one of them means that neither is taken from the context.
     """
     require_address(named, typed.host)
     context, own = named.context, typed.attestation or typed.simulation_root
@@ -195,8 +194,8 @@ def _filled(typed: Target, named: Named) -> Target:
     return found
 
 
-def told(found: Target) -> str:
-    """Return one line on what is trusted because of a context: nobody typed it just now."""
+def context_notice(found: Target) -> str:
+    """Return one line on what is trusted because of a context, and not because of options."""
     lines = [f"from the context: {found.host}, identity {found.attestation}"]
     if found.simulation_root is not None:
         lines.append(f"SIMULATED under {found.simulation_root}")

@@ -1,5 +1,7 @@
-"""Which key on which token: options, the file of ``--pkcs11-config``, its PIN."""
+"""Which key on which token: options, the file of ``--pkcs11-config``, its PIN; other passwords."""
 
+import getpass
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +10,8 @@ import typer
 
 from keyhouse.base.errors import Refused
 from keyhouse.base.secret import Secret
-from keyhouse.cli.options.password import password_for
-from keyhouse.cli.output.talk import read_file
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.files import read_file
 from keyhouse.wire.json_decoder import Unreadable, decode
 
 __all__ = [
@@ -21,9 +22,33 @@ __all__ = [
     "TokenKeyLabel",
     "hex_id",
     "named_token",
+    "password_for",
     "pin_for",
     "token_file",
 ]
+
+
+def password_for(what: str, file: Path | None) -> Secret | None:
+    """Return the first line of ``file``; without one, what is typed on the terminal.
+
+    None: nothing was typed, or there is no terminal. Raises ``FileUnreadable``, and
+    ``WrongUsage`` for an empty file, and for input that is not UTF-8.
+    """
+    if file is not None:
+        line = read_file(str(file)).partition(b"\n")[0].removesuffix(b"\r")
+        if not line:
+            raise WrongUsage(f"the file with the {what} has no first line")
+        return Secret(line)
+    if not sys.stdin.isatty():
+        return None
+    try:
+        typed = getpass.getpass(f"{what}: ", stream=sys.stderr)
+    except UnicodeDecodeError:
+        raise WrongUsage(
+            f"the {what} is not UTF-8", hint="type it again, or put it in a file"
+        ) from None
+    return Secret(typed.encode()) if typed else None
+
 
 TokenConfig = Annotated[
     Path | None,
@@ -61,7 +86,7 @@ class TokenFileUnusable(Refused):
 
 
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
-    """Return ``config`` if it is clear which key on which token. Raises ``WrongUsage``."""
+    """Return ``config``. Raises ``WrongUsage`` unless it and a key are named."""
     if config is None:
         raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
     if not (key_id or key_label):
@@ -86,7 +111,7 @@ def token_file(path: Path) -> TokenFile:
 
 
 def pin_for(file: TokenFile) -> Secret:
-    """Return the PIN, of the file or as it is typed. Raises ``TokenFileUnusable``."""
+    """Return the PIN: of the file, or from the terminal. Raises ``TokenFileUnusable``."""
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
         raise TokenFileUnusable("there is no PIN", hint="put it in the file, or use a terminal")
@@ -99,6 +124,6 @@ def hex_id(text: str, option: str) -> bytes:
         found = bytes.fromhex(text)
     except ValueError:
         found = b""
-    if text and not found:  # spaces alone are hex, and would stand for any key
+    if text and not found:  # spaces alone are valid hex, and would match any key
         raise WrongUsage(f"{option} is not in hex", hint="such as a1, without 0x")
     return found

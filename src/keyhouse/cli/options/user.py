@@ -1,4 +1,4 @@
-"""Who calls: the options that name a user's certificate and key, wherever they are kept."""
+"""A user's certificate and key: in PEM files, in a PKCS #12 file, or on a token."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,6 @@ import msgspec
 import typer
 
 from keyhouse.cli.options.context_chosen import chosen_context
-from keyhouse.cli.options.password import password_for
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
     TokenConfig,
@@ -16,12 +15,12 @@ from keyhouse.cli.options.token import (
     TokenKeyLabel,
     hex_id,
     named_token,
+    password_for,
     pin_for,
     token_file,
 )
-from keyhouse.cli.output.bundles import Bundle
-from keyhouse.cli.output.talk import read_file
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import OptionGroup, WrongUsage
+from keyhouse.cli.output.files import read_file
 
 if TYPE_CHECKING:
     from keyhouse.client import TokenIdentity, UserIdentity
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["User"]
 
 
-class User(Bundle, frozen=True, kw_only=True):
-    """A user of the manifest, as it was typed: PEM files, a PKCS #12 file, or a key on a token."""
+class User(OptionGroup, frozen=True, kw_only=True):
+    """The user of the manifest who makes the call."""
 
     cert: Annotated[
         Path | None,
@@ -70,7 +69,7 @@ class User(Bundle, frozen=True, kw_only=True):
         typer.Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
     ] = ""
 
-    def check(self, beside: Iterable[Bundle]) -> None:
+    def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsage`` if no user is named."""
         for each in beside:
             if isinstance(each, Target):
@@ -79,7 +78,7 @@ class User(Bundle, frozen=True, kw_only=True):
     def identity(self, target: Target) -> "UserIdentity | TokenIdentity":
         """Return the user, of the options or else of the context.
 
-        Raises ``WrongUsage`` if there is none, or two; ``ClientSetup`` if it cannot be used.
+        Raises ``WrongUsage`` unless exactly one is named; ``ClientSetup`` if it cannot be used.
         """
         from keyhouse.client import ClientIdentity
 
@@ -137,7 +136,7 @@ class User(Bundle, frozen=True, kw_only=True):
         )
 
     def is_on_token(self) -> bool:
-        """Return whether anything about a token was typed."""
+        """Return whether an option about a token is given."""
         return bool(
             self.pkcs11_config
             or self.pkcs11_key_id
@@ -147,7 +146,7 @@ class User(Bundle, frozen=True, kw_only=True):
         )
 
     def require_token(self) -> None:
-        """Return if it is clear which key on which token. Raises ``WrongUsage``."""
+        """Raise ``WrongUsage`` unless exactly one key on a token is named."""
         if self.key or self.pkcs12:
             raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
         named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.errors import BadRequest, Refused
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.talk import read_file
+from keyhouse.cli.output.files import read_file
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData

@@ -1,15 +1,215 @@
-"""`keyhouse recover`: bring back a state whose machine is lost."""
+"""`keyhouse recover`: restore a state whose machine is lost, share by share."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from typer.core import TyperGroup
 
+from keyhouse.base.printable import printable
+from keyhouse.cli.options.connect import coordinator_of, trusted
+from keyhouse.cli.options.memory import NONE, has_place, memory_of
+from keyhouse.cli.options.target import Target
+from keyhouse.cli.options.user import User
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.recover.offline import encrypt, sign
-from keyhouse.cli.recover.read import public_key, secrets
-from keyhouse.cli.recover.upload import upload
+from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
+
+if TYPE_CHECKING:
+    from keyhouse.client import Coordinator, Offer, Progress, RecoveryKey
 
 __all__ = ["app", "with_signature_app"]
+
+_RECOVERED = "recovered: the state is back, under its old root certificate"
+
+RootFile = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FILE", help="root certificate of the deployment (PEM)"),
+]
+
+
+SignatureFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--signature",
+        "-s",
+        metavar="FILE",
+        help="signature over the decrypted secret, if the key is not here",
+    ),
+]
+
+
+@command
+def upload(
+    file: ShareFile,
+    target: Target,
+    holder: Holder,
+    signature: SignatureFile = None,
+    root: RootFile = None,
+    name: ShareName = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Verify the coordinator and what it would recover, then hand in one recovery secret.
+
+    Example: keyhouse recover upload recovery.json localhost:4433 --key holder.key --root root.pem
+    --attestation attestation.json --simulation-root simulation/root.pem
+
+    It is decrypted and signed with --key, or by a token, or comes with a --signature made
+    elsewhere. Without --root nobody compares the deployment with the one that you kept.
+    """
+    from keyhouse.cli.recover.files import ShareUnreadable, shares_in, signature_in
+
+    shares = shares_in(file)
+    signed = signature_in(signature) if signature is not None else None
+    with holder.opened(target.context, target.host) as own:
+        if own is None and signed is None:
+            raise ShareUnreadable("nothing signs the recovery secret", hint="--key or --signature")
+        with _offer_of(target, root, warn=True) as (coordinator, offer):
+            progress = coordinator.recover(*_submission(offer, shares, name, own, signed))
+    if not progress.remaining:
+        _require_recovered(target, offer)
+    _show(progress, as_json=as_json)
+
+
+@contextmanager
+def _offer_of(
+    target: Target, root: Path | None, *, warn: bool = False
+) -> Iterator["tuple[Coordinator, Offer]"]:
+    """Yield a session with the coordinator, and its offer to recover the expected deployment.
+
+    The offer's root is compared with the certificate in ``root`` (or ``--coordinator-cert``) and
+    with the memory of this address; the coordinator's own root is temporary. ``warn``: warn if no
+    certificate is given. Raises ``TrustFailed``.
+    """
+    from keyhouse.cli.recover.files import certificate
+    from keyhouse.client import Coordinator, require_remembered, require_root
+
+    file = root or (Path(target.coordinator_cert) if target.coordinator_cert else None)
+    expected = certificate(file) if file is not None else None
+    memory = memory_of(target.settled().memory)
+    proven = trusted(target, known=False)
+    with Coordinator(proven) as coordinator:
+        offer = coordinator.recovery_offer()
+        if memory is not None:
+            require_remembered(offer, memory.read().root_at(proven.address))
+        if expected is not None:
+            require_root(offer, expected)
+        elif warn:
+            typer.echo("warning: without --root the deployment is not compared", err=True)
+        yield coordinator, offer
+
+
+def _require_recovered(target: Target, offer: "Offer") -> None:
+    """Raise ``TrustFailed`` unless the coordinator now proves the root that it offered."""
+    from keyhouse.client import TrustFailed
+
+    memory = target.settled().memory
+    # Without a place for a memory the first connection has warned: once is enough.
+    option = memory if has_place(memory) else NONE
+    again = trusted(msgspec.structs.replace(target, memory=option, save_sgx_quote=""))
+    if again.root_der != offer.index.root:
+        raise TrustFailed("the coordinator recovered under another root than it had said")
+
+
+def _show(progress: "Progress", *, as_json: bool) -> None:
+    if as_json:
+        show_json({"remaining": progress.remaining, "message": progress.message})
+        return
+    show_rows(
+        {
+            "state": _RECOVERED if not progress.remaining else "recovery mode",
+            "shares": progress.message,
+            "missing": str(progress.remaining),
+        }
+    )
+
+
+def _submission(
+    offer: "Offer",
+    shares: dict[str, bytes],
+    name: str,
+    own: "RecoveryKey | None",
+    signed: bytes | None,
+) -> tuple[bytes, bytes]:
+    """Return the share, encrypted to the verified ephemeral key, and its signature."""
+    from keyhouse.cli.recover.files import PLAIN_SIZES, chosen, plain_share
+    from keyhouse.client import encrypt_share, require_listed, require_signed
+
+    if own is not None:
+        listed = require_listed(offer, own.public_key)
+        name = name or (listed if listed in shares else "")
+        typer.echo(f"your recovery key: {printable(listed)}", err=True)
+    secret = chosen(shares, name)
+    if own is None and len(secret) not in PLAIN_SIZES and signed is not None:
+        return secret, signed  # encrypted to the ephemeral key elsewhere
+    share = plain_share(secret, own)
+    signature = signed if signed is not None or own is None else own.sign(share)
+    assert signature is not None  # noqa: S101 one of both is there
+    require_signed(offer, share, signature)
+    return encrypt_share(offer.ephemeral_public_key, share), signature
+
+
+@command
+def public_key(
+    target: Target, root: RootFile = None, output: OutputFile = "", *, as_json: AsJson = False
+) -> None:
+    """Verify a coordinator in recovery mode and print the key that shares are encrypted to.
+
+    Example: keyhouse recover public-key localhost:4433 --root root.pem -o coordinator.pub
+    --attestation attestation.json --simulation-root simulation/root.pem
+    """
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_der_public_key,
+    )
+
+    with _offer_of(target, root) as (_, offer):
+        pass
+    key = load_der_public_key(offer.ephemeral_public_key)
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if output or not as_json:
+        write_output(pem, output)
+    if as_json:
+        show_json(_object_of(offer, pem.decode("ascii")))
+    else:
+        typer.echo(_needed(offer), err=True)
+
+
+@command
+def secrets(
+    target: Target, user: User, output: OutputFile = "", *, as_json: AsJson = False
+) -> None:
+    """Print the encrypted recovery secrets again, as a user with UpdateManifest: a JSON object.
+
+    Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key
+    --attestation attestation.json --simulation-root simulation/root.pem
+    """
+    del as_json  # it is JSON in any case
+    with coordinator_of(target, user) as coordinator:
+        found = coordinator.recovery_secrets()
+    write_output(msgspec.json.encode({"RecoverySecrets": found}) + b"\n", output)
+
+
+def _needed(offer: "Offer") -> str:
+    received = ", ".join(printable(name) for name in offer.received) or "none"
+    keys = ", ".join(printable(name) for name in sorted(offer.index.keys))
+    return f"{offer.index.threshold} shares needed, of: {keys}; received: {received}"
+
+
+def _object_of(offer: "Offer", pem: str) -> dict[str, object]:
+    return {
+        "publicKey": pem,
+        "needed": offer.index.threshold,
+        "keys": sorted(offer.index.keys),
+        "received": offer.received,
+    }
 
 
 class _UploadFirst(TyperGroup):

@@ -1,4 +1,4 @@
-"""`keyhouse recover sign` and `encrypt`: a holder's work where no network is."""
+"""`keyhouse recover sign` and `encrypt`: what a share holder does without a network."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options.holder import Holder, OfflineContext
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
-from keyhouse.cli.output.usage import WrongUsage
-from keyhouse.cli.recover.options import OutputFile, ShareFile, ShareName
+from keyhouse.cli.output.command import AsJson, WrongUsage, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json
+from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 
 __all__ = ["encrypt", "sign"]
 
 
-@speaks
+@command
 def sign(
     file: ShareFile,
     holder: Holder,
@@ -38,7 +37,7 @@ def sign(
     _give("signature", signature, output, as_json=as_json)
 
 
-@speaks
+@command
 def encrypt(
     file: ShareFile,
     coordinator_pub_key: Annotated[
@@ -70,7 +69,7 @@ def encrypt(
 
 
 def _give(what: str, content: bytes, output: str, *, as_json: bool) -> None:
-    """Print ``content`` in base64, to ``output`` if it is named; what is printed is no secret."""
+    """Write ``content``, which is not secret, in base64: to the file ``output``, or print it."""
     text = b64encode(content)
     if output or not as_json:
         write_output(text + b"\n", output)

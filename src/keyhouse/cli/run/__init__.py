@@ -1,1 +1,1 @@
-"""The command ``keyhouse run``: its settings, and what it tells."""
+"""The command ``keyhouse run``: its settings and its reports."""

@@ -4,25 +4,63 @@ Nothing that was delivered is ever reported, and nothing of the launcher is left
 its process id: see ``launcher/program.py``.
 """
 
+import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import forbid_dumps, release_environment
 from keyhouse.base.process.standard_streams import write_error
-from keyhouse.cli.run.report import Report
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
     from keyhouse.launcher import Credentials, Delivered
 
-__all__ = ["main"]
+__all__ = ["Report", "main"]
+
+
+class Report:
+    """Progress, warnings and the error at the end. It never gets anything that was delivered."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def progress(self, text: str) -> None:
+        """Tell what is done."""
+        self._line("info", text)
+
+    def warning(self, text: str) -> None:
+        """Tell what an operator should change."""
+        self._line("warning", text)
+
+    def error(self, error: KeyhouseError) -> None:
+        """Tell why the program does not start."""
+        if self._as_json:
+            self._line("error", error.message, hint=error.hint, code=error.code)
+        else:
+            write_error(error_text(error))
+
+    def _line(self, level: str, text: str, **fields: str) -> None:
+        if self._as_json:
+            line = {"event": printable(text), "level": level, "timestamp": _now()}
+            line |= {name: printable(value) for name, value in fields.items() if value}
+            write_error(json.dumps(line) + "\n")
+        else:
+            mark = "warning: " if level == "warning" else ""
+            write_error(f"keyhouse run: {mark}{printable(text)}\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
 
 REFUSED: Final = 1
 UNREACHABLE: Final = 3
@@ -52,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
+    except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
         from keyhouse.base.process.last_resort import Unexpected
 
         write_error(error_text(Unexpected.of(error)))
@@ -110,10 +148,10 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
         return run(activate(request, anchor, max(end - clock.now(), 0)))
 
-    def told(error: Unavailable, pause: float) -> None:
+    def report_retry(error: Unavailable, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
-    return retry(attempt, seconds=settings.timeout, clock=clock, told=told)
+    return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
 
 
 def _quote_once(
@@ -135,7 +173,7 @@ def _quote_once(
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     from keyhouse.attestation import PlatformMissing
     from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
-    from keyhouse.cli.run.simulated_identity import simulated_identity
+    from keyhouse.cli.run.trust import simulated_identity
 
     try:
         name = platform_name(settings.platform)

@@ -1,4 +1,4 @@
-"""What `keyhouse run` can be told: flags first, then variables of the environment.
+"""The settings of `keyhouse run`: flags first, then variables of the environment.
 
 As for `keyhouse serve`, *measured* settings decide what is trusted and have no variable: they come
 from the command line, which belongs to the image. *Host* settings may cost the start, nothing else.
@@ -251,7 +251,7 @@ def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
     digits = values["--timeout"]
     if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
         raise SettingRefused("the timeout is no number of seconds", hint="such as --timeout 60")
-    # Real hardware measures, it is never told: there the flag can only be a mistake.
+    # Hardware measures its own identity: there the flag can only be a mistake.
     if values["--simulated-identity"] and values["--platform"] != "simulation":
         raise SettingRefused(
             "--simulated-identity has no effect here", hint="it goes with --platform simulation"

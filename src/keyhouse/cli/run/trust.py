@@ -1,25 +1,51 @@
-"""Whom a launcher trusts, by its settings: a deployment, a proof, both, or whoever answers."""
+"""Identities by a launcher's flags: the coordinator's, and a simulated workload's."""
 
 import hmac
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from keyhouse.cli.run.file import read_small_file
+from keyhouse.base.printable import os_reason
 from keyhouse.cli.run.settings import RunSettings
-from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor, read_mesh_address
+from keyhouse.launcher import (
+    Anchor,
+    CoordinatorNotTrusted,
+    LaunchRefused,
+    read_anchor,
+    read_mesh_address,
+)
 from keyhouse.wire.address import CLIENT_API_PORT, Address
 
-__all__ = ["anchors"]
+if TYPE_CHECKING:
+    from keyhouse.attestation import Measurements
+
+__all__ = ["anchors", "read_small_file", "simulated_identity"]
+
+_LARGEST: Final = 65_536  # bytes
+_UNSET: Final = bytes(32)
+
+
+def read_small_file(path: Path) -> bytes:
+    """Return the content of ``path``. Raises ``LaunchRefused``, also for more than 64 KiB."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise LaunchRefused(f"cannot read {path}: {os_reason(error)}") from None
+    if len(content) > _LARGEST:  # the beginning alone might mean something else
+        raise LaunchRefused(f"cannot read {path}: it is larger than {_LARGEST} bytes")
+    return content
+
 
 Anchors = Callable[[float], Anchor | None]
 """Gives the anchor for an attempt, within so many seconds."""
 
 
 def anchors(settings: RunSettings) -> Anchors | None:
-    """Return what gives the anchor of each attempt. None: nobody is verified.
+    """Return a function that gives the anchor of each attempt. None: nothing is verified.
 
-    With an attestation file the quote is verified anew for each attempt: a coordinator that waits
-    for its recovery has another root than afterwards.
+    With an attestation file the quote is verified again for each attempt: a coordinator has another
+    root while it waits for its recovery.
 
     Raises ``LaunchRefused`` and ``CoordinatorNotTrusted`` for files that cannot be used. What is
     returned raises the client's ``TrustFailed`` and ``Unreachable``.
@@ -68,3 +94,22 @@ def _same(pinned: Anchor, found: Anchor) -> bool:
 def _beside(coordinator: str) -> str:
     """Return the Client API's usual place at the host of the workload API."""
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
+
+
+def simulated_identity(path: Path | None) -> "Measurements | None":
+    """Return the measurements in the attestation file ``path``; None: the coordinator's.
+
+    Fields that the file leaves out are zero. Raises ``LaunchRefused`` if it cannot be read, and
+    ``ConfigurationRefused`` if any enclave would match it.
+    """
+    from keyhouse.attestation import Measurements, read_expected_identity
+
+    if path is None:
+        return None
+    found = read_expected_identity(read_small_file(path))
+    return Measurements(
+        unique_id=found.unique_id or _UNSET,
+        signer_id=found.signer_id or _UNSET,
+        product_id=found.product_id,
+        security_version=found.security_version,
+    )

@@ -1,17 +1,17 @@
-"""Everything that can be said about a store: of its files, of its chain, and, with its key, of all.
+"""Checks of a store: its files, its chain and, with its key, every record.
 
 Works on a private copy, so nothing of the store changes.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import Platform, SealPolicy
-from keyhouse.base.errors import Broken, KeyhouseError, NotFound
+from keyhouse.base.errors import Broken, KeyhouseError, NotFound, Refused
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
@@ -31,7 +31,26 @@ from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.manifest import fingerprint
 
-__all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store"]
+if TYPE_CHECKING:
+    from keyhouse.attestation import Platform
+
+__all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store", "sealing_platform"]
+
+
+def sealing_platform(name: str, directory: Path) -> "Platform":
+    """Open the platform whose folder, if it has one, is in ``directory`` or above its archive."""
+    from keyhouse.attestation import open_platform
+
+    archived = directory.parent.name == "archive"
+    home = directory.parent.parent if archived else directory
+    if name == "simulation" and not (home / "simulation" / "machine.json").exists():
+        # Opened all the same, it would be made: another machine, whose key opens nothing.
+        raise Refused(
+            "the directory has no simulated machine, so nothing can be decrypted",
+            hint="put the folder simulation/ beside the store, or leave out --platform",
+        )
+    return open_platform(name, home)
+
 
 T = TypeVar("T")
 
@@ -65,7 +84,7 @@ class StoreChecked(msgspec.Struct, frozen=True, rename="camel"):
     store_id: str = ""
     records: int = 0  # of the present epoch
     events: int = 0  # those of them that came after its base
-    state: str = ""  # where the journal ends, as the header Keyhouse-State tells it
+    state: str = ""  # where the journal ends, as in the header Keyhouse-State
     chain: str = ""  # the whole chain value there, hex
     log_lines: int = 0
     newest: str = ""  # time of the newest record
@@ -188,7 +207,7 @@ def _of_journal(journal: JournalSeen | KeyhouseError | None) -> FileChecked:
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
-    """Judge a tombstone that lies beside a store."""
+    """Return a tombstone beside a store as a problem."""
     if isinstance(ended, KeyhouseError):
         return FileChecked(TOMBSTONE, ended.message, ended.hint or _BACKUP)
     return FileChecked(

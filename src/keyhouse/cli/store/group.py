@@ -1,6 +1,7 @@
-"""`keyhouse store`: look at state directories, and put archived stores back."""
+"""`keyhouse store`, `backup` and `restore`: check, list, back up and restore state directories."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,37 +10,35 @@ import typer
 
 from keyhouse.base.errors import Refused
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.table import show_table
-from keyhouse.cli.output.talk import AsJson, show_json, speaks
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.show import show_json, show_table
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
     from keyhouse.journal import StoreSeen
+    from keyhouse.journal.offline.backup import Verify
 
-__all__ = ["app", "show_checked"]
+__all__ = ["app", "backup", "restore_backup"]
 
 app = typer.Typer(no_args_is_help=True, help="Check, list and restore stores of state directories.")
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="a state directory")]
-
-
-@app.callback()
-def group() -> None:
-    """Check, list and restore stores of state directories."""
+SealedFor = Annotated[
+    str,
+    typer.Option(
+        "--platform",
+        help="platform whose sealing key opens the store: simulation, ...; without it only what"
+        " shows without the key is checked",
+    ),
+]
 
 
 @app.command(name="verify")
-@speaks
+@command
 def verify(
     directory: Directory,
     *,
-    platform: Annotated[
-        str,
-        typer.Option(
-            help="platform whose sealing key opens the store: simulation, ...;"
-            " without it only what shows without the key is checked"
-        ),
-    ] = "",
+    platform: SealedFor = "",
     as_json: AsJson = False,
 ) -> None:
     """Check everything in a store, of which a copy is read: nothing in it changes.
@@ -48,8 +47,7 @@ def verify(
 
     Example: keyhouse store verify keyhouse-data --platform simulation
     """
-    from keyhouse.cli.store.check import check_store
-    from keyhouse.cli.store.sealing_platform import sealing_platform
+    from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal import private_copy
 
     directory = _existing(directory)
@@ -59,13 +57,13 @@ def verify(
     if as_json:
         show_json(checked)
     else:
-        show_checked(checked)
+        _show_checked(checked)
     if not checked.ok:
         sys.exit(1)
 
 
 @app.command(name="list")
-@speaks
+@command
 def list_(directory: Directory, *, as_json: AsJson = False) -> None:
     """List the present store and those that were moved to archive/. Nothing changes.
 
@@ -84,7 +82,7 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
 
 
 @app.command(name="restore")
-@speaks
+@command
 def restore(
     directory: Directory,
     name: Annotated[str, typer.Argument(help="name of the archived store, as list shows it")],
@@ -110,13 +108,70 @@ def restore(
     typer.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
 
 
-def _existing(directory: Path) -> Path:
+@command
+def backup(
+    directory: Directory,
+    target: Annotated[Path, typer.Argument(metavar="BACKUP", help="a directory to be made")],
+    *,
+    platform: SealedFor = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a backup of a state directory, also while its coordinator runs and writes.
+
+    BACKUP appears when everything in it is checked, or not at all. The keys of the platform, and
+    stores in archive/, are not in it.
+
+    Example: keyhouse backup keyhouse-data backup-monday
+    """
+    from keyhouse.journal import make_backup
+
+    directory = _existing(directory, "name one that is there")
+    found: list[StoreChecked] = []
+    verify = _verifier(platform, directory, found)
+    asyncio.run(make_backup(directory, target.absolute(), verify))
+    _show_checked_at("backup", target, found[0], as_json=as_json)
+    if not as_json:
+        shown = printable(str(target))
+        typer.echo(f"next, when it is needed: keyhouse restore {shown} DIR", err=True)
+
+
+@command
+def restore_backup(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="a backup")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="a state directory without a store")
+    ],
+    *,
+    platform: SealedFor = "",
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup into a state directory that holds no store; it is checked before.
+
+    Clients that remember a later state will refuse it: it is rolled back.
+
+    Example: keyhouse restore backup-monday keyhouse-data
+    """
+    from keyhouse.journal import restore_backup as put_back
+
+    directory, found = directory.absolute(), list["StoreChecked"]()
+    verify = _verifier(platform, directory, found)
+    asyncio.run(put_back(_existing(source, "name one that is there"), directory, verify))
+    _show_checked_at("restored", directory, found[0], as_json=as_json)
+    if not as_json:
+        typer.echo(
+            f"next: start the coordinator in {printable(str(directory))}; commands that remember a"
+            f" state later than {found[0].state} refuse it until keyhouse trust forget HOST",
+            err=True,
+        )
+
+
+def _existing(directory: Path, hint: str = "name a state directory") -> Path:
     if not directory.is_dir():
-        raise Refused(f"{directory} is no directory", hint="name a state directory")
+        raise Refused(f"{directory} is no directory", hint=hint)
     return directory.absolute()
 
 
-def show_checked(checked: "StoreChecked") -> None:
+def _show_checked(checked: "StoreChecked") -> None:
     """Print what was found about a store, for people."""
     for each in checked.files:
         _show_file(each)
@@ -152,3 +207,37 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
         for store in stores
     ]
     show_table(("STORE", "ID", "EPOCH", "BYTES", "SEALED FOR", ""), rows)
+
+
+def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
+    """Return a check of a store's files that raises ``StoreDamaged``, or appends to ``found``."""
+    from keyhouse.cli.store.check import check_store, sealing_platform
+    from keyhouse.journal import StoreDamaged, private_copy
+
+    opener = sealing_platform(platform, directory) if platform else None
+
+    async def verify(place: Path) -> None:
+        with private_copy(place) as copy:
+            checked = await check_store(copy, opener)
+        problems = (each for each in checked.files if each.problem)
+        wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
+        if wrong is not None:
+            raise StoreDamaged(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
+        found.append(checked)
+
+    return verify
+
+
+def _is_lost_key(checked: "FileChecked", place: Path) -> bool:
+    """Return whether only the sealed key is missing: the recovery keys open the rest."""
+    from keyhouse.journal.directory.layout import SEALED_KEY
+
+    return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)
+
+
+def _show_checked_at(word: str, path: Path, checked: "StoreChecked", *, as_json: bool) -> None:
+    if as_json:
+        show_json({word: str(path), "checked": checked})
+        return
+    typer.echo(f"{word:<15} {printable(str(path))}")
+    _show_checked(checked)

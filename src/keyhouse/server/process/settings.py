@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from keyhouse.base.errors import Refused
+from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 __all__ = ["MOST_DAYS", "SETTINGS", "Setting", "Settings", "read_settings"]
 
@@ -93,14 +94,14 @@ SETTINGS: Final = (
     Setting(
         "--client-addr",
         "host",
-        ":4433",
+        f":{CLIENT_API_PORT}",
         "address of the Client API, HOST:PORT",
         ("KEYHOUSE_CLIENT_ADDR", "EDG_COORDINATOR_CLIENT_ADDR"),
     ),
     Setting(
         "--mesh-addr",
         "host",
-        ":2001",
+        f":{WORKLOAD_API_PORT}",
         "address of the workload API, HOST:PORT",
         ("KEYHOUSE_MESH_ADDR", "EDG_COORDINATOR_MESH_ADDR"),
     ),

@@ -1,4 +1,4 @@
-"""Where recovery secrets go: whoever gets them has to keep them, so a place is taken first."""
+"""Where recovery secrets are written: made before the call that returns them, as they come once."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.new_file import FileUnwritable, NewFile
+from keyhouse.cli.output.files import FileUnwritable, NewFile
 from keyhouse.manifest import fingerprint
 
 __all__ = ["RecoveryOption", "RecoveryPlace", "recovery_place"]
@@ -34,7 +34,7 @@ class RecoveryPlace:
         self._kept = False
 
     def keep(self, secrets: Mapping[str, bytes]) -> None:
-        """Put ``secrets`` where they are safe before anything else is told.
+        """Write ``secrets`` durably, before anything else is printed.
 
         If their file cannot be written after all they go to standard output, which is better than
         nowhere: they are encrypted for the holders of the keys. Raises ``FileUnwritable`` then.

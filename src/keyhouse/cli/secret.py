@@ -10,11 +10,11 @@ import typer
 
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
-from keyhouse.cli.options.target import Target, Trusting
+from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, read_file, show_json, show_rows, speaks
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import AsJson, WrongUsage, command
+from keyhouse.cli.output.files import read_file, write_output
+from keyhouse.cli.output.show import show_json, show_rows
 
 if TYPE_CHECKING:
     from keyhouse.client import SecretObject
@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Read and upload secrets.")
 
 
 @app.command(name="get")
-@speaks
+@command
 def get(
     words: Annotated[
         list[str],
@@ -33,7 +33,7 @@ def get(
             metavar="NAME... HOST", help="names of secrets, then the address (see status)"
         ),
     ],
-    trusting: Trusting,
+    trusting: TrustOptions,
     user: User,
     output: Annotated[
         str,
@@ -66,7 +66,7 @@ def get(
 
 
 @app.command(name="set")
-@speaks
+@command
 def set_secrets(
     file: Annotated[
         Path, typer.Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
@@ -89,8 +89,7 @@ def set_secrets(
     Example: keyhouse secret set secrets.json localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem
     """
-    from keyhouse.cli.secret.file import read_secret_file
-    from keyhouse.cli.secret.pem import read_pem_secret
+    from keyhouse.cli.secret_files import read_pem_secret, read_secret_file
 
     content = read_file(str(file))
     uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
@@ -102,7 +101,7 @@ def set_secrets(
         show_rows({"stored": ", ".join(sorted(uploads))})
 
 
-def split_words(words: list[str], trusting: Trusting) -> tuple[list[str], Target]:
+def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:
     """Return names and coordinator of ``NAME... HOST``.
 
     In a context that has an address HOST may be left out; then the last word is one only if it

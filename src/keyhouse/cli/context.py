@@ -1,5 +1,6 @@
-"""`keyhouse context`: name a deployment once, instead of typing where it is and who it must be."""
+"""`keyhouse context`: name a deployment once, instead of typing its address and identity."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from keyhouse.cli.context.options import Described
 from keyhouse.cli.options.context_file import (
     NAMES,
     Context,
@@ -17,11 +17,107 @@ from keyhouse.cli.options.context_file import (
     contexts_path,
     read,
 )
-from keyhouse.cli.output.table import show_table
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
-from keyhouse.cli.output.usage import WrongUsage
+from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsage, command
+from keyhouse.cli.output.show import show_json, show_rows, show_table
 
-__all__ = ["app"]
+__all__ = ["ContextOptions", "app"]
+
+
+def _file(name: str, text: str) -> typer.models.OptionInfo:
+    found: typer.models.OptionInfo = typer.Option(name, metavar="FILE", help=text)
+    return found
+
+
+class ContextOptions(OptionGroup, frozen=True, kw_only=True):
+    """A deployment, as it was typed."""
+
+    address: Annotated[
+        str, typer.Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
+    ] = ""
+    attestation: Annotated[
+        Path | None, _file("--attestation", "who the coordinator must be: an attestation file")
+    ] = None
+    simulation_root: Annotated[
+        Path | None,
+        _file(
+            "--simulation-root",
+            "trust a SIMULATED platform under this root certificate (PEM);"
+            " proves nothing about hardware",
+        ),
+    ] = None
+    accepted_tcb_statuses: Annotated[
+        list[str],
+        typer.Option("--accepted-tcb-statuses", metavar="LIST", help="as with other commands"),
+    ] = msgspec.field(default_factory=list)
+    accepted_advisories: Annotated[
+        list[str],
+        typer.Option("--accepted-advisories", metavar="LIST", help="as with other commands"),
+    ] = msgspec.field(default_factory=list)
+    collateral: Annotated[
+        Path | None, _file("--collateral", "what verifies its quote: a bundle file")
+    ] = None
+    pccs: Annotated[
+        str, typer.Option("--pccs", metavar="URL", help="the PCCS that has its collateral")
+    ] = ""
+    pccs_ca: Annotated[
+        Path | None, _file("--pccs-ca", "the only CA (PEM) that may vouch for the PCCS")
+    ] = None
+    cert: Annotated[
+        Path | None,
+        typer.Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
+    ] = None
+    key: Annotated[
+        Path | None, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
+    ] = None
+    pkcs12: Annotated[
+        Path | None, _file("--pkcs12", "both in one file; its password is not kept")
+    ] = None
+    pkcs11_config: Annotated[
+        Path | None,
+        _file(
+            "--pkcs11-config",
+            "the token with your key: as a user if no other is named, and for recoveries",
+        ),
+    ] = None
+    pkcs11_key_id: Annotated[
+        str, typer.Option("--pkcs11-key-id", metavar="HEX", help="that key's id")
+    ] = ""
+    pkcs11_key_label: Annotated[
+        str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="that key's label")
+    ] = ""
+    memory: Annotated[
+        str,
+        typer.Option("--memory", metavar="FILE", help="where its states are remembered, or none"),
+    ] = ""
+
+    def as_context(self) -> Context:
+        """Return the context, its paths absolute. Raises ``WrongUsage`` or ``ClientSetup``."""
+        from keyhouse.client import parse_address
+
+        if (self.key and not self.cert) or (self.cert and not (self.key or self.pkcs11_config)):
+            raise WrongUsage("--cert and --key go together", hint="or --pkcs11-config, for a token")
+        if self.cert is not None and self.pkcs12 is not None:
+            raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
+        if self.address:
+            parse_address(self.address)
+        memory = self.memory if self.memory in {"", "none"} else _absolute(Path(self.memory))
+        fields = msgspec.structs.asdict(self)
+        return msgspec.convert(
+            {name.replace("_", "-"): _kept(value) for name, value in fields.items() if value}
+            | ({"memory": memory} if memory else {}),
+            Context,
+        )
+
+
+def _kept(value: object) -> str | list[str]:
+    if isinstance(value, Path):
+        return _absolute(value)
+    return [*map(str, value)] if isinstance(value, list) else str(value)
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 links are followed when it is read, not now
+
 
 app = typer.Typer(
     no_args_is_help=True, help="Name deployments: where they are, who they must be, who you are."
@@ -31,10 +127,10 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="name of the c
 
 
 @app.command(name="add")
-@speaks
+@command
 def add(
     name: NameArgument,
-    described: Described,
+    described: ContextOptions,
     *,
     replace: Annotated[bool, typer.Option("--replace", help="put it in place of NAME")] = False,
     as_json: AsJson = False,
@@ -64,7 +160,7 @@ def add(
 
 
 @app.command(name="use")
-@speaks
+@command
 def use(name: NameArgument, *, as_json: AsJson = False) -> None:
     """Let commands without --context be in this one; none: in none.
 
@@ -84,7 +180,7 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
 
 
 @app.command(name="list")
-@speaks
+@command
 def list_(*, as_json: AsJson = False) -> None:
     """List the contexts; * marks the one in use.
 
@@ -104,7 +200,7 @@ def list_(*, as_json: AsJson = False) -> None:
 
 
 @app.command(name="show")
-@speaks
+@command
 def show(
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help="name of the context; the one in use")
@@ -124,7 +220,7 @@ def show(
 
 
 @app.command(name="remove")
-@speaks
+@command
 def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
     """Forget a context. The files that it names stay.
 

@@ -1,4 +1,4 @@
-"""A certificate with its key from a PEM file, as a secret to be uploaded."""
+"""Files that `keyhouse secret set` uploads: JSON by names, or a PEM certificate with its key."""
 
 import re
 from typing import Final
@@ -12,11 +12,29 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import Invalid, Refused
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
+from keyhouse.wire.json_decoder import Unreadable, read
+from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["read_pem_secret"]
+__all__ = ["read_pem_secret", "read_secret_file"]
+
+
+def read_secret_file(content: bytes) -> dict[str, UserSecret]:
+    """Return the uploads by name from JSON; bytes are base64.
+
+    Raises ``Invalid`` with every problem, also for unknown fields and names that come twice: a
+    value that is not used must not look uploaded.
+    """
+    try:
+        found = read(content, dict[str, UserSecret])
+    except Unreadable as unreadable:
+        raise Invalid("the file of secrets", unreadable.problems) from None
+    if found.problems:
+        raise Invalid("the file of secrets", found.problems)
+    return found.value
+
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _CERTIFICATE: Final = b"CERTIFICATE"

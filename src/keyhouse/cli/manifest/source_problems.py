@@ -1,4 +1,4 @@
-"""Problems of a file as a compiler shows them: place, line, and a caret under what is meant."""
+"""Problems of a file as a compiler shows them: file, line, and a caret under the column."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -35,12 +35,12 @@ class SourceText(msgspec.Struct, frozen=True):
         span = self.places.find(each.at)
         where = f"{self.name}:{span.line}:{span.column}" if span else self.name
         what = f"{each.at}: {each.problem}" if each.at else each.problem
-        told = (
+        text = (
             f"{_bold(printable(where), on=colour)}: {_marked(kind, on=colour)}: {printable(what)}\n"
         )
         if span is not None and not _SECRET.search(each.at):
-            told += _excerpt(lines[span.line - 1], span, colour=colour)
-        return told + (f"  hint: {printable(each.hint)}\n" if each.hint else "")
+            text += _excerpt(lines[span.line - 1], span, colour=colour)
+        return text + (f"  hint: {printable(each.hint)}\n" if each.hint else "")
 
 
 def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`keyhouse manifest update`: change the manifest, with as many users as it wants to agree."""
+"""`keyhouse manifest set` and `update`: the first manifest, and changes that users agree on."""
 
 import shlex
 from pathlib import Path
@@ -9,49 +9,69 @@ import typer
 from keyhouse.base.errors import NotFound
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
-from keyhouse.cli.manifest.plan_agreed import Reviewed, require_pending
-from keyhouse.cli.options.connect import coordinator_of
+from keyhouse.cli.manifest.plan import ReviewOptions, require_pending
+from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
+from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.bytes import write_output
-from keyhouse.cli.output.talk import AsJson, show_json, show_rows, speaks
-from keyhouse.cli.recover.place import RecoveryOption, RecoveryPlace, recovery_place
+from keyhouse.cli.output.command import AsJson, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer
 
-__all__ = ["app"]
+__all__ = ["set_manifest", "update_app"]
 
-app = typer.Typer(no_args_is_help=True, help="Change the manifest, together with others.")
+
+update_app = typer.Typer(no_args_is_help=True, help="Change the manifest, together with others.")
 
 FileArgument = Annotated[Path, typer.Argument(help="manifest file, or - for standard input")]
 
 
-def _acknowledging(file: Path, typed: Target) -> str:
-    """Return the command that others have to type, on several lines, as a shell takes it."""
-    options = [
-        ("--attestation", typed.attestation),
-        ("--collateral", typed.collateral),
-        ("--simulation-root", typed.simulation_root),
-        ("--pccs", typed.pccs or None),
-        ("--pccs-ca", typed.pccs_ca),
-    ]
-    lines = [
-        ["keyhouse", "manifest", "update", "acknowledge", str(file), typed.host],
-        ["--cert", "YOUR.crt", "--key", "YOUR.key"],
-        *([option, str(path)] for option, path in options if path is not None),
-    ]
-    return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
+@command
+def set_manifest(
+    file: FileArgument,
+    target: Target,
+    recoverydata: RecoveryOption = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Verify the coordinator, set its first manifest, and read it back.
+
+    Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
+    --simulation-root root.pem -r recovery.json
+    """
+    from keyhouse.client import Coordinator
+
+    raw = read_manifest(str(file))
+    proven = trusted(unpinned(target))
+    with recovery_place(recoverydata, raw) as place, Coordinator(proven) as coordinator:
+        shares = coordinator.set_manifest(raw, place.keep)
+        path = place.path
+    if target.coordinator_cert:
+        keep(proven, target.coordinator_cert)
+    if recoverydata == "-" and shares:
+        return  # standard output holds the secrets alone
+    if as_json:
+        show_json(
+            {"fingerprint": fingerprint(raw), "recoveryKeys": sorted(shares), "recoveryFile": path}
+        )
+        return
+    rows = {"state": "the manifest is in force", "fingerprint": fingerprint(raw)}
+    if path is not None:
+        rows["recovery"] = f"{path}  for {', '.join(sorted(shares))}"
+    show_rows(rows)
 
 
-@app.command(name="apply")
-@speaks
+@update_app.command(name="apply")
+@command
 def apply(
     file: FileArgument,
     target: Target,
     user: User,
-    reviewed: Reviewed,
+    reviewed: ReviewOptions,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -70,16 +90,16 @@ def apply(
         with recovery_place(recoverydata, raw) as place:
             answer = coordinator.update(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)
-    _tell_next_step(answer, file, target)
+    _show_next_step(answer, file, target)
 
 
-@app.command(name="acknowledge")
-@speaks
+@update_app.command(name="acknowledge")
+@command
 def acknowledge(
     file: FileArgument,
     target: Target,
     user: User,
-    reviewed: Reviewed,
+    reviewed: ReviewOptions,
     recoverydata: RecoveryOption = "",
     *,
     as_json: AsJson = False,
@@ -98,11 +118,11 @@ def acknowledge(
         with recovery_place(recoverydata, raw) as place:
             answer = coordinator.acknowledge(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)
-    _tell_next_step(answer, file, target)
+    _show_next_step(answer, file, target)
 
 
-@app.command(name="get")
-@speaks
+@update_app.command(name="get")
+@command
 def get(
     target: Target,
     output: Annotated[
@@ -125,16 +145,19 @@ def get(
         raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
     if output:
         write_output(pending.manifest, output)
+    found = {"fingerprint": fingerprint(pending.manifest)}
     if as_json:
-        show_json(_object_of(pending, with_manifest=not missing))
+        rest = {} if missing else {"manifest": pending.manifest}
+        people = {"missingUsers": pending.missing_users, "message": pending.message}
+        show_json({**found, **people, **rest})
     elif missing:
-        show_rows(_rows_of(pending))
+        show_rows({**found, "missing": _listed(pending), "message": pending.message})
     elif not output:
         write_output(pending.manifest)
 
 
-@app.command(name="cancel")
-@speaks
+@update_app.command(name="cancel")
+@command
 def cancel(
     target: Target,
     user: User,
@@ -188,34 +211,32 @@ def _show(
     show_rows(rows)
 
 
-def _tell_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
-    if not answer.applied:
-        typer.echo(_next_step(answer, _acknowledging(file, target.settled())), err=True)
-
-
-def _next_step(answer: "UpdateAnswer", command: str) -> str:
+def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
+    if answer.applied:
+        return
     many = answer.missing_acknowledgments != 1
     who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
-    return f"next: {printable(who)} {verb}:\n  {command}"
+    command = _acknowledging(file, target.settled())
+    typer.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
+
+
+def _acknowledging(file: Path, typed: Target) -> str:
+    """Return the command for the other users, on several lines, quoted for a shell."""
+    options = [
+        ("--attestation", typed.attestation),
+        ("--collateral", typed.collateral),
+        ("--simulation-root", typed.simulation_root),
+        ("--pccs", typed.pccs or None),
+        ("--pccs-ca", typed.pccs_ca),
+    ]
+    lines = [
+        ["keyhouse", "manifest", "update", "acknowledge", str(file), typed.host],
+        ["--cert", "YOUR.crt", "--key", "YOUR.key"],
+        *([option, str(path)] for option, path in options if path is not None),
+    ]
+    return " \\\n    ".join(printable(shlex.join(line)) for line in lines)
 
 
 def _listed(answer: "UpdateAnswer | Pending") -> str:
     return ", ".join(answer.missing_users)
-
-
-def _rows_of(pending: "Pending") -> dict[str, str]:
-    return {
-        "fingerprint": fingerprint(pending.manifest),
-        "missing": _listed(pending),
-        "message": pending.message,
-    }
-
-
-def _object_of(pending: "Pending", *, with_manifest: bool) -> dict[str, object]:
-    found: dict[str, object] = {
-        "fingerprint": fingerprint(pending.manifest),
-        "missingUsers": pending.missing_users,
-        "message": pending.message,
-    }
-    return {**found, "manifest": pending.manifest} if with_manifest else found

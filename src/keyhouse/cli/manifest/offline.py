@@ -1,0 +1,144 @@
+"""`keyhouse manifest check | convert | signature | schema`: what needs no coordinator."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyhouse.base.errors import Invalid, Problem
+from keyhouse.cli.manifest.file import open_manifest, read_manifest
+from keyhouse.cli.manifest.source_problems import SourceText, as_objects
+from keyhouse.cli.output.command import REFUSED, AsJson, WrongUsage, command
+from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.manifest import fingerprint
+
+__all__ = ["check", "convert", "problems_of", "schema", "signature"]
+
+
+@command
+def check(
+    file: Annotated[Path, typer.Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    *,
+    dns_names: Annotated[
+        str, typer.Option(help="names of the coordinator: certificates may not take them")
+    ] = "localhost",
+    as_json: AsJson = False,
+) -> None:
+    """Check a manifest as the coordinator would: all problems at once, with their lines.
+
+    Example: keyhouse manifest check manifest.yaml
+    """
+    given = open_manifest(str(file))
+    name = "<standard input>" if given.name == "-" else given.name
+    source = SourceText(name, given.written, given.places)
+    try:
+        raw = given.raw
+        warnings = problems_of(raw, dns_names)
+    except Invalid as invalid:
+        _show_problems(source, invalid, as_json=as_json)
+        sys.exit(REFUSED)
+    if as_json:
+        found = as_objects(warnings, source.places)
+        show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": found})
+        return
+    sys.stderr.write(source.show("warning", warnings, colour=coloured(sys.stderr)))
+    typer.echo(f"valid  {fingerprint(raw)}")
+
+
+@command
+def convert(
+    file: Annotated[Path, typer.Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+    ] = "",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the bytes that are uploaded for a manifest: of YAML its JSON, JSON as it is.
+
+    They are what the coordinator keeps, and what fingerprints and signatures are of. A coordinator
+    that sets its manifest at its start (serve --startup-manifest) is given this file.
+
+    Example: keyhouse manifest convert manifest.yaml -o manifest.json
+    """
+    raw = read_manifest(str(file))
+    if output or not as_json:
+        write_output(raw, output)
+    if as_json:
+        kept = {"file": output} if output else {"manifest": raw}
+        show_json({"fingerprint": fingerprint(raw), **kept})
+
+
+@command
+def signature(
+    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
+
+    Example: keyhouse manifest signature manifest.json
+
+    That is a JSON file byte for byte, and of a YAML file what manifest convert prints.
+    """
+    found = fingerprint(read_manifest(str(file)))
+    if as_json:
+        show_json({"fingerprint": found})
+    else:
+        typer.echo(found)
+
+
+@command
+def schema(*, as_json: AsJson = False) -> None:
+    """Print the JSON Schema of a manifest, for editors.
+
+    Example: keyhouse manifest schema > manifest.schema.json
+    """
+    from keyhouse.manifest.source.schema import manifest_schema
+
+    if as_json:
+        show_json(manifest_schema())
+        return
+    typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
+
+
+def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:
+    """Return the warnings of a manifest that a coordinator with these names would accept.
+
+    Raises ``Invalid`` with every problem of a manifest that it would refuse, and ``WrongUsage`` for
+    invalid names.
+    """
+    from keyhouse.authority import make_coordinator_keys
+    from keyhouse.coordinator import check_fully
+
+    now = datetime.now(UTC)
+    names, addresses = _names(dns_names)
+    keys = make_coordinator_keys(
+        dns_names=names, ip_addresses=addresses, curve="P-256", now=now, simulated=True
+    )
+    return check_fully(raw, keys=keys, now=now).warnings
+
+
+def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
+    from keyhouse.authority import parse_names
+
+    try:
+        return parse_names(dns_names)
+    except Invalid as invalid:  # the fault is in the option, not in the manifest
+        first = invalid.problems[0]
+        raise WrongUsage(
+            f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
+        ) from None
+
+
+def _show_problems(source: SourceText, invalid: Invalid, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"valid": False, "problems": as_objects(invalid.problems, source.places)})
+        return
+    count = len(invalid.problems)
+    sys.stderr.write(f"error: {count} problem{'s' if count != 1 else ''}\n")
+    sys.stderr.write(source.show("error", invalid.problems, colour=coloured(sys.stderr)))

@@ -1,0 +1,101 @@
+"""Files that were named on the command line: read whole, or new and readable by the owner only."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import Final
+
+from keyhouse.base.durable_files import create, sync, sync_directory
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.printable import os_reason
+
+__all__ = ["FileUnreadable", "FileUnwritable", "NewFile", "read_file", "write_output"]
+
+_LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
+
+
+class FileUnreadable(KeyhouseError):
+    """A file that was named on the command line cannot be read."""
+
+    code = "file-unreadable"
+
+
+class FileUnwritable(KeyhouseError):
+    """A file that was named on the command line cannot be made or written."""
+
+    code = "file-unwritable"
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of ``path``; ``-`` is standard input.
+
+    Raises:
+        FileUnreadable: it does not exist, cannot be read, or is over 64 MiB.
+    """
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+        else:
+            with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
+                content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise FileUnreadable(f"cannot read {path}: {os_reason(error)}") from None
+    if len(content) > _LARGEST_FILE:
+        raise FileUnreadable(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
+    return content
+
+
+class NewFile:
+    """A new file (0600), made at once, so that it is certain to be writable when its content comes.
+
+    Raises ``FileUnwritable`` if ``path`` exists, or cannot be made: nothing is overwritten.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._file = create(path)
+        except FileExistsError:
+            raise FileUnwritable(
+                f"{path} is there already, and is not overwritten",
+                hint="name another file, or move that one away",
+            ) from None
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def write(self, content: bytes) -> None:
+        """Make the file hold ``content``, durably, and close it. Raises ``FileUnwritable``."""
+        try:
+            with self._file as file:
+                file.write(content)
+                sync(file)
+            sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as the user wrote it
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def give_up(self) -> None:
+        """Remove the file, which nothing was written to."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            os.unlink(self.path)  # noqa: PTH108 the path as the user wrote it
+
+
+def write_output(content: bytes, path: str = "") -> None:
+    """Write ``content`` to the new file ``path`` (0600), or to standard output, byte for byte.
+
+    ``""`` and ``-`` are standard output. Raises ``FileUnwritable`` if the file exists or cannot be
+    written.
+    """
+    if path not in {"", "-"}:
+        NewFile(path).write(content)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    if sys.stdout.isatty() and not content.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _unwritable(path: str, error: OSError) -> FileUnwritable:
+    return FileUnwritable(f"cannot write {path}: {os_reason(error)}")

@@ -1,0 +1,97 @@
+"""What commands print: rows, tables, JSON, errors, and progress on a terminal."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from shutil import get_terminal_size
+from typing import Any, Final, TextIO
+
+import msgspec
+import typer
+
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.printable import printable
+from keyhouse.base.process.error_text import error_object, error_text
+
+__all__ = ["coloured", "show_error", "show_json", "show_rows", "show_table", "working"]
+
+_BORDER: Final = 3  # characters around a cell of a drawn table
+
+
+def coloured(stream: TextIO) -> bool:
+    """Return whether to use colours: on a terminal, unless ``NO_COLOR`` is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def show_error(error: KeyhouseError, *, as_json: bool) -> None:
+    """Print ``error`` on standard error: as lines for people, or as one JSON object."""
+    sys.stderr.write(_json(error_object(error)) + "\n" if as_json else error_text(error))
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON object on one line."""
+    sys.stdout.write(_json(value) + "\n")
+
+
+def show_rows(rows: Mapping[str, str]) -> None:
+    """Print names and values in two columns; the names are bold where there are colours."""
+    bold = coloured(sys.stdout)
+    names = [printable(name) for name in rows]
+    width = max(map(len, names)) + 1
+    for name, value in zip(names, rows.values(), strict=True):
+        shown = typer.style(name.ljust(width), bold=True) if bold else name.ljust(width)
+        sys.stdout.write(f"{shown} {printable(value)}\n")
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print ``rows`` under ``head``: drawn on a terminal that is wide enough, else in columns.
+
+    A drawn table would be cut off on a narrow terminal.
+    """
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
+    fits = sum(width + _BORDER for width in widths) < get_terminal_size().columns
+    if fits and coloured(sys.stdout):
+        _draw(head, shown)
+        return
+    for row in (head, *shown):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show ``what`` on standard error, if that is a terminal, until the block is left."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # Cut to one line: a wrapped line could not be erased.
+    shown = f"{printable(what)} ..."[: max(get_terminal_size().columns - 1, 0)]
+    sys.stderr.write(shown)
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r" + " " * len(shown) + "\r")
+        sys.stderr.flush()
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode("utf-8")
+    except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8: escape them
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+
+
+def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*head, box=SIMPLE, header_style="bold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

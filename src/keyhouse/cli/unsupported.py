@@ -1,0 +1,27 @@
+"""Commands of the interface's usual tool that Keyhouse does not have: what to use instead."""
+
+from collections.abc import Callable
+from typing import Final
+
+from keyhouse.cli.output.command import WrongUsage, command
+
+__all__ = ["check", "install", "precheck", "uninstall"]
+
+_CHART: Final = "the Helm chart under deploy/ does that; see docs/how-to"
+_CHECK: Final = (
+    "kubectl rollout status, or keyhouse status HOST; for a manifest keyhouse manifest check"
+)
+
+
+def _unsupported(reason: str, hint: str = _CHART) -> Callable[[], None]:
+    def refuse() -> None:
+        """Say where to look: not offered."""
+        raise WrongUsage(reason, hint=hint)
+
+    return command(refuse)
+
+
+install = _unsupported("keyhouse installs nothing in a cluster")
+uninstall = _unsupported("keyhouse removes nothing from a cluster")
+precheck = _unsupported("keyhouse asks no Kubernetes which machines it has")
+check = _unsupported("keyhouse asks no Kubernetes whether its parts are ready", _CHECK)
