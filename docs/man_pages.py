@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhouse import __version__
-from keyhouse.cli.command_table import whole_app
+from keyhouse.cli.commands import app_of
 
 _CODES: Final = (
     ("0", "done"),
@@ -26,7 +26,7 @@ _CODES: Final = (
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file's name."""
-    root: Any = typer.main.get_command(whole_app())
+    root: Any = typer.main.get_command(app_of(()))
     commands = {name: one for name, one in root.commands.items() if not one.hidden}
     below = {f"keyhouse-{name}.1": _page(f"keyhouse {name}", one) for name, one in commands.items()}
     return {"keyhouse.1": _first(root.help, commands), **below}
