@@ -26,7 +26,10 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "coordinator/core/phases": ("coordinator/test_phases",),
     "attestation/appraisal": ("attestation/test_appraisal",),
     "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
-    "coordinator/engine/recovery_check": ("api/test_recovery_session",),
+    "coordinator/engine/recovery_check": (
+        "coordinator/test_recovery_check",
+        "api/test_recovery_session",
+    ),
     "coordinator/engine/recover": ("api/test_recovery_session", "coordinator/test_recovery_steps"),
     "journal/directory/acquire": ("journal/test_home", "journal/test_lock"),
     "journal/store/sqlite_file": ("journal/test_sqlite", "journal/test_stores"),
