@@ -24,6 +24,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final
 
+import pytest
 from mutation.operators import Mutant, mutants
 from mutation.targets import TARGETS
 
@@ -97,6 +98,13 @@ class _Finder:
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
         return spec_from_loader(name, self._loader) if name == self._name else None
+
+
+class _ExamplesFirst:
+    """Puts the tests of properties last: they take longest, most of all when one fails."""
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: item.get_closest_marker("hypothesis") is not None)
 
 
 class _Module:
@@ -209,11 +217,9 @@ def _test(tests: list[str], finder: _Finder | None, tell: Connection | None) -> 
         os.dup2(sink, stream)
     if finder is not None:
         sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # typeshed wants more than Python
-    import pytest
-
     with tempfile.TemporaryDirectory() as scratch:
         options = ["-q", "-x", "-n0", "--assert=plain", "-pno:cacheprovider", "--hypothesis-seed=0"]
-        code = pytest.main([*options, f"--basetemp={scratch}/t", *tests])
+        code = pytest.main([*options, f"--basetemp={scratch}/t", *tests], [_ExamplesFirst()])
     if tell is not None:
         tell.send([each for each in sorted(sys.modules) if each.split(".")[0] in _LOADED_ONCE])
     os._exit(code)

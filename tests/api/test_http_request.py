@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.head import (
     CHUNKED,
+    HEAD_END,
     Malformed,
     RequestHead,
     check_beginning,
@@ -22,7 +23,7 @@ LIMITS = Limits()
 
 
 def head(*lines: bytes) -> bytes:
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+    return b"\r\n".join(lines) + HEAD_END
 
 
 def read(*lines: bytes) -> RequestHead:
@@ -45,11 +46,14 @@ def test_head_gives_method_decoded_path_and_raw_query() -> None:
 def test_lengths_are_read() -> None:
     assert read(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 12").length == 12
     assert read(b"POST / HTTP/1.1", b"Host: a", b"transfer-encoding: Chunked").length == CHUNKED
+    assert CHUNKED < 0
 
 
 def test_only_a_modern_client_that_does_not_say_close_stays() -> None:
     assert read(b"GET / HTTP/1.1", b"Host: a", b"Connection: keep-alive").keep_alive
     assert not read(b"GET / HTTP/1.1", b"Host: a", b"Connection: x, Close").keep_alive
+    assert read(b"GET / HTTP/1.1", b"Host: a", b"Connection: close?").keep_alive
+    assert read(b"GET / HTTP/1.1", b"Host: a", b"Connection: close?,x").keep_alive
     assert not read(b"GET / HTTP/1.0").keep_alive
 
 
@@ -57,6 +61,37 @@ def test_continue_is_expected_only_where_there_is_a_body() -> None:
     expect = b"Expect: 100-Continue"
     assert read(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1", expect).expects_continue
     assert not read(b"GET / HTTP/1.1", b"Host: a", expect).expects_continue
+
+
+def test_every_byte_of_a_text_may_stand_in_a_value() -> None:
+    value = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
+    data = head(b"GET / HTTP/1.1", b"Host: a", b"X: " + value)
+    assert read_any_head(data, LIMITS) == read_common_head(data, LIMITS)
+
+
+def test_body_coded_as_itself_and_method_of_the_greatest_length_are_taken() -> None:
+    method = b"M" * 32
+    request = read(method + b" / HTTP/1.1", b"Host: a", b"Content-Encoding: Identity")
+    assert request.method == method.decode()
+
+
+def test_refusal_has_its_message_and_hint() -> None:
+    error = refused(head(b"GET / HTTP/1.1"))
+    assert error.message == str(error) == "the request needs exactly one Host header"
+    assert (error.part, error.hint) == ("headers", "send one")
+
+
+def test_limits_of_a_head_are_exact() -> None:
+    data = head(b"GET /%41 HTTP/1.1", b"Host: a", b"X: y")
+    assert read_any_head(data, Limits(request_line=17, headers=15, header_fields=2)).path == "/A"
+    for limits, status in (
+        (Limits(request_line=16), 414),
+        (Limits(headers=14), 431),
+        (Limits(header_fields=1), 431),
+    ):
+        with pytest.raises(Malformed) as caught:
+            read_any_head(data, limits)
+        assert caught.value.status == status
 
 
 REFUSED = {
@@ -82,6 +117,7 @@ REFUSED = {
     "hexadecimal length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 0x1")),
     "grouped length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 1_0")),
     "empty length": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length:")),
+    "length and more": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: 5?")),
     "endless length": (
         400,
         head(b"POST / HTTP/1.1", b"Host: a", b"Content-Length: " + b"9" * 30),
@@ -110,11 +146,14 @@ REFUSED = {
         head(b"POST / HTTP/1.1", b"Host: a", b"Transfer-Encoding: \x0bchunked"),
     ),
     "upgrade": (501, head(b"GET / HTTP/1.1", b"Host: a", b"Upgrade: h2c", b"Connection: Upgrade")),
+    "upgrade alone": (501, head(b"GET / HTTP/1.1", b"Host: a", b"Upgrade: h2c")),
     "upgrade without the field": (501, head(b"GET / HTTP/1.1", b"Host: a", b"Connection: upgrade")),
+    "long method": (501, head(b"M" * 33 + b" / HTTP/1.1", b"Host: a")),
     "connect": (501, head(b"CONNECT a:1 HTTP/1.1", b"Host: a")),
     "http 2 preface": (400, head(b"PRI * HTTP/2.0", b"", b"SM")),
     "http 2": (400, head(b"GET / HTTP/2.0", b"Host: a")),
     "http 1.2": (400, head(b"GET / HTTP/1.2", b"Host: a")),
+    "http 1.": (400, head(b"GET / HTTP/1.", b"Host: a")),
     "http 0.9": (400, head(b"GET /")),
     "http 1.10": (400, head(b"GET / HTTP/1.10", b"Host: a")),
     "lower-case http": (400, head(b"GET / http/1.1", b"Host: a")),
@@ -145,6 +184,10 @@ REFUSED = {
     "delete in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x7f")),
     "bare LF in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\nY: b")),
     "bare CR in value": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\rY: b")),
+    "unit separator": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x1f")),
+    "bare CR after the line": (400, head(b"GET / HTTP/1.1\rHost: a")),
+    "bare CR after the host": (400, head(b"GET / HTTP/1.1", b"Host: a\rX: a")),
+    "bare CR after the length": (400, head(b"GET / HTTP/1.1", b"Host: a", b"Content-Length: 5\r")),
     "CR CR LF": (400, head(b"GET / HTTP/1.1", b"Host: a\r")),
     "gzip body": (415, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Encoding: gzip")),
     "other expectation": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Expect: 200-ok")),
@@ -178,19 +221,49 @@ def test_path_of_a_refused_head_is_told_where_it_can_be(beginning: bytes, path: 
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "checked"),
     [
-        b"GET / HTTP/1.1\nHost: a\n\n",
-        b"\x16\x03\x01",
-        b"\r\n",
-        b"GET /\rx",
-        b"GET / HTTP/1.1\r\n\n",
+        (b"GET / HTTP/1.1\nHost: a\n\n", 0),
+        (b"\x16\x03\x01", 0),
+        (b"\x16", 0),
+        (b"\r", 0),
+        (b"GET /\rx", 0),
+        (b"GET / HTTP/1.1\r\n\n", 0),
+        (b"GE\x00", 2),
+        (b"GET /\rx", 6),
     ],
-    ids=["bare LF", "TLS in TLS", "empty line", "bare CR", "half an empty line"],
+    ids=[
+        "bare LF",
+        "TLS in TLS",
+        "a byte of TLS",
+        "empty line",
+        "bare CR",
+        "half an empty line",
+        "the next byte",
+        "the byte after CR",
+    ],
 )
-def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes) -> None:
-    with pytest.raises(Malformed):
-        check_beginning(data, 0, LIMITS)
+def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes, checked: int) -> None:
+    with pytest.raises(Malformed) as caught:
+        check_beginning(data, checked, LIMITS)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("longest", "more", "status"),
+    [
+        (b"GET /abcde", b"f", 414),
+        (b"GET /\r\n" + b"a" * 18, b"a", 431),
+        (b"G\r\na\r\nb\r\n", b"c\r\n", 431),
+    ],
+    ids=["line", "headers", "fields"],
+)
+def test_limits_of_a_beginning_are_exact(longest: bytes, more: bytes, status: int) -> None:
+    limits = Limits(request_line=10, headers=20, header_fields=2)
+    check_beginning(longest, 0, limits)
+    with pytest.raises(Malformed) as caught:
+        check_beginning(longest + more, 0, limits)
+    assert caught.value.status == status
 
 
 def test_every_beginning_of_a_good_head_may_go_on() -> None:
@@ -276,6 +349,7 @@ REPLACED = st.tuples(
 @pytest.mark.parametrize("data", USUAL)
 def test_what_clients_usually_send_takes_the_short_way(data: bytes) -> None:
     assert read_common_head(data, LIMITS) == read_any_head(data, LIMITS)
+    assert read_common_head(data[:-1], LIMITS) is None
 
 
 @settings(max_examples=1500, deadline=None)
@@ -366,6 +440,48 @@ def test_broken_chunks_are_refused(wire: bytes) -> None:
     with pytest.raises(Malformed) as caught:
         chunks.feed(wire, 1000)
     assert (caught.value.status, caught.value.part) == (400, "body")
+
+
+def fed(*pieces: bytes) -> ChunkedBody:
+    chunks = ChunkedBody()
+    for piece in pieces:
+        chunks.feed(piece, 1_000_000)
+    return chunks
+
+
+def test_size_line_has_at_most_254_bytes_and_15_digits() -> None:
+    assert fed(b"0" * 14 + b"1\r\nx\r\n0\r\n\r\n").taken() == b"x"
+    assert fed(b"1;" + b"a" * 252 + b"\r\nx\r\n0\r\n\r\n").taken() == b"x"
+    for line in (b"0" * 15 + b"1\r\n", b"1;" + b"a" * 253 + b"\r\n", b"a" * 256):
+        with pytest.raises(Malformed):
+            fed(line)
+    assert not fed(b"a" * 255).complete
+
+
+def test_half_a_line_end_is_waited_for() -> None:
+    chunks = fed(b"1\r", b"\nx\r", b"\n0\r\n\r")
+    assert (chunks.complete, chunks.size, chunks.taken()) == (False, 1, b"x")
+    chunks.feed(b"\n", 1)
+    assert (chunks.complete, chunks.rest()) == (True, b"")
+
+
+def test_body_up_to_its_limit_is_taken_and_one_byte_more_is_not_kept() -> None:
+    for limit, kept in ((2, b"xx"), (1, b"")):
+        chunks = ChunkedBody()
+        chunks.feed(b"2\r\nxx\r\n0\r\n\r\n", limit)
+        assert (chunks.size, chunks.taken(), chunks.complete) == (2, kept, limit == 2)
+
+
+def test_framing_may_be_a_fourth_of_the_data_and_16_kib_more() -> None:
+    small = b"1\r\nx\r\n"  # five bytes of framing
+    excused = b"14\r\n" + b"x" * 20 + b"\r\n"  # six, of which its data excuse five
+    most = fed(small * 3276, b"8\r\n" + b"x" * 8 + b"\r\n")  # 16 * 1024 - 1
+    most.feed(excused, 1_000_000)
+    with pytest.raises(Malformed):
+        most.feed(excused, 1_000_000)
+    large = fed(b"10000\r\n" + b"x" * 65536 + b"\r\n")  # not kept for what follows
+    with pytest.raises(Malformed):
+        large.feed(small * 3277, 1_000_000)
 
 
 def test_announced_size_over_the_limit_keeps_no_data() -> None:
