@@ -9,7 +9,9 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "manifest/permissions": ("manifest/test_permissions",),
+    "base/client_keys": ("base/test_client_keys",),
     "coordinator/core/decide": (
+        "coordinator/test_collateral_seen",
         "coordinator/test_phases",
         "coordinator/test_prepare",
         "coordinator/test_first_manifest_rule",
@@ -26,10 +28,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "coordinator/core/phases": ("coordinator/test_phases",),
     "attestation/appraisal": ("attestation/test_appraisal",),
     "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
-    "coordinator/engine/recovery_check": (
-        "coordinator/test_recovery_check",
-        "api/test_recovery_session",
-    ),
+    "coordinator/engine/recovery_check": ("coordinator/test_recovery_check",),
     "coordinator/engine/recover": ("api/test_recovery_session", "coordinator/test_recovery_steps"),
     "journal/directory/acquire": ("journal/test_home", "journal/test_lock"),
     "journal/store/sqlite_file": ("journal/test_sqlite", "journal/test_stores"),

@@ -187,7 +187,10 @@ REFUSED = {
     "unit separator": (400, head(b"GET / HTTP/1.1", b"Host: a", b"X: a\x1f")),
     "bare CR after the line": (400, head(b"GET / HTTP/1.1\rHost: a")),
     "bare CR after the host": (400, head(b"GET / HTTP/1.1", b"Host: a\rX: a")),
-    "bare CR after the length": (400, head(b"GET / HTTP/1.1", b"Host: a", b"Content-Length: 5\r")),
+    "bare CR after the length": (
+        400,
+        head(b"GET / HTTP/1.1", b"Host: a", b"Content-Length: 5\rX: a"),
+    ),
     "CR CR LF": (400, head(b"GET / HTTP/1.1", b"Host: a\r")),
     "gzip body": (415, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Encoding: gzip")),
     "other expectation": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Expect: 200-ok")),
