@@ -22,7 +22,7 @@ from support.samples.recovery import holders, recoverable
 from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
 from keyhouse.coordinator import Context, Running, SeeCollateral
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.decide import MOST_PLATFORMS, decide
+from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import decode_events, encode_events
@@ -84,8 +84,9 @@ def test_what_is_older_is_refused_by_name(name: str, mark: Mark, *, refused: boo
 
 
 def test_only_so_many_kinds_of_platforms_are_remembered(running: Running) -> None:
-    kinds = {f"tcb-info/sgx/{number:012x}": Mark(1, NOW) for number in range(MOST_PLATFORMS)}
+    kinds = {f"tcb-info/sgx/{number:012x}": Mark(1, NOW) for number in range(256)}
     full = seen(running, kinds)
+    assert len(full.collateral_marks) == 256
     one_more = {"tcb-info/sgx/ffffffffffff": Mark(1, NOW)}
     assert decide(full, SeeCollateral(one_more), CONTEXT) == ()
     after = seen(full, {**one_more, "qe-identity/sgx": Mark(1, NOW)})

@@ -3,9 +3,21 @@
 import pytest
 from support.reference import SECTIONS
 from support.samples.crafted import keys_of_a_root, made
-from support.samples.deployment import manifest
+from support.samples.deployment import NOW, manifest, new_process
 
 from keyhouse.base.errors import Forbidden, KeyhouseError, NotFound, Unauthenticated, WrongPhase
+from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
+    CancelUpdate,
+    Command,
+    InitiateUpdate,
+    RecordActivations,
+    SetCounter,
+    UpdatePackages,
+    UploadSecrets,
+)
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.phases import (
     TABLE,
     Operation,
@@ -15,6 +27,7 @@ from keyhouse.coordinator.core.phases import (
     require,
 )
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
+from keyhouse.coordinator.prepare import prepare_manifest
 
 # The table of the interface ("States"), written down a second time, row by row.
 EXPECTED = {
@@ -85,3 +98,33 @@ def test_each_state_has_its_phase() -> None:
     assert phase_of(AcceptingManifest(keys)) is Phase.ACCEPTING_MANIFEST
     assert phase_of(Recovering(keys, "sealed elsewhere")) is Phase.RECOVERY
     assert phase_of(made(manifest(1)).running) is Phase.RUNNING
+
+
+def test_second_manifest_is_refused_although_the_root_is_the_same() -> None:
+    """``prepare_manifest`` is bypassed: the decision itself has to refuse."""
+    running = made(manifest(1)).running
+    command = prepare_manifest(AcceptingManifest(running.keys), manifest(2), now=NOW)
+    with pytest.raises(WrongPhase):
+        decide(running, command, CONTEXT)
+
+
+CONTEXT = Context(now=NOW, **new_process()._asdict())
+KEYS = keys_of_a_root()
+COMMANDS: list[tuple[Command, type[KeyhouseError]]] = [
+    (UploadSecrets(b"", b"", None, ()), Unauthenticated),
+    (UpdatePackages(b"", b"", b"", {}, KEYS, {}), Unauthenticated),
+    (InitiateUpdate(b"", b"", b"", None, (), ()), Unauthenticated),
+    (AcknowledgeUpdate(b"", b"", None), Unauthenticated),
+    (CancelUpdate(None, None), Unauthenticated),
+    (RecordActivations(()), WrongPhase),
+    (SetCounter(b"", ("web", ""), "hits", 1), Forbidden),
+]
+
+
+@pytest.mark.parametrize(("command", "refusal"), COMMANDS)
+def test_command_for_a_running_coordinator_is_refused_before(
+    command: Command, refusal: type[KeyhouseError]
+) -> None:
+    for state in (AcceptingManifest(KEYS), Recovering(KEYS, "sealed elsewhere")):
+        with pytest.raises(refusal):
+            decide(state, command, CONTEXT)
