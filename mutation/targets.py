@@ -20,7 +20,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         "coordinator/test_prepared_again",
         "coordinator/test_full_update",
     ),
-    "coordinator/core/decide_activation": ("coordinator/test_counters", "api/test_activations"),
+    "coordinator/core/decide_activation": ("coordinator/test_counters",),
     "coordinator/core/decide_update": (
         "coordinator/test_full_update",
         "coordinator/test_package_update",

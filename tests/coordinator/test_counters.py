@@ -23,6 +23,7 @@ from keyhouse.coordinator import (
     LogView,
     Running,
     SetCounter,
+    Stale,
     UpdateLog,
     counter_of,
     prepare_manifest,
@@ -32,7 +33,6 @@ from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import RecordActivations
 from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.decide_activation import COUNTERS
 from keyhouse.coordinator.core.events import (
     BaseActivations,
     BaseAudit,
@@ -122,7 +122,7 @@ def test_counters_of_other_workloads_are_others(other: tuple[str, str]) -> None:
 
 def test_a_workload_has_so_many_counters_and_no_more() -> None:
     state, _ = first()
-    for number in range(COUNTERS):
+    for number in range(1000):
         state = after(state, decide(state, counting(state, str(number), 1), CONTEXT))
     with pytest.raises(Conflicting, match="1000 counters"):
         decide(state, counting(state, "one more", 1), CONTEXT)
@@ -139,6 +139,26 @@ def test_counting_needs_the_gate_and_the_present_marble_root() -> None:
     state, _ = first()
     with pytest.raises(Unauthenticated, match="before an update"):
         decide(state, SetCounter(b"another root", WEB, "x", 1), CONTEXT)
+
+
+def test_activation_that_was_prepared_before_an_update_is_stale() -> None:
+    state, _ = first()
+    now = (state.manifest, state.keys.intermediate_cert)
+    for manifest, intermediate in ((b"another", now[1]), (now[0], b"another")):
+        with pytest.raises(Stale):
+            decide(state, Activate(manifest, intermediate, activated("web")), CONTEXT)
+
+
+def test_exactly_so_many_activations_as_the_manifest_allows() -> None:
+    state, _ = first()
+    command = Activate(state.manifest, state.keys.intermediate_cert, activated("web"))
+    for _ in range(LIMIT):
+        state = after(state, decide(state, command, CONTEXT))
+    assert state.activations["web"] == LIMIT
+    with pytest.raises(Forbidden, match="MaxActivations"):
+        decide(state, command, CONTEXT)
+    free = Activate(state.manifest, state.keys.intermediate_cert, activated("free"))
+    assert decide(state, free, CONTEXT) == (MarblesActivated((activated("free"),)),)
 
 
 class Counting(RuleBasedStateMachine):
