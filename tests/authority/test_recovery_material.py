@@ -35,8 +35,8 @@ def _spki(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _huge() -> bytes:
-    numbers = rsa.RSAPublicNumbers(65537, (1 << 16391) + 1)
+def _huge(bits: int = 16392) -> bytes:
+    numbers = rsa.RSAPublicNumbers(65537, (1 << (bits - 1)) + 1)
     return numbers.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -117,6 +117,12 @@ def test_unusable_key_is_refused_by_name(key: bytes, words: str) -> None:
     (problem,) = refusal.value.problems
     assert problem.at == 'RecoveryKeys["my key"]'
     assert words in problem.problem
+    assert "RSA key" in problem.hint
+
+
+def test_keys_of_the_least_and_the_greatest_size_can_be_used() -> None:
+    keys = {"least": _spki(_key("zoe")), "greatest": _huge(16384)}
+    assert recovery_key_problems(keys, 0) == ()
 
 
 @pytest.mark.parametrize(
