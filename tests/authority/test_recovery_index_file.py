@@ -150,6 +150,18 @@ def test_what_is_not_canonical_is_not_written(change: dict[str, object]) -> None
         )
 
 
+def test_only_as_many_holders_as_two_bytes_count_are_written() -> None:
+    holders = tuple(IndexHolder(f"{number:05}", b"", bytes(32)) for number in range(65_536))
+    most = msgspec.structs.replace(_index(), holders=holders[:-1])
+    recovery_index(most, keys=coordinator_keys(), mac_key=MAC_KEY)
+    with pytest.raises(Broken):
+        recovery_index(
+            msgspec.structs.replace(most, holders=holders),
+            keys=coordinator_keys(),
+            mac_key=MAC_KEY,
+        )
+
+
 @pytest.mark.parametrize("threshold", [0, 1, 4])
 def test_impossible_threshold_is_not_read(threshold: int) -> None:
     raw = recovery_index(_index(threshold), keys=coordinator_keys(), mac_key=MAC_KEY)
