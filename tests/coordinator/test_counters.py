@@ -59,6 +59,7 @@ def first(**config: Any) -> tuple[Running, tuple[Event, ...]]:
     )
     marbles = {
         "web": {"Package": "app", "MaxActivations": LIMIT},
+        "once": {"Package": "app", "MaxActivations": 1},
         "free": {"Package": "app"},
     }
     features = config or {"FeatureGates": ["MonotonicCounter"]}
@@ -157,6 +158,8 @@ def test_exactly_so_many_activations_as_the_manifest_allows() -> None:
     assert state.activations["web"] == LIMIT
     with pytest.raises(Forbidden, match="MaxActivations"):
         decide(state, command, CONTEXT)
+    once = Activate(state.manifest, state.keys.intermediate_cert, activated("once"))
+    assert decide(state, once, CONTEXT)
     free = Activate(state.manifest, state.keys.intermediate_cert, activated("free"))
     assert decide(state, free, CONTEXT) == (MarblesActivated((activated("free"),)),)
 
