@@ -33,7 +33,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "journal/directory/acquire": ("journal/test_home", "journal/test_lock"),
     "journal/store/sqlite_file": ("journal/test_sqlite", "journal/test_stores"),
     "server/http/head": ("api/test_http_request",),
-    "server/http/chunks": ("api/test_http_request",),
+    "server/http/chunks": ("api/test_http_chunks",),
     "server/net/tls": ("api/test_tls_identity", "api/test_tls_clients"),
     "server/net/tls_transport": ("api/test_tls_transport", "api/test_tls_identity"),
     "authority/recovery/index": ("authority/test_recovery_index_file",),
