@@ -8,7 +8,7 @@ import pytest
 from support.samples.crafted import EPOCH, Made, keys_of_a_root, made
 from support.samples.recovery import holders, recoverable
 
-from keyhouse.authority import ShareRefused, SubmittedShare, recovery_index
+from keyhouse.authority import ShareRefused, SubmittedShare, make_recovery, recovery_index
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import RecoveryRefused
 from keyhouse.coordinator.core.state import Running
@@ -118,6 +118,15 @@ def test_index_that_says_other_things_than_the_state_is_refused() -> None:
     assert "says other things" in _refused(
         crafted.running, _opened(msgspec.structs.replace(crafted, index=wrong))
     )
+
+
+def test_shares_for_other_keys_than_the_manifest_has_are_refused() -> None:
+    crafted = made(recoverable(KEYS[:2]))
+    other = {each.name: each.public_key for each in made(recoverable(KEYS[1:])).index.holders}
+    recovery = make_recovery(crafted.dek, other, 0)
+    crafted.running = msgspec.structs.replace(crafted.running, recovery=recovery)
+    crafted.reindex()
+    assert "other recovery keys" in _refused(crafted.running, _opened(crafted, 0))
 
 
 def test_manifest_without_recovery_keys_is_refused() -> None:
