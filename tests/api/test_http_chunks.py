@@ -26,12 +26,12 @@ def test_chunks_are_joined_however_they_arrive(
         piece = body[at : at + sizes[turn % len(sizes)]]
         wire += b"%X%b\r\n%b\r\n" % (len(piece), extension, piece)
         at, turn = at + len(piece), turn + 1
-    wire += b"0\r\n\r\nGET"
+    wire += b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n"
     chunks = ChunkedBody()
     for begin in range(0, len(wire), cut):
         chunks.feed(wire[begin : begin + cut], 1000)
     assert chunks.complete
-    assert (chunks.taken(), chunks.rest()) == (body, b"GET")
+    assert (chunks.taken(), chunks.rest()) == (body, b"GET / HTTP/1.1\r\n\r\n")
 
 
 BROKEN_CHUNKS = {
@@ -78,6 +78,11 @@ def test_size_line_has_at_most_254_bytes_and_15_digits() -> None:
         with pytest.raises(Malformed):
             fed(line)
     assert not fed(b"a" * 255).complete
+
+
+def test_next_request_is_no_chunk() -> None:
+    chunks = fed(b"1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n")
+    assert (chunks.taken(), chunks.rest()) == (b"x", b"GET / HTTP/1.1\r\n")
 
 
 def test_half_a_line_end_is_waited_for() -> None:
