@@ -44,6 +44,8 @@ BROKEN_CHUNKS = {
     "bare LF": b"5\nhello\n0\n\n",
     "data too long": b"4\r\nhello\r\n0\r\n\r\n",
     "data without line end": b"5\r\nhello0\r\n\r\n",
+    "two bytes for a line end": b"5\r\nhelloxx0\r\n\r\n",
+    "two bytes for the last line": b"0\r\nxx",
     "endless size": b"0" * 20 + b"5\r\nhello\r\n",
     "endless line": b"5;" + b"a" * 300,
     "open quote": b'5;a="b\r\nhello\r\n0\r\n\r\n',
