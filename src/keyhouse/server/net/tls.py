@@ -54,7 +54,7 @@ SIGNATURES: Final = (
     b":rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512"
     b":rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512"
 )
-_TICKET_SECONDS: Final = 3600  # the identity in a session is looked up anew for each request
+_TICKET_SECONDS: Final = 3600  # the identity in a session is looked up again for each request
 BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
 _RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB

