@@ -1,6 +1,6 @@
 """Answers as golden files hold them: everything exact but what differs from run to run.
 
-``GOLDEN=write pytest tests/acceptance/test_wire_bodies.py`` writes the files anew.
+``GOLDEN=write pytest tests/acceptance/client_api/test_wire_bodies.py`` writes the files anew.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 from support.peers.answers import checked
 from support.process.server import Reply
 
-_FOLDER: Final = Path(__file__).parents[2] / "acceptance" / "golden"
+_FOLDER: Final = Path(__file__).parents[2] / "acceptance" / "client_api" / "golden"
 
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){8,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _PEM: Final = re.compile(

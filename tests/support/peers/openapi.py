@@ -22,7 +22,7 @@ OPERATIONS: Final[dict[Target, Any]] = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
-_GOLDEN: Final = Path(__file__).parents[2] / "acceptance" / "golden"
+_GOLDEN: Final = Path(__file__).parents[2] / "acceptance" / "client_api" / "golden"
 _OF_ANY_ANSWER: Final = {
     "cache-control",
     "connection",

@@ -4,7 +4,7 @@ pyOpenSSL's own connections have no public way to what TLS here needs: reading i
 all connections, a verdict on a client's key, the list of groups. So sessions are made of OpenSSL's
 functions. They come from the binding of ``cryptography`` by its public name, but which of them it
 has may change with a version; and a context of pyOpenSSL gives its pointer by a private name only.
-``tests/api/test_openssl_binding.py`` fails where a version changes either.
+``tests/server/net/test_openssl_binding.py`` fails where a version changes either.
 """
 
 from typing import Any

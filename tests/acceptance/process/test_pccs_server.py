@@ -37,7 +37,7 @@ pytestmark = pytest.mark.acceptance
 
 GATE = manifest(FeatureGates=["SignQuoteEndpoint"])
 FETCH = 4  # requests of one
-STRANGER = (Path(__file__).parent.parent / "attestation/vectors/sgx_quote").read_bytes()
+STRANGER = (Path(__file__).parents[2] / "attestation/vectors/sgx_quote").read_bytes()
 NEWER = Parameters(
     tcb_info=TcbInfo(evaluation_number=2), qe_identity=QeIdentity(evaluation_number=2)
 )

@@ -278,7 +278,7 @@ def test_key_log_variable_has_no_effect(tmp_path: Path) -> None:
     )
     environment = {
         "SSLKEYLOGFILE": str(log),
-        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
         "PATH": os.environ["PATH"],
     }
     done = subprocess.run(

@@ -32,7 +32,7 @@ from keyhouse.server.services.quote_checks import (
     no_collateral,
 )
 
-VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
 AT = datetime.fromtimestamp(1751328000, UTC)
 
 

@@ -19,7 +19,7 @@ from support.samples.deployment import manifest
 
 pytestmark = pytest.mark.acceptance
 
-VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
 GATE = manifest(FeatureGates=["SignQuoteEndpoint"])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND = (sys.executable, "-m", "demo")
 TOOLS = ("bash", "base64", "cp", "diff", "env", "mkdir", "rm", "sed", "tail")
