@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 from benchmarks.manifests import User, envelope, secrets_manifest, upload_chunks
-from benchmarks.processes import Process, Trouble, until_answered
+from benchmarks.processes import Process, TroubleError, until_answered
 from demo.ports import free_port
 
 __all__ = ["STATUS", "Coordinator"]
@@ -86,11 +86,13 @@ class Coordinator:
             content = answer.read()
             took = time.perf_counter() - begun
         except (OSError, http.client.HTTPException) as exc:
-            raise Trouble(f"POST {path} got no answer") from exc
+            raise TroubleError(f"POST {path} got no answer") from exc
         finally:
             connection.close()
         if answer.status != http.client.OK:
-            raise Trouble(f"POST {path} was answered with {answer.status}: {_message(content)}")
+            raise TroubleError(
+                f"POST {path} was answered with {answer.status}: {_message(content)}"
+            )
         return took, content
 
     def _start(self) -> Process:

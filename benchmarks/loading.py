@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from benchmarks.load_report import LoadReport
 from benchmarks.manifests import User
-from benchmarks.processes import Trouble, pinned
+from benchmarks.processes import TroubleError, pinned
 
 __all__ = ["Job", "LoadProgram", "run_load"]
 
@@ -80,7 +80,7 @@ def run_load(
 ) -> LoadReport:
     """Run the load to its end, in ``folder``, and return what it reports.
 
-    ``beside`` goes on for as long; of its report only the errors count. Raises ``Trouble`` if
+    ``beside`` goes on for as long; of its report only the errors count. Raises ``TroubleError`` if
     anything is not reported.
     """
 
@@ -110,9 +110,9 @@ def _reported(load: "subprocess.Popen[bytes]", patience: float) -> LoadReport:
         output, complaint = load.communicate(timeout=patience)
     except subprocess.TimeoutExpired as exc:
         load.kill()
-        raise Trouble("the load program did not end") from exc
+        raise TroubleError("the load program did not end") from exc
     if load.returncode != 0:
-        raise Trouble(f"the load program failed: {complaint.decode(errors='replace').strip()}")
+        raise TroubleError(f"the load program failed: {complaint.decode(errors='replace').strip()}")
     return msgspec.json.decode(output, type=LoadReport)
 
 

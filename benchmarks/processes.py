@@ -14,14 +14,14 @@ from typing import IO, Final, Self
 
 import msgspec
 
-__all__ = ["Memory", "Process", "Processors", "Trouble", "pinned", "until_answered"]
+__all__ = ["Memory", "Process", "Processors", "TroubleError", "pinned", "until_answered"]
 
 _PATIENCE_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.0005
 
 
-class Trouble(Exception):
+class TroubleError(Exception):
     """Why there is nothing to measure. The text is for the person at the terminal."""
 
 
@@ -158,15 +158,15 @@ class Process:
 def until_answered(process: Process, port: int, path: str) -> None:
     """Return as soon as ``GET path`` over TLS has been answered with 200.
 
-    Asks every half millisecond, so the moment is known that exactly. Raises ``Trouble`` if the
+    Asks every half millisecond, so the moment is known that exactly. Raises ``TroubleError`` if the
     process ends, or has not answered in a minute.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not _answers(port, path):
         if process.has_ended():
-            raise Trouble(f"the server ended before it answered\n{process.last_words()}")
+            raise TroubleError(f"the server ended before it answered\n{process.last_words()}")
         if time.monotonic() > deadline:
-            raise Trouble(f"the server did not answer within {_PATIENCE_SECONDS:.0f} s")
+            raise TroubleError(f"the server did not answer within {_PATIENCE_SECONDS:.0f} s")
         time.sleep(_POLL_SECONDS)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from benchmarks.coordinator import Coordinator
 from benchmarks.manifests import User, envelope, secret_name, secrets_manifest
-from benchmarks.processes import Trouble
+from benchmarks.processes import TroubleError
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -49,7 +49,7 @@ def recovery_seconds(coordinator: Coordinator, records: int, user: User) -> floa
     }
     took, answer = coordinator.exchange("/api/v2/recover", msgspec.json.encode(body))
     if msgspec.json.decode(answer)["data"]["remaining"] != 0:
-        raise Trouble("the recovery is not complete")
+        raise TroubleError("the recovery is not complete")
     return took
 
 
@@ -69,7 +69,7 @@ def _share(answer: bytes, holder: rsa.RSAPrivateKey) -> Secret:
 async def _append(data: Path, dek: Secret, records: int) -> None:
     key = see_key(data)
     if key is None:
-        raise Trouble("the coordinator has left no sealed_key")
+        raise TroubleError("the coordinator has left no sealed_key")
     store = await SqliteStore.open(data / "journal.db")
     try:
         journal, _ = await Journal.open(store, store_id=key.store_id, dek=dek)

@@ -19,7 +19,7 @@ from benchmarks.load_report import LoadReport
 from benchmarks.loading import run_load
 from benchmarks.manifests import envelope, large_manifest
 from benchmarks.options import Options
-from benchmarks.processes import Processors, Trouble
+from benchmarks.processes import Processors, TroubleError
 from benchmarks.quotes import measure as measure_quotes
 from benchmarks.report import report
 from benchmarks.result import Disturbance, Footprint, Result
@@ -42,7 +42,7 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.folder) as folder:
             result = _measure(options, Path(folder), processors)
-    except Trouble as trouble:
+    except TroubleError as trouble:
         sys.exit(f"error: {trouble}")
     print(report(result))
     if options.json is not None:
@@ -149,10 +149,13 @@ def _join_earlier(
 
 
 def _done(report: LoadReport) -> int:
-    """Return how many requests a history has become longer by. Raises ``Trouble`` if any failed."""
+    """Return how many requests a history has become longer by.
+
+    Raises ``TroubleError`` if any failed.
+    """
     if report.errors:
         kinds = ", ".join(sorted({*report.statuses, *report.failures}))
-        raise Trouble(f"{report.errors} earlier requests failed, among {kinds}")
+        raise TroubleError(f"{report.errors} earlier requests failed, among {kinds}")
     return report.requests
 
 

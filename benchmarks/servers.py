@@ -17,7 +17,7 @@ from benchmarks.manifests import (
     update_manifests,
     upload_chunks,
 )
-from benchmarks.processes import Process, Trouble
+from benchmarks.processes import Process, TroubleError
 from benchmarks.recovery import recovery_seconds
 
 __all__ = ["Servers"]
@@ -162,4 +162,4 @@ def _told_port(bare: Process) -> int:
     try:
         return msgspec.json.decode(bare.first_line(), type=dict[str, int])["port"]
     except (msgspec.DecodeError, KeyError):
-        raise Trouble(f"the bare server did not start\n{bare.last_words()}") from None
+        raise TroubleError(f"the bare server did not start\n{bare.last_words()}") from None

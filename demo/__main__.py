@@ -18,7 +18,7 @@ from demo.disk import carry_it_away
 from demo.ports import free_port
 from demo.process import CoordinatorProcess
 from demo.recovery import recover_it
-from demo.screen import Screen, Unexpected
+from demo.screen import Screen, UnexpectedError
 from demo.setting import check_it, read_it_back, set_it
 from demo.shell import Shell
 from demo.stage import Stage
@@ -63,7 +63,7 @@ def main() -> int:
             _play(screen, Path(folder))
         sys.stdout.write(_FURTHER)
         sys.stdout.flush()
-    except Unexpected as problem:
+    except UnexpectedError as problem:
         return _failed(str(problem))
     except BrokenPipeError:  # whoever read the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,8 +94,8 @@ def _play(screen: Screen, folder: Path) -> None:
         stage = Stage(screen, shell, caller, coordinator)
         try:
             _walk(stage)
-        except (Unexpected, KeyhouseError) as problem:
-            raise Unexpected(
+        except (UnexpectedError, KeyhouseError) as problem:
+            raise UnexpectedError(
                 f"{problem}\n\nThe coordinator's log ends:\n{coordinator.last_words()}"
             ) from problem
         screen.wait("Enter to stop and remove everything ... ")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from demo.screen import Unexpected
+from demo.screen import UnexpectedError
 from demo.shell import Shell, typed
 
 __all__ = ["STATUS", "Answer", "Call", "Caller"]
@@ -54,13 +54,13 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def json(self) -> dict[str, Any]:
-        """The envelope. Raises ``Unexpected`` if the body is none."""
+        """The envelope. Raises ``UnexpectedError`` if the body is none."""
         try:
             envelope = json.loads(self.body)
         except ValueError:
             envelope = None
         if not isinstance(envelope, dict):
-            raise Unexpected("the answer is no JSON object")
+            raise UnexpectedError("the answer is no JSON object")
         return envelope
 
 
@@ -75,16 +75,16 @@ class Caller:
         )
 
     def call(self, call: Call) -> Answer:
-        """Return the answer. Raises ``Unexpected`` if there is none."""
+        """Return the answer. Raises ``UnexpectedError`` if there is none."""
         if self.has_curl:
             done = self._shell.run(call.line(self.port))
             if done.code != 0:
-                raise Unexpected(f"no answer: {done.errors.strip()}")
+                raise UnexpectedError(f"no answer: {done.errors.strip()}")
             return _parsed(done.output)
         try:
             return self._by_python(call)
         except (OSError, http.client.HTTPException) as error:
-            raise Unexpected(f"no answer: {type(error).__name__}") from error
+            raise UnexpectedError(f"no answer: {type(error).__name__}") from error
 
     def _by_python(self, call: Call) -> Answer:
         folder = self._shell.folder
@@ -123,4 +123,4 @@ def _parsed(output: bytes) -> Answer:
         headers = {name.lower(): value.strip() for name, value in pairs}
         return Answer(int(status), reason, headers, body)
     except ValueError:
-        raise Unexpected("curl printed no HTTP answer") from None
+        raise UnexpectedError("curl printed no HTTP answer") from None

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from demo.ports import free_port
-from demo.screen import Unexpected
+from demo.screen import UnexpectedError
 from demo.shell import Shell
 
 __all__ = ["CoordinatorProcess"]
@@ -50,7 +50,10 @@ class CoordinatorProcess:
         self.stop()
 
     def start(self) -> float:
-        """Start it, return the seconds until it serves. Raises ``Unexpected`` if it does not."""
+        """Start it, return the seconds until it serves.
+
+        Raises ``UnexpectedError`` if it does not.
+        """
         begun = time.monotonic()
         with self._log.open("wb") as log:
             child = self._child = subprocess.Popen(  # noqa: S603 (fixed words)
@@ -65,9 +68,9 @@ class CoordinatorProcess:
             )
         while _SERVING not in self._log.read_bytes():
             if child.poll() is not None:
-                raise Unexpected("the coordinator ended at its start")
+                raise UnexpectedError("the coordinator ended at its start")
             if time.monotonic() - begun > _PATIENCE:
-                raise Unexpected(f"the coordinator does not serve after {_PATIENCE:.0f} s")
+                raise UnexpectedError(f"the coordinator does not serve after {_PATIENCE:.0f} s")
             time.sleep(_POLL)
         return time.monotonic() - begun
 

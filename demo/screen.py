@@ -4,14 +4,14 @@ import sys
 import textwrap
 from typing import Final, TextIO
 
-__all__ = ["WIDTH", "Screen", "Unexpected"]
+__all__ = ["WIDTH", "Screen", "UnexpectedError"]
 
 WIDTH: Final = 100
 _INDENT: Final = "  "
 _BOLD, _DIM, _GREEN, _CYAN = "1", "2", "32", "36"
 
 
-class Unexpected(Exception):
+class UnexpectedError(Exception):
     """Something that the demo claims does not hold. The text says what, for a person."""
 
 
@@ -66,10 +66,10 @@ class Screen:
         """Say ``text``, which ``claim`` has shown to be true.
 
         Raises:
-            Unexpected: it is not true.
+            UnexpectedError: it is not true.
         """
         if not claim:
-            raise Unexpected(f"this does not hold: {text}")
+            raise UnexpectedError(f"this does not hold: {text}")
         mark = self._styled(_GREEN, "OK")
         self._wrapped(text, f"{_INDENT}{mark} ", _INDENT + "   ")
         self._out.flush()

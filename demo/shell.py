@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from demo.screen import WIDTH, Unexpected
+from demo.screen import WIDTH, UnexpectedError
 
 __all__ = ["Done", "Shell", "typed"]
 
@@ -45,7 +45,7 @@ class Shell:
         return str(Path(__file__).with_name(name))
 
     def run(self, line: str) -> Done:
-        """Run ``line`` to its end. Raises ``Unexpected`` if it takes more than a minute."""
+        """Run ``line`` to its end. Raises ``UnexpectedError`` if it takes more than a minute."""
         try:
             done = subprocess.run(  # noqa: S603 (the demo's own lines)
                 ["bash", "-c", line],  # noqa: S607 (found as a person's terminal finds it)
@@ -57,7 +57,7 @@ class Shell:
                 timeout=_PATIENCE,
             )
         except subprocess.TimeoutExpired:
-            raise Unexpected(f"this did not end within {_PATIENCE:.0f} s: {line}") from None
+            raise UnexpectedError(f"this did not end within {_PATIENCE:.0f} s: {line}") from None
         return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 

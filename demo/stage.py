@@ -4,7 +4,7 @@ import msgspec
 
 from demo.calls import STATUS, Answer, Call, Caller
 from demo.process import CoordinatorProcess
-from demo.screen import Screen, Unexpected
+from demo.screen import Screen, UnexpectedError
 from demo.shell import Done, Shell, typed
 from demo.shorten import pretty, shortened
 
@@ -25,7 +25,9 @@ class Stage(msgspec.Struct, frozen=True):
         return f"localhost:{self.caller.port}"
 
     def command(self, line: str, *, code: int = 0) -> Done:
-        """Show ``line`` and what it prints. Raises ``Unexpected`` if it does not end with ``code``.
+        """Show ``line`` and what it prints.
+
+        Raises ``UnexpectedError`` if it does not end with ``code``.
 
         A code other than 0 means a refusal, and the screen says so.
         """
@@ -33,7 +35,7 @@ class Stage(msgspec.Struct, frozen=True):
         done = self.shell.run(line)
         self.screen.answer(done.output.decode(errors="replace") + done.errors)
         if done.code != code:
-            raise Unexpected(f"the exit code is {done.code}, must be {code}")
+            raise UnexpectedError(f"the exit code is {done.code}, must be {code}")
         if code:
             self.screen.holds(done.code == code, f"refused: exit code {code}")
         return done
@@ -43,18 +45,21 @@ class Stage(msgspec.Struct, frozen=True):
         return self.command(typed(["keyhouse", *words]), code=code)
 
     def call(self, call: Call, *, status: int = 200) -> Answer:
-        """Show a request and its answer. Raises ``Unexpected`` if the status is another."""
+        """Show a request and its answer. Raises ``UnexpectedError`` if the status is another."""
         self.screen.command(call.line(self.caller.port))
         answer = self.caller.call(call)
         state = f"   Keyhouse-State: {answer.state}" if answer.state else ""
         self.screen.answer(f"HTTP {answer.status} {answer.reason}{state}")
         self.screen.answer(pretty(shortened(answer.json)))
         if answer.status != status:
-            raise Unexpected(f"the answer is HTTP {answer.status}, must be {status}")
+            raise UnexpectedError(f"the answer is HTTP {answer.status}, must be {status}")
         return answer
 
     def refused(self, call: Call, status: int, what: str) -> None:
-        """Show a request that is refused, changing nothing. Raises ``Unexpected`` if it is not."""
+        """Show a request that is refused, changing nothing.
+
+        Raises ``UnexpectedError`` if it is not.
+        """
         before = self.caller.call(STATUS).state
         answer = self.call(call, status=status)
         self.screen.holds(answer.state == before, f"{what}; nothing has changed")

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from demo.screen import Unexpected
+from demo.screen import UnexpectedError
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
@@ -12,7 +12,7 @@ from keyhouse.client import (
     Coordinator,
     SecretUpload,
     TrustedCoordinator,
-    Unreachable,
+    UnreachableError,
 )
 
 __all__ = ["UploadStream"]
@@ -47,25 +47,27 @@ class UploadStream:
         """Return when so many uploads have been acknowledged.
 
         Raises:
-            Unexpected: the stream ended before.
+            UnexpectedError: the stream ended before.
         """
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error or self._acknowledged >= acknowledged, _PATIENCE
             )
             if self._error or self._acknowledged < acknowledged:
-                raise Unexpected(f"uploads of {self.secret} stopped: {self._error or 'too slow'}")
+                raise UnexpectedError(
+                    f"uploads of {self.secret} stopped: {self._error or 'too slow'}"
+                )
 
     def broken_off(self) -> int:
         """Wait until the stream has lost the coordinator; return how many were acknowledged.
 
         Raises:
-            Unexpected: it ended in another way.
+            UnexpectedError: it ended in another way.
         """
         self._thread.join(_PATIENCE)
         self._coordinator.close()
-        if self._thread.is_alive() or not isinstance(self._error, Unreachable):
-            raise Unexpected(f"uploads of {self.secret} ended strangely: {self._error}")
+        if self._thread.is_alive() or not isinstance(self._error, UnreachableError):
+            raise UnexpectedError(f"uploads of {self.secret} ended strangely: {self._error}")
         return self._acknowledged
 
     def may_be_stored(self, value: bytes, acknowledged: int) -> bool:

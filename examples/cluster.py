@@ -9,7 +9,7 @@ from typing import Final, Self
 from demo.calls import Caller
 from demo.ports import free_port
 from demo.process import CoordinatorProcess
-from demo.screen import Screen, Unexpected
+from demo.screen import Screen, UnexpectedError
 from demo.shell import Done, Shell, typed
 from demo.stage import Stage
 
@@ -93,7 +93,7 @@ class Cluster:
 def cluster(screen: Screen, example: Path, folder: Path) -> Iterator[Cluster]:
     """Copy the files of ``example`` to the new ``folder``, and play there.
 
-    Raises ``Unexpected``, with the end of the logs, if anything is not as the steps claim.
+    Raises ``UnexpectedError``, with the end of the logs, if anything is not as the steps claim.
     """
     shutil.copytree(example, folder, ignore=shutil.ignore_patterns("__*__*", "run", "*.md"))
     shell = Shell(folder)
@@ -104,9 +104,9 @@ def cluster(screen: Screen, example: Path, folder: Path) -> Iterator[Cluster]:
     with Cluster(stage) as found:
         try:
             yield found
-        except (Unexpected, KeyhouseError) as problem:
+        except (UnexpectedError, KeyhouseError) as problem:
             logs = "\n".join(_ends_of(folder))
-            raise Unexpected(f"{problem}\n\nThe logs end:\n{logs}") from problem
+            raise UnexpectedError(f"{problem}\n\nThe logs end:\n{logs}") from problem
 
 
 def _ends_of(folder: Path) -> Iterator[str]:

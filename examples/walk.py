@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from demo.screen import Screen, Unexpected
+from demo.screen import Screen, UnexpectedError
 
 __all__ = ["play"]
 
@@ -31,7 +31,7 @@ def play(title: str, steps: Callable[[Screen, Path], None]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="keyhouse-example-") as folder:
             steps(screen, Path(folder) / "cluster")
-    except Unexpected as problem:
+    except UnexpectedError as problem:
         sys.stdout.flush()
         sys.stderr.write(f"\nerror: {problem}\n")
         return _FAILED

@@ -7,7 +7,7 @@ import subprocess
 import time
 from typing import Final
 
-from demo.screen import Unexpected
+from demo.screen import UnexpectedError
 from demo.shell import Shell
 
 __all__ = ["Workload"]
@@ -42,13 +42,13 @@ class Workload:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, text: str) -> None:
-        """Return once it has printed ``text``. Raises ``Unexpected`` if it does not."""
+        """Return once it has printed ``text``. Raises ``UnexpectedError`` if it does not."""
         begun = time.monotonic()
         while text not in self.said():
             if self._child.poll() is not None:
-                raise Unexpected(f"a workload ended with exit code {self._child.returncode}")
+                raise UnexpectedError(f"a workload ended with exit code {self._child.returncode}")
             if time.monotonic() - begun > _PATIENCE:
-                raise Unexpected(f"a workload did not print {text!r} within {_PATIENCE:.0f} s")
+                raise UnexpectedError(f"a workload did not print {text!r} within {_PATIENCE:.0f} s")
             time.sleep(_POLL)
 
     def stop(self) -> None:

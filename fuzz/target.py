@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from random import Random
 from typing import ClassVar
 
-__all__ = ["Finding", "Target"]
+__all__ = ["FindingError", "Target"]
 
 
-class Finding(Exception):
+class FindingError(Exception):
     """What must never happen has happened; the text says what."""
 
 
@@ -15,7 +15,7 @@ class Target(ABC):
     """One part of Keyhouse under attack.
 
     A case is bytes that hold all that ``judge`` needs, so a written case can be judged again by
-    another process. What ``judge`` raises, ``Finding`` or anything else, is a defect.
+    another process. What ``judge`` raises, ``FindingError`` or anything else, is a defect.
     """
 
     name: ClassVar[str]
@@ -30,7 +30,7 @@ class Target(ABC):
 
     @abstractmethod
     def judge(self, case: bytes) -> str:
-        """Try ``case``; return in a few words what became of it. Raises ``Finding``."""
+        """Try ``case``; return in a few words what became of it. Raises ``FindingError``."""
 
     def close(self) -> None:  # noqa: B027 - most targets hold nothing
         """Let go of what is held. Nothing can be judged afterwards."""

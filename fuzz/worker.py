@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 import msgspec
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 __all__ = ["Limits", "Progress", "Shared", "work"]
 
@@ -96,7 +96,7 @@ def _try_one(
         case = target.draw(chance)
         shared.begin(number, case)
         outcomes[target.judge(case)] += 1
-    except Finding as finding:
+    except FindingError as finding:
         return str(finding)
     except Exception:  # noqa: BLE001 - that any exception comes out is what is looked for
         return f"an exception came out\n{traceback.format_exc()}"

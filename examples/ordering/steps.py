@@ -28,7 +28,10 @@ class _Shop:
 
 
 def show(screen: Screen, folder: Path) -> None:
-    """Play the example in the new ``folder``. Raises ``Unexpected`` if something does not hold."""
+    """Play the example in the new ``folder``.
+
+    Raises ``UnexpectedError`` if something does not hold.
+    """
     shop = _Shop()
     with cluster(screen, _HERE, folder) as found:
         stock = _start(found, shop)

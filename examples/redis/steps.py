@@ -17,7 +17,10 @@ _FILES: Final = ("redis.conf", "tls.key", "tls.pem")
 
 
 def show(screen: Screen, folder: Path) -> None:
-    """Play the example in the new ``folder``. Raises ``Unexpected`` if something does not hold."""
+    """Play the example in the new ``folder``.
+
+    Raises ``UnexpectedError`` if something does not hold.
+    """
     port = str(free_port())
     with cluster(screen, _HERE, folder) as found:
         _start(found, port)

@@ -28,7 +28,7 @@ from fuzz.forgery.case import (
     covered_by_quote,
     parts_of_quote,
 )
-from fuzz.target import Finding
+from fuzz.target import FindingError
 
 from keyhouse.attestation import Collateral, Verdict
 
@@ -39,18 +39,20 @@ _KINDS: Final = {3: ("SGX", "QE"), 4: ("TDX", "TD_QE"), 5: ("TDX", "TD_QE")}
 
 
 def require_collateral(case: ForgedCase) -> None:
-    """Raise ``Finding`` if the case's collateral must not be accepted."""
+    """Raise ``FindingError`` if the case's collateral must not be accepted."""
     if missing := _not_signed(covered_by_collateral(case.collateral), case):
-        raise Finding(f"collateral was accepted with {missing} parts that nobody rightful signed")
+        raise FindingError(
+            f"collateral was accepted with {missing} parts that nobody rightful signed"
+        )
     _require_all(_collateral_rules(case.collateral, case.at), "collateral was accepted")
 
 
 def require_quote(case: ForgedCase, verdict: Verdict) -> None:
-    """Raise ``Finding`` if the case's quote must not be accepted, or says something else."""
+    """Raise ``FindingError`` if the case's quote must not be accepted, or says something else."""
     require_collateral(case)
     parts = parts_of_quote(case.quote)
     if missing := _not_signed(covered_by_quote(parts), case):
-        raise Finding(f"a quote was accepted with {missing} parts that nobody rightful signed")
+        raise FindingError(f"a quote was accepted with {missing} parts that nobody rightful signed")
     _require_all(_quote_rules(case, parts), "a quote was accepted")
     _require_all(_verdict_rules(case, parts, verdict), "a verdict is wrong")
 
@@ -62,7 +64,7 @@ def _not_signed(found: Iterator[bytes], case: ForgedCase) -> int:
 def _require_all(rules: dict[str, Callable[[], bool]], what: str) -> None:
     for name, holds in rules.items():
         if not holds():
-            raise Finding(f"{what} though this does not hold: {name}")
+            raise FindingError(f"{what} though this does not hold: {name}")
 
 
 def _collateral_rules(collateral: Collateral, at: int) -> dict[str, Callable[[], bool]]:
@@ -182,7 +184,9 @@ def _pck_value(pck: x509.Certificate, entry: int, size: int, *, inner: int = 0) 
     entry_of = re.escape(bytes([len(oid)]) + oid) + b"." + re.escape(bytes([size]))
     found = list(re.finditer(entry_of, _sgx_extension(pck), re.DOTALL))
     if len(found) != 1:
-        raise Finding("a PCK certificate was accepted that does not say something exactly once")
+        raise FindingError(
+            "a PCK certificate was accepted that does not say something exactly once"
+        )
     return found[0].string[found[0].end() :][:size]
 
 

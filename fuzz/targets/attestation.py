@@ -1,9 +1,10 @@
 """Forged quotes and collateral against the verifier.
 
 Oracle: ``forgery.oracle`` says exactly what may be accepted; a genuine case, drawn now and then,
-must be; and ``QuoteRefused`` (of collateral alone: ``CollateralRefused``) is all that may come out.
-What is accepted as *fitting* is genuine in all that is covered: parts that belong together though
-they came apart, another signature over the same, or what an insider signed within the rules.
+must be; and ``QuoteRefusedError`` (of collateral alone: ``CollateralRefusedError``) is all that may
+come out. What is accepted as *fitting* is genuine in all that is covered: parts that belong
+together though they came apart, another signature over the same, or what an insider signed within
+the rules.
 """
 
 import functools
@@ -31,13 +32,13 @@ from fuzz.forgery.quotes import (
 )
 from fuzz.forgery.world import make_world
 from fuzz.mutations import flipped, mutated, spliced
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralRefused,
-    CollateralUnusable,
-    QuoteRefused,
+    CollateralRefusedError,
+    CollateralUnusableError,
+    QuoteRefusedError,
     Verdict,
     Verifier,
     add_header,
@@ -50,7 +51,7 @@ from keyhouse.attestation import (
 __all__ = ["CollateralTarget", "QuoteTarget", "Verify"]
 
 Verify = Callable[[bytes, bytes, Collateral, datetime], Verdict]
-"""Root, quote, collateral and time to what is accepted; raises ``QuoteRefused``."""
+"""Root, quote, collateral and time to what is accepted; raises ``QuoteRefusedError``."""
 
 _Way = Callable[[ForgedCase, Random], ForgedCase]
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -150,17 +151,17 @@ class QuoteTarget(_Forger):
         at = datetime.fromtimestamp(forged.at, UTC)
         try:
             verdict = self._verify(forged.root, forged.quote, forged.collateral, at)
-        except QuoteRefused as refused:
+        except QuoteRefusedError as refused:
             if forged.genuine:
-                raise Finding(f"a genuine quote was refused: {refused}") from None
+                raise FindingError(f"a genuine quote was refused: {refused}") from None
             return f"refused: {refused.reason}"
         require_quote(forged, verdict)
         try:
             kind = platform_kind(forged.quote, forged.root)
-        except QuoteRefused:  # then no collateral is ever fetched for it
+        except QuoteRefusedError:  # then no collateral is ever fetched for it
             return "accepted: of no known kind"
         if kind.fmspc != verdict.fmspc.hex():
-            raise Finding("two readers of one PCK certificate differ")
+            raise FindingError("two readers of one PCK certificate differ")
         return "accepted: genuine" if forged.genuine else "accepted: fitting"
 
 
@@ -195,10 +196,12 @@ class CollateralTarget(_Forger):
         try:
             collateral = read_collateral(forged.quote)
             require_sound(collateral, forged.root, at)
-        except CollateralRefused as refused:
+        except CollateralRefusedError as refused:
             if forged.genuine:
-                raise Finding(f"genuine collateral was refused: {refused}") from None
-            reason = refused.reason if isinstance(refused, CollateralUnusable) else "unreadable"
+                raise FindingError(f"genuine collateral was refused: {refused}") from None
+            reason = (
+                refused.reason if isinstance(refused, CollateralUnusableError) else "unreadable"
+            )
             return f"refused: {reason}"
         require_collateral(replace(forged, collateral=collateral))
         return "accepted: genuine" if forged.genuine else "accepted: fitting"
@@ -208,7 +211,7 @@ def _tried(way: _Way, case: ForgedCase, chance: Random) -> ForgedCase:
     """Return ``case`` forged; as it is if another way has left nothing to forge."""
     try:
         return way(case, chance)
-    except (LookupError, ValueError, QuoteRefused):
+    except (LookupError, ValueError, QuoteRefusedError):
         return case
 
 

@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 
 import structlog
 from fuzz.mutations import mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import Frame
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.limits import WorkloadLimits
@@ -78,7 +78,7 @@ async def _activate(message: bytes, identity: bytes | None) -> bytes:
     """Answer as a method does: at once, later, with a refusal, or with a long answer."""
     del identity
     if message.startswith(b"bad"):
-        raise BadRequest("a refusal")
+        raise BadRequestError("a refusal")
     if message.startswith(b"later"):
         await asyncio.sleep(0)
     return b"an answer" * (20_000 if message.startswith(b"much") else 1)
@@ -115,13 +115,13 @@ class FrameTarget(Target):
         self._broken.clear()
         transport, service = self._loop.run_until_complete(_played(case[1:]))
         if self._broken:
-            raise Finding(f"a failure was noted: {self._broken[0]}")
+            raise FindingError(f"a failure was noted: {self._broken[0]}")
         held = [pool.held for pool in (service.streams, service.calls, service.memory)]
         if any(held) or len(service):
-            raise Finding("a lost connection has not given everything back")
+            raise FindingError("a lost connection has not given everything back")
         kinds = _frames_written(bytes(transport.written))
         if case.startswith(b"!") and (transport.closed or b"grpc-status" not in transport.written):
-            raise Finding("a plain call was not answered")
+            raise FindingError("a plain call was not answered")
         if self._failures:
             return f"ended: {self._failures[0]}"
         return f"{'ended' if transport.closed else 'open'}: {kinds}"
@@ -272,11 +272,11 @@ def _frames_written(written: bytes) -> str:
             frame, length = Frame.parse_frame_header(memoryview(written[at : at + _FRAME_HEAD]))
             frame.parse_body(memoryview(written[at + 9 : at + 9 + length]))
         except (HyperframeError, ValueError) as error:
-            raise Finding(f"what was written is no frame: {error}") from None
+            raise FindingError(f"what was written is no frame: {error}") from None
         if at + _FRAME_HEAD + length > len(written):
-            raise Finding("a frame was not written whole")
+            raise FindingError("a frame was not written whole")
         if frame.stream_id % 2 == 0 and frame.stream_id:
-            raise Finding("a frame on a stream that no client opens")
+            raise FindingError("a frame on a stream that no client opens")
         kinds.add(type(frame).__name__.removesuffix("Frame"))
         at += _FRAME_HEAD + length
     return " ".join(sorted(kinds))

@@ -3,7 +3,7 @@
 Oracle: what is accepted h11 accepts too, with the same method, target, length of the body, chunks,
 keep-alive and expectation of 100-continue; a head in one expression (``read_common_head``) says
 what it says field by field; every beginning of an accepted head may go on (``check_beginning``).
-Keyhouse alone refuses much. ``Malformed`` is all that may come out.
+Keyhouse alone refuses much. ``MalformedError`` is all that may come out.
 
 Exceptions: h11 keeps an HTTP/1.0 connection in no case either; it takes a length of up to 20
 digits and Keyhouse 15; h11 tells of 100-continue also where no body is to come; h11 refuses the
@@ -16,13 +16,13 @@ from typing import ClassVar, Final
 
 import h11
 from fuzz.mutations import mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
-    Malformed,
+    MalformedError,
     RequestHead,
     check_beginning,
     read_any_head,
@@ -88,37 +88,37 @@ class HttpTarget(Target):
         readable_path(head)
         try:
             ours = read_head(head, _LIMITS)
-        except Malformed as malformed:
+        except MalformedError as malformed:
             if read_common_head(head, _LIMITS) is not None:
-                raise Finding("a head is refused or not, depending on the reader") from None
+                raise FindingError("a head is refused or not, depending on the reader") from None
             return f"refused: {malformed.status} {malformed.message}"
         common = read_common_head(head, _LIMITS)
         if common is not None and common != read_any_head(head, _LIMITS):
-            raise Finding("the two readers of heads differ")
+            raise FindingError("the two readers of heads differ")
         for beginning in range(1, end - 3):
             check_beginning(head[:beginning], beginning - 1, _LIMITS)
         return f"accepted: {_compared(ours, head, rest)}"
 
 
 def _compared(ours: RequestHead, head: bytes, rest: bytes) -> str:
-    """Compare with h11; raise ``Finding`` where it differs."""
+    """Compare with h11; raise ``FindingError`` where it differs."""
     other = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     other.receive_data(head)
     try:
         event = other.next_event()
     except h11.RemoteProtocolError as error:
-        raise Finding(f"h11 refuses the head: {error}") from None
+        raise FindingError(f"h11 refuses the head: {error}") from None
     if not isinstance(event, h11.Request):
-        raise Finding("h11 sees no request")
+        raise FindingError("h11 sees no request")
     path, _, query = event.target.partition(b"?")
     fields = dict(event.headers)
     length = CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
     if (event.method.decode(), query, length) != (ours.method, ours.query, ours.length):
-        raise Finding("h11 reads another method, query or length")
+        raise FindingError("h11 reads another method, query or length")
     if _unquoted(path) != ours.path:
-        raise Finding("the path is decoded otherwise")
+        raise FindingError("the path is decoded otherwise")
     if length != 0 and other.they_are_waiting_for_100_continue != ours.expects_continue:
-        raise Finding("h11 sees another expectation")
+        raise FindingError("h11 sees another expectation")
     body = (
         _read_chunks(rest) if length == CHUNKED else rest[:length].ljust(min(length, _MOST), b"x")
     )
@@ -128,9 +128,9 @@ def _compared(ours: RequestHead, head: bytes, rest: bytes) -> str:
         return "head, chunks with blanks"
     received = _read_by_h11(other, rest if length == CHUNKED else body)
     if received != body:
-        raise Finding("h11 reads another body")
+        raise FindingError("h11 reads another body")
     if (other.their_state is h11.DONE) != ours.keep_alive:
-        raise Finding("h11 sees another end of the connection")
+        raise FindingError("h11 sees another end of the connection")
     return "head and body"
 
 
@@ -139,7 +139,7 @@ def _read_chunks(rest: bytes) -> bytes | None:
     chunks = ChunkedBody()
     try:
         chunks.feed(rest, _MOST)
-    except Malformed:
+    except MalformedError:
         return None
     return chunks.taken() if chunks.complete and chunks.size <= _MOST else None
 
@@ -152,9 +152,9 @@ def _read_by_h11(other: h11.Connection, data: bytes) -> bytes:
         while isinstance(event := other.next_event(), h11.Data):
             body += event.data
     except h11.RemoteProtocolError as error:
-        raise Finding(f"h11 refuses the body: {error}") from None
+        raise FindingError(f"h11 refuses the body: {error}") from None
     if not isinstance(event, h11.EndOfMessage):
-        raise Finding("h11 sees no end of the body")
+        raise FindingError("h11 sees no end of the body")
     return body
 
 

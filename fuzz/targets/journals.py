@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 import msgspec
 from fuzz.mutations import flipped, mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 from support.samples.state import DEK, open_home
 
 from keyhouse.base.errors import KeyhouseError
@@ -141,7 +141,7 @@ async def _outcome(place: Path, least: int) -> str:
         if isinstance(found, Locked):
             return "recovery mode"
         if isinstance(found, Fresh):
-            raise Finding("a damaged directory was taken for a fresh one")
+            raise FindingError("a damaged directory was taken for a fresh one")
         return _judged(found, least)
     except KeyhouseError as error:
         return f"refused: {error.code}"
@@ -152,7 +152,7 @@ async def _outcome(place: Path, least: int) -> str:
 def _judged(found: Opened, least: int) -> str:
     count = len(found.replay.events)
     if found.replay != Replay((_BASE,), _EVENTS[:count]):
-        raise Finding("another state was found than was written")
+        raise FindingError("another state was found than was written")
     if count < least:
-        raise Finding("events are missing of which the sealed key knew")
+        raise FindingError("events are missing of which the sealed key knew")
     return "exact" if count == len(_EVENTS) else "a tail is missing"

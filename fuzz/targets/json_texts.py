@@ -3,8 +3,8 @@
 Oracle: what is accepted ``json`` accepts, with the same value: strings, booleans, nulls, lists and
 objects exactly (of a repeated name the last wins, and it is told), integers exactly within 25
 digits, and a number with a fraction or an exponent is a float there and ``INEXACT`` here. A typed
-reading of the same text gives values of the declared types. ``Unreadable`` is all that may come
-out. Keyhouse alone refuses NaN, half surrogate pairs, much nesting and very many values.
+reading of the same text gives values of the declared types. ``UnreadableError`` is all that may
+come out. Keyhouse alone refuses NaN, half surrogate pairs, much nesting and very many values.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 from fuzz.documents import changed_value
 from fuzz.mutations import mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.base.secret import Secret
-from keyhouse.wire.json_decoder import UInt16, UInt64, Unreadable, decode, read
+from keyhouse.wire.json_decoder import UInt16, UInt64, UnreadableError, decode, read
 from keyhouse.wire.json_parser import INEXACT, MAX_NESTING, Repeated, read_json
 
 __all__ = ["JsonTarget"]
@@ -75,14 +75,14 @@ class JsonTarget(Target):
         typed = _typed(case)
         try:
             ours = read_json(case)
-        except Unreadable as refused:
+        except UnreadableError as refused:
             if typed:
-                raise Finding("typed values were read from what is no JSON") from None
+                raise FindingError("typed values were read from what is no JSON") from None
             return f"refused: {refused.problems[0].problem.partition(',')[0]}"
         try:
             theirs = json.loads(case)
         except ValueError as error:
-            raise Finding(f"the standard library refuses it: {error}") from None
+            raise FindingError(f"the standard library refuses it: {error}") from None
         _require_equal(ours, theirs, 0)
         return "accepted: typed" if typed else "accepted"
 
@@ -92,10 +92,10 @@ def _typed(case: bytes) -> bool:
     try:
         found = read(case, _Outer).value
         lax = decode(case, _Outer)
-    except Unreadable:
+    except UnreadableError:
         return False
     if found != lax:
-        raise Finding("the careful and the lax reader differ")
+        raise FindingError("the careful and the lax reader differ")
     _require_type(found.data, bytes)
     _require_type(found.key, Secret, type(None))
     _require_type(found.number, int)
@@ -103,7 +103,7 @@ def _typed(case: bytes) -> bool:
         if not isinstance(each, str):
             _require_declared(each)
     if not -(2**63) <= found.number < 2**63:
-        raise Finding("a number out of range was read")
+        raise FindingError("a number out of range was read")
     return True
 
 
@@ -113,22 +113,22 @@ def _require_declared(value: _Inner) -> None:
     _require_type(value.flag, bool)
     _require_type(value.name, str)
     if not (0 <= value.size < 2**64 and 0 <= (value.small or 0) < 2**16):
-        raise Finding("a number out of range was read")
+        raise FindingError("a number out of range was read")
 
 
 def _require_type(value: object, *kinds: type) -> None:
     if type(value) not in kinds:
-        raise Finding("a value of another type was read")
+        raise FindingError("a value of another type was read")
 
 
 def _require_equal(ours: object, theirs: object, depth: int) -> None:
     if depth > MAX_NESTING:
-        raise Finding("it is nested too deeply")
+        raise FindingError("it is nested too deeply")
     if isinstance(theirs, dict):
         _require_equal_objects(ours, theirs, depth)
     elif isinstance(theirs, list):
         if not isinstance(ours, list) or len(ours) != len(theirs):
-            raise Finding("lists differ")
+            raise FindingError("lists differ")
         for one, other in zip(ours, theirs, strict=True):
             _require_equal(one, other, depth + 1)
     else:
@@ -138,17 +138,17 @@ def _require_equal(ours: object, theirs: object, depth: int) -> None:
 def _require_equal_scalars(ours: object, theirs: object) -> None:
     if isinstance(theirs, float):
         if ours is not INEXACT:
-            raise Finding("a number with a fraction was read as something else")
+            raise FindingError("a number with a fraction was read as something else")
     elif type(theirs) is int and len(str(theirs)) >= _EXACT_DIGITS:
         if type(ours) is not int or abs(ours) < 2**64:
-            raise Finding("a long number was read as a short one")
+            raise FindingError("a long number was read as a short one")
     elif type(ours) is not type(theirs) or ours != theirs:
-        raise Finding("values differ")
+        raise FindingError("values differ")
 
 
 def _require_equal_objects(ours: object, theirs: dict[str, Any], depth: int) -> None:
     if not isinstance(ours, dict) or list(ours) != _order(ours, theirs):
-        raise Finding("objects differ")
+        raise FindingError("objects differ")
     for name, value in theirs.items():
         _require_equal(ours[name], value, depth + 1)
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import ClassVar, Final
 
 import msgspec
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 from support.process.kills import Ledger, Writer
 from support.process.server import PATIENCE, Server
 from support.samples.deployment import manifest, user
@@ -38,7 +38,7 @@ class _Deployment:
         self.kills = 0
         with self.server, self.server.client() as client:
             if client.set_manifest(manifest(_WRITERS)).status != 200:
-                raise Finding("the first manifest was refused")
+                raise FindingError("the first manifest was refused")
             self.identity = self._identity()
             self.server.kill()
 
@@ -62,24 +62,24 @@ class _Deployment:
             writer.join()
             writer.client.close()
             if writer.refused:
-                raise Finding(f"a write was refused: {writer.refused[0]!r}")
+                raise FindingError(f"a write was refused: {writer.refused[0]!r}")
             self.ledger.acknowledged[number] = writer.acknowledged
             self.ledger.attempted[number] = writer.attempted
         return sum(self.ledger.acknowledged) - before
 
     def _check(self) -> None:
         if self._identity() != self.identity:
-            raise Finding("another manifest or root came back")
+            raise FindingError("another manifest or root came back")
         with self.server.client(user("writer")) as client:
             try:
                 self.ledger.check(client)
             except AssertionError:
-                raise Finding(
+                raise FindingError(
                     "an acknowledged write was lost, or one that was never made is there"
                 ) from None
             log = client.get("/api/v2/update").data["updateLog"]
         if len(log) != 1 + sum(self.ledger.acknowledged):
-            raise Finding("the update log has other entries than there were writes")
+            raise FindingError("the update log has other entries than there were writes")
 
     def _identity(self) -> tuple[object, object]:
         with self.server.client() as client:

@@ -1,9 +1,10 @@
 """Certificate signing requests of workloads.
 
-Oracle: only ``Invalid`` comes out. What is accepted is, in all that its signature covers, a request
-that the holder of its key signed; and what it asks for takes no name or address of the coordinator,
-in no case of letters, with a last dot or by a wildcard, and has neither a common name nor an
-organisation. A certificate can be issued for it: for these names and for the coordinator's key.
+Oracle: only ``InvalidError`` comes out. What is accepted is, in all that its signature covers, a
+request that the holder of its key signed; and what it asks for takes no name or address of the
+coordinator, in no case of letters, with a last dot or by a wildcard, and has neither a common name
+nor an organisation. A certificate can be issued for it: for these names and for the coordinator's
+key.
 """
 
 import ipaddress
@@ -21,11 +22,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from fuzz.forgery.case import part
 from fuzz.mutations import flipped, mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.authority import make_coordinator_keys, read_signing_request
 from keyhouse.authority.x509.signing_request import SigningRequest
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 
 __all__ = ["RequestTarget"]
 
@@ -104,11 +105,11 @@ class RequestTarget(Target):
         given = _decoder.decode(case)
         try:
             read = read_signing_request(given.der, self._keys)
-        except Invalid as refused:
+        except InvalidError as refused:
             return f"refused: {_NAMED.split(refused.problems[0].problem)[0]}"
         body = x509.load_der_x509_csr(given.der).tbs_certrequest_bytes
         if part("csr", body) != given.signed:
-            raise Finding("a request was accepted that the holder of its key did not sign")
+            raise FindingError("a request was accepted that the holder of its key did not sign")
         _require_harmless(read)
         return "accepted"
 
@@ -176,18 +177,18 @@ def _length(count: int) -> bytes:
 
 
 def _require_harmless(read: SigningRequest) -> None:
-    """Raise ``Finding`` for names that belong to the coordinator, or to nobody."""
+    """Raise ``FindingError`` for names that belong to the coordinator, or to nobody."""
     for name in read.dns_names:
         folded = name.lower().rstrip(".")
         tail = folded.removeprefix("*.")
         own = [each for each in _OWN_NAMES if each != "localhost"]
         covered = folded.startswith("*.") and tail in {each.partition(".")[2] for each in own}
         if folded in own or covered or not name.isascii() or "\0" in name:
-            raise Finding("a name of the coordinator, or none, was accepted")
+            raise FindingError("a name of the coordinator, or none, was accepted")
     for address in read.ip_addresses:
         parsed = ipaddress.ip_address(address)
         mapped = getattr(parsed, "ipv4_mapped", None) or parsed
         if str(mapped) in _OWN_ADDRESSES:
-            raise Finding("an address of the coordinator was accepted")
+            raise FindingError("an address of the coordinator was accepted")
     if any(each.oid in {NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME} for each in read.subject):
-        raise Finding("a common name or an organisation was kept")
+        raise FindingError("a common name or an organisation was kept")

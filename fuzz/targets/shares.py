@@ -1,8 +1,8 @@
 """Shares of a secret.
 
 Oracle: any k of n shares give the secret, in any order; fewer do not (once in 2^-256 they would);
-shares that were changed, repeated or cut are refused (``Broken``) or give another secret, which the
-key check of the journal then refuses; nothing else comes out.
+shares that were changed, repeated or cut are refused (``BrokenError``) or give another secret,
+which the key check of the journal then refuses; nothing else comes out.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ from typing import ClassVar, Final
 
 import msgspec
 from fuzz.mutations import flipped, mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, split_shamir, split_xor
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 __all__ = ["ShareTarget"]
@@ -64,13 +64,15 @@ class ShareTarget(Target):
         combine = combine_shamir if given.threshold else combine_xor
         try:
             found = combine([Secret(share) for share in given.shares])
-        except Broken as broken:
+        except BrokenError as broken:
             if given.whole:
-                raise Finding("true shares were refused") from None
+                raise FindingError("true shares were refused") from None
             return f"refused: {broken.message}"
         right = hashlib.sha256(found.reveal()).digest() == given.digest
         if right is not given.whole:
-            raise Finding("true shares gave another secret" if given.whole else "it was recovered")
+            raise FindingError(
+                "true shares gave another secret" if given.whole else "it was recovered"
+            )
         return "recovered" if right else "another secret"
 
 

@@ -1,9 +1,9 @@
 """Templates of ``Files`` and ``Env``.
 
-Oracle: only ``BadRequest`` comes out of parsing; what is accepted and has no action is unchanged;
-each accepted call, written out whole, is read as the same call; if the rules of manifests let all
-calls through, rendering gives bytes, or raises ``MissingValue`` for a value that is not there, or
-``BadRequest`` for a zero byte in ``string``.
+Oracle: only ``BadRequestError`` comes out of parsing; what is accepted and has no action is
+unchanged; each accepted call, written out whole, is read as the same call; if the rules of
+manifests let all calls through, rendering gives bytes, or raises ``MissingValueError`` for a value
+that is not there, or ``BadRequestError`` for a zero byte in ``string``.
 """
 
 from random import Random
@@ -11,12 +11,12 @@ from typing import ClassVar, Final
 
 import msgspec
 from fuzz.mutations import mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.rules.templates import call_problem
-from keyhouse.manifest.templates import Call, MissingValue, Template, Values, parse
+from keyhouse.manifest.templates import Call, MissingValueError, Template, Values, parse
 from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["TemplateTarget"]
@@ -69,20 +69,20 @@ class TemplateTarget(Target):
         """Parse the text, and render it."""
         try:
             template = parse(case)
-        except BadRequest as refused:
+        except BadRequestError as refused:
             return f"refused: {refused.message.partition(', line')[0]}"
         if b"{{" not in case and b"".join(_literals(template)) != case:
-            raise Finding("text without an action was changed")
+            raise FindingError("text without an action was changed")
         for call in filter(_is_shown_whole, template.calls):
             if parse(b"{{ %s }}" % str(call).encode()).calls != (call,):
-                raise Finding("a call, written out, is read as another one")
+                raise FindingError("a call, written out, is read as another one")
         if not all(map(_can_work, template.calls)):
             return "refused: by the rules"
         try:
             template.render(_VALUES)
-        except MissingValue:
+        except MissingValueError:
             return "accepted: a value is missing"
-        except BadRequest:
+        except BadRequestError:
             return "accepted: a zero byte"
         return "accepted: rendered"
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import yaml
 from fuzz.mutations import mutated
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 
 from keyhouse.manifest.source.yaml_reader import read_yaml
 from keyhouse.wire.json_parser import MAX_NESTING
@@ -80,19 +80,19 @@ class YamlTarget(Target):
 def _compare(ours: Any, base: Any, depth: int) -> None:
     """Compare with a tree of strings."""
     if depth > MAX_NESTING:
-        raise Finding("it is nested too deeply")
+        raise FindingError("it is nested too deeply")
     if isinstance(base, dict):
         if not isinstance(ours, dict) or list(ours) != list(base):
-            raise Finding("mappings differ")
+            raise FindingError("mappings differ")
         for name, value in base.items():
             _compare(ours[name], value, depth + 1)
     elif isinstance(base, list):
         if not isinstance(ours, list) or len(ours) != len(base):
-            raise Finding("lists differ")
+            raise FindingError("lists differ")
         for one, other in zip(ours, base, strict=True):
             _compare(one, other, depth + 1)
     elif not _means(ours, base):
-        raise Finding("a scalar means something else")
+        raise FindingError("a scalar means something else")
 
 
 def _means(ours: Any, text: str) -> bool:
@@ -111,7 +111,10 @@ def _number(text: str) -> int:
 
 
 def _same(ours: Any, safe: Any) -> bool:
-    """Tell whether ``SafeLoader`` says the same; raise ``Finding`` for an unknown difference."""
+    """Tell whether ``SafeLoader`` says the same.
+
+    Raise ``FindingError`` for an unknown difference.
+    """
     if isinstance(safe, dict) and isinstance(ours, dict):
         if len(safe) != len(ours):
             return False
@@ -126,5 +129,5 @@ def _same(ours: Any, safe: Any) -> bool:
     else:
         known = isinstance(ours, int) and isinstance(safe, str | int)  # 0o17, and 1.1's own octal
     if not known:
-        raise Finding("PyYAML reads a scalar otherwise")
+        raise FindingError("PyYAML reads a scalar otherwise")
     return False

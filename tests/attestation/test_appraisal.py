@@ -7,7 +7,13 @@ import msgspec
 import pytest
 
 from keyhouse.attestation import Freshness, TcbStatus, TdMeasurements, Tee, Verdict
-from keyhouse.attestation.appraisal import PackageRefused, PackageRules, Rule, admit, mismatches
+from keyhouse.attestation.appraisal import (
+    PackageRefusedError,
+    PackageRules,
+    Rule,
+    admit,
+    mismatches,
+)
 from keyhouse.attestation.quote.binding import quote_binding, report_data
 
 BINDING = quote_binding(b"a client certificate")
@@ -57,7 +63,7 @@ def failed(verdict: Verdict, rules: PackageRules, binding: bytes = BINDING) -> R
     """Return the rule for which ``verdict`` is not admitted."""
     try:
         admit(verdict, rules, binding=binding)
-    except PackageRefused as refused:
+    except PackageRefusedError as refused:
         return refused.rule
     return None
 
@@ -176,10 +182,10 @@ def test_all_rules_fail_in_the_order_in_which_they_are_asked() -> None:
 
 
 def test_messages_name_the_rule_and_the_value() -> None:
-    with pytest.raises(PackageRefused) as caught:
+    with pytest.raises(PackageRefusedError) as caught:
         admit(ENCLAVE, bent(TRIPLE, security_version=4), binding=BINDING)
     assert str(caught.value).startswith("SecurityVersion: the enclave's is 3, must be 4 or higher")
-    with pytest.raises(PackageRefused, match="OutOfDate, which is not accepted"):
+    with pytest.raises(PackageRefusedError, match="OutOfDate, which is not accepted"):
         admit(of(tcb_status=S.OUT_OF_DATE), UNIQUE, binding=BINDING)
 
 

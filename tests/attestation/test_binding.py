@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from keyhouse.attestation import IdentityRefused, quote_binding, report_data, require_binding
+from keyhouse.attestation import IdentityRefusedError, quote_binding, report_data, require_binding
 
 
 def test_the_digest_covers_the_certificate_then_the_nonce() -> None:
@@ -29,7 +29,7 @@ def test_only_the_first_half_is_compared() -> None:
 def test_a_changed_byte_of_the_first_half_is_refused(at: int) -> None:
     digest = quote_binding(b"root")
     other = digest[:at] + bytes([digest[at] ^ 1]) + digest[at + 1 :]
-    with pytest.raises(IdentityRefused):
+    with pytest.raises(IdentityRefusedError):
         require_binding(report_data(other), digest)
 
 
@@ -38,5 +38,5 @@ def test_a_changed_byte_of_the_first_half_is_refused(at: int) -> None:
     [(b"", b""), (bytes(32), bytes(32)), (bytes(64), b""), (bytes(64), bytes(64))],
 )
 def test_values_of_another_length_never_match(found: bytes, binding: bytes) -> None:
-    with pytest.raises(IdentityRefused):
+    with pytest.raises(IdentityRefusedError):
         require_binding(found, binding)

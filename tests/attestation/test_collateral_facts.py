@@ -12,7 +12,7 @@ from support.samples.collateral import NOW, RECORDED_AT, Site, platform_of, reco
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Collateral,
-    CollateralUnusable,
+    CollateralUnusableError,
     PckCa,
     PlatformKind,
     QuoteProblem,
@@ -31,9 +31,9 @@ TDX, TDX_COLLATERAL = recorded("tdx_quote")
 SITE = Site()
 
 
-def problem(parameters: Parameters) -> CollateralUnusable:
+def problem(parameters: Parameters) -> CollateralUnusableError:
     """Return why collateral that says so is refused."""
-    with pytest.raises(CollateralUnusable) as caught:
+    with pytest.raises(CollateralUnusableError) as caught:
         require_sound(platform_of(SITE.machine, parameters).collateral, SITE.root_ca, NOW)
     return caught.value
 
@@ -64,7 +64,7 @@ def test_no_changed_byte_is_sound(name: str) -> None:
         else:
             bent = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
         changed = msgspec.structs.replace(SGX_COLLATERAL, **{name: bent})
-        with pytest.raises(CollateralUnusable):
+        with pytest.raises(CollateralUnusableError):
             require_sound(changed, INTEL_SGX_ROOT, RECORDED_AT)
 
 
@@ -90,23 +90,23 @@ def test_the_time_decides_to_the_second() -> None:
     facts = read_facts(SGX_COLLATERAL)
     for at in (facts.issued, facts.expires):
         require_sound(SGX_COLLATERAL, INTEL_SGX_ROOT, at)
-    with pytest.raises(CollateralUnusable, match=r"2025-07-19T10:01:18Z.*QE identity") as late:
+    with pytest.raises(CollateralUnusableError, match=r"2025-07-19T10:01:18Z.*QE identity") as late:
         require_sound(SGX_COLLATERAL, INTEL_SGX_ROOT, facts.expires + SECOND)
-    with pytest.raises(CollateralUnusable, match="2025-06-19T10:56:11Z") as early:
+    with pytest.raises(CollateralUnusableError, match="2025-06-19T10:56:11Z") as early:
         require_sound(SGX_COLLATERAL, INTEL_SGX_ROOT, facts.issued - SECOND)
     assert late.value.reason is QuoteProblem.EXPIRED
     assert early.value.reason is QuoteProblem.NOT_YET_VALID
 
 
 def test_collateral_of_another_vendor_is_refused() -> None:
-    with pytest.raises(CollateralUnusable, match="pinned root") as caught:
+    with pytest.raises(CollateralUnusableError, match="pinned root") as caught:
         require_sound(SGX_COLLATERAL, SITE.root_ca, RECORDED_AT)
     assert caught.value.reason is QuoteProblem.CHAIN
 
 
 def test_a_wrong_signature_is_named() -> None:
     bent = msgspec.structs.replace(SITE.collateral, tcb_info_signature=b"\x01" * 64)
-    with pytest.raises(CollateralUnusable, match="signature") as caught:
+    with pytest.raises(CollateralUnusableError, match="signature") as caught:
         require_sound(bent, SITE.root_ca, NOW)
     assert caught.value.reason is QuoteProblem.SIGNATURE
 
@@ -122,7 +122,7 @@ def test_document_that_an_authority_signed_is_refused(name: str) -> None:
             f"{name}_issuer_chain": pem(machine.pck_ca, machine.root),
         },
     )
-    with pytest.raises(CollateralUnusable) as caught:
+    with pytest.raises(CollateralUnusableError) as caught:
         require_sound(bent, SITE.root_ca, NOW)
     assert caught.value.reason is QuoteProblem.CHAIN
 
@@ -179,7 +179,7 @@ def test_each_part_counts_and_is_named(
 def test_another_fmspc_is_named_with_both() -> None:
     facts = read_facts(SITE.collateral)
     require_kind(facts, SITE.kind)
-    with pytest.raises(CollateralUnusable, match=r"511151115111.*00a067110000") as caught:
+    with pytest.raises(CollateralUnusableError, match=r"511151115111.*00a067110000") as caught:
         require_kind(facts, PlatformKind(Tee.SGX, "00a067110000", PckCa.PLATFORM))
     assert caught.value.reason is QuoteProblem.WRONG_PLATFORM
 
@@ -198,5 +198,5 @@ def test_arbitrary_parts_only_ever_raise_a_refusal(name: str, junk: bytes, at: i
     value = getattr(SGX_COLLATERAL, name)
     put: object = junk.decode("latin-1") if isinstance(value, str) else junk
     bent = msgspec.structs.replace(SGX_COLLATERAL, **{name: value[:at] + put + value[at + 1 :]})
-    with contextlib.suppress(CollateralUnusable):
+    with contextlib.suppress(CollateralUnusableError):
         assert read_facts(bent).expires.tzinfo is not None

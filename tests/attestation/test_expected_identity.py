@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.attestation import (
-    ConfigurationRefused,
+    ConfigurationRefusedError,
     ExpectedIdentity,
     Freshness,
-    IdentityRefused,
+    IdentityRefusedError,
     TcbStatus,
     TdMeasurements,
     Tee,
@@ -106,7 +106,7 @@ def test_what_was_written_is_read_again() -> None:
     ],
 )
 def test_a_file_with_a_mistake_is_refused_by_name(changes: dict[str, object], problem: str) -> None:
-    with pytest.raises(ConfigurationRefused, match=problem):
+    with pytest.raises(ConfigurationRefusedError, match=problem):
         read(**changes)
 
 
@@ -126,14 +126,14 @@ def test_without_unique_id_signer_product_and_version_are_all_needed(
     if not changes:
         assert read(UniqueID="").unique_id == b""
         return
-    with pytest.raises(ConfigurationRefused, match="enclaves of others"):
+    with pytest.raises(ConfigurationRefusedError, match="enclaves of others"):
         read(UniqueID="", **changes)
 
 
 @given(st.binary(max_size=200))
 @settings(max_examples=200)
 def test_arbitrary_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(ConfigurationRefused):
+    with pytest.raises(ConfigurationRefusedError):
         read_expected_identity(data)
 
 
@@ -165,10 +165,10 @@ def test_the_first_mismatch_in_the_order_of_checks_is_named(first: int) -> None:
     changes: dict[str, object] = {}
     for later, _ in reversed(IN_ORDER[first:]):
         changes.update(later)
-    with pytest.raises(IdentityRefused, match=IN_ORDER[first][1]):
+    with pytest.raises(IdentityRefusedError, match=IN_ORDER[first][1]):
         appraise(msgspec.structs.replace(VERDICT, **changes), EXPECTED, binding=BINDING)
     alone = msgspec.structs.replace(VERDICT, **IN_ORDER[first][0])
-    with pytest.raises(IdentityRefused, match=IN_ORDER[first][1]):
+    with pytest.raises(IdentityRefusedError, match=IN_ORDER[first][1]):
         appraise(alone, EXPECTED, binding=BINDING)
 
 
@@ -181,7 +181,7 @@ def accepts(
 ) -> bool:
     try:
         accept_tcb(status, advisories, accepted_statuses=statuses, accepted_advisories=listed)
-    except IdentityRefused:
+    except IdentityRefusedError:
         return False
     return True
 

@@ -14,13 +14,13 @@ from support.samples.collateral import RECORDED_AT, Site, platform_of, recorded
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     CollateralFacts,
-    CollateralRefused,
-    CollateralUnavailable,
-    ConfigurationRefused,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    ConfigurationRefusedError,
     Mark,
     PckCa,
     PlatformKind,
-    QuoteRefused,
+    QuoteRefusedError,
     Tee,
     Verifier,
     marks_of,
@@ -101,7 +101,7 @@ async def test_nothing_is_fetched_for_a_quote_that_does_not_lead_to_the_pinned_r
     with site.pccs:
         async with source(site) as opened:
             for quote in (stranger.quote, site.quote[:-1], b"", recorded("sgx_quote")[0]):
-                with pytest.raises(QuoteRefused):
+                with pytest.raises(QuoteRefusedError):
                     await opened.collateral_for(quote)
     assert site.pccs.asked == []
 
@@ -151,7 +151,7 @@ async def test_it_serves_until_it_expires_and_then_says_so(site: Site, tmp_path:
         assert await opened.collateral_for(site.quote) == site.collateral
         await finished(opened)
         site.now += FAILED_WITHIN
-        with pytest.raises(CollateralUnavailable, match=f"{site.kind}.*cannot be reached"):
+        with pytest.raises(CollateralUnavailableError, match=f"{site.kind}.*cannot be reached"):
             await opened.collateral_for(site.quote)
 
 
@@ -189,13 +189,13 @@ async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
     with site.pccs:
         async with source(site) as opened:
             for _ in range(5):
-                with pytest.raises(CollateralUnavailable, match="has no"):
+                with pytest.raises(CollateralUnavailableError, match="has no"):
                     await opened.collateral_for(site.quote)
             asked = len(site.pccs.asked)
             assert asked <= REQUESTS
             site.pccs.faults = {}
             site.now += FAILED_WITHIN - timedelta(seconds=1)
-            with pytest.raises(CollateralUnavailable):
+            with pytest.raises(CollateralUnavailableError):
                 await opened.collateral_for(site.quote)
             assert len(site.pccs.asked) == asked
             site.now += timedelta(seconds=1)
@@ -223,7 +223,7 @@ async def test_each_fault_is_told_and_what_is_kept_serves_on(
     patience = 0.3 if fault is Fault.SLOW else 10.0
     with site.pccs:
         async with source(site, patience=patience) as empty:
-            with pytest.raises(CollateralUnavailable, match=words):
+            with pytest.raises(CollateralUnavailableError, match=words):
                 await empty.collateral_for(site.quote)
         site.pccs.faults = {}
         async with source(site, tmp_path) as opened:
@@ -259,7 +259,7 @@ async def test_with_faults_by_chance_only_true_collateral_is_ever_given(seed: in
                 site.now += FAILED_WITHIN
                 try:
                     found = await opened.collateral_for(site.quote)
-                except CollateralUnavailable:
+                except CollateralUnavailableError:
                     continue
                 verifier.verify(site.quote, found, site.now)
                 given += 1
@@ -293,7 +293,7 @@ async def test_collateral_of_another_platform_than_was_asked_for_is_refused(site
     site.pccs.faults = {Fault.STALE: 1.0}
     with site.pccs:
         async with source(site) as opened:
-            with pytest.raises(CollateralUnavailable, match=machine.fmspc):
+            with pytest.raises(CollateralUnavailableError, match=machine.fmspc):
                 await opened.collateral_for(site.quote)
 
 
@@ -302,7 +302,7 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
     with site.pccs:
         for url, ca in ((site.pccs.url, ours), (site.pccs.url, b"")):
             async with Pccs(url, ca) as pccs:
-                with pytest.raises(CollateralUnavailable, match="not trusted") as caught:
+                with pytest.raises(CollateralUnavailableError, match="not trusted") as caught:
                     await pccs.fetch(site.kind)
             assert "--pccs-ca" in caught.value.hint
     assert site.pccs.asked == []
@@ -327,14 +327,14 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
     ],
 )
 def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ConfigurationRefused, match="address of the PCCS") as caught:
+    with pytest.raises(ConfigurationRefusedError, match="address of the PCCS") as caught:
         Pccs(url)
     assert "CANARY" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ca", [b"junk", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
 def test_a_ca_that_is_none_is_refused(ca: bytes) -> None:
-    with pytest.raises(ConfigurationRefused, match="CA of the PCCS"):
+    with pytest.raises(ConfigurationRefusedError, match="CA of the PCCS"):
         Pccs("https://pccs", ca)
 
 
@@ -343,7 +343,7 @@ async def test_an_endless_answer_is_cut_off(site: Site) -> None:
     server = PccsServer([Served(site.collateral, stale=long)], faults={Fault.STALE: 1.0})
     with server:
         async with Pccs(server.url, server.ca_pem) as pccs:
-            with pytest.raises(CollateralRefused, match="more than"):
+            with pytest.raises(CollateralRefusedError, match="more than"):
                 await pccs.fetch(site.kind)
 
 
@@ -458,11 +458,11 @@ async def test_kinds_of_platforms_that_wait_are_bounded(site: Site) -> None:
         async with source(site, patience=60.0, grace=0.05) as opened:
             waiting = [asyncio.create_task(opened.collateral_for(one)) for one in quotes[:-1]]
             await asyncio.sleep(0)
-            with pytest.raises(CollateralUnavailable, match="too many"):
+            with pytest.raises(CollateralUnavailableError, match="too many"):
                 await opened.collateral_for(quotes[-1])
             assert len(opened._running) == MOST_RUNNING
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(outcome) for outcome in ended} == {CollateralUnavailable}
+    assert {type(outcome) for outcome in ended} == {CollateralUnavailableError}
     assert len(site.pccs.asked) <= AT_ONCE * REQUESTS
 
 
@@ -492,7 +492,7 @@ async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
         """Nobody listens on its port afterwards."""
     async with source(site) as opened:
         for quote in quotes:
-            with pytest.raises(CollateralUnavailable, match="cannot be reached"):
+            with pytest.raises(CollateralUnavailableError, match="cannot be reached"):
                 await opened.collateral_for(quote)
         assert len(opened._failed) == MOST_FAILED
 
@@ -511,7 +511,7 @@ async def test_what_another_kind_has_made_old_is_fetched_anew_and_never_served(
             old = await opened.collateral_of(site.kind)
             seen = marks_of(told[0])["qe-identity/sgx"]
             known["qe-identity/sgx"] = Mark(seen.number + 1, seen.issued)
-            with pytest.raises(CollateralUnavailable, match="older than what was seen before"):
+            with pytest.raises(CollateralUnavailableError, match="older than what was seen before"):
                 await opened.collateral_of(site.kind)
             site.now += FAILED_WITHIN
             newer = site.publish(site.now, NEXT_EVALUATION)

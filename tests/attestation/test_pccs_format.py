@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.collateral import recorded
 
-from keyhouse.attestation import Collateral, CollateralRefused, PckCa, PlatformKind, Tee
+from keyhouse.attestation import Collateral, CollateralRefusedError, PckCa, PlatformKind, Tee
 from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
 from keyhouse_simulation.pccs import PccsServer, Served
 
@@ -81,7 +81,7 @@ def test_both_names_of_the_tcb_chain_and_both_forms_of_lists_are_known() -> None
 def test_an_unreadable_answer_is_named_and_not_shown(part: str, body: bytes, named: str) -> None:
     whole = answers(SGX)
     bent = msgspec.structs.replace(whole, **{part: Fetched(getattr(whole, part).headers, body)})
-    with pytest.raises(CollateralRefused, match=named) as caught:
+    with pytest.raises(CollateralRefusedError, match=named) as caught:
         assemble(bent)
     assert "CANARY" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -94,7 +94,7 @@ def test_a_missing_or_unreadable_chain_is_refused(part: str, value: str | None) 
     fetched: Fetched = getattr(whole, part)
     headers = {} if value is None else dict.fromkeys(fetched.headers, value)
     bent = msgspec.structs.replace(whole, **{part: Fetched(headers, fetched.body)})
-    with pytest.raises(CollateralRefused, match="issuer chain"):
+    with pytest.raises(CollateralRefusedError, match="issuer chain"):
         assemble(bent)
 
 
@@ -113,7 +113,7 @@ def test_arbitrary_answers_are_collateral_or_a_refusal(part: str, data: st.DataO
     )
     try:
         found = assemble(bent)
-    except CollateralRefused:
+    except CollateralRefusedError:
         return
     assert isinstance(found, Collateral)
 

@@ -18,9 +18,9 @@ from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     Measurements,
     Platform,
-    PlatformUnusable,
-    QuoteNotMade,
-    QuoteRefused,
+    PlatformUnusableError,
+    QuoteNotMadeError,
+    QuoteRefusedError,
     SealPolicy,
     Verifier,
     open_platform,
@@ -30,7 +30,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Fresh, Home, WrongPlatform
+from keyhouse.journal import Fresh, Home, WrongPlatformError
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 
@@ -54,7 +54,7 @@ def gramine(tmp_path: Path) -> Gramine:
 
 
 def refused(gramine: Gramine, **answers: Callable[[], bytes]) -> str:
-    with gramine.running(**answers) as files, pytest.raises(PlatformUnusable) as caught:
+    with gramine.running(**answers) as files, pytest.raises(PlatformUnusableError) as caught:
         open_gramine(files)
     return caught.value.message
 
@@ -196,7 +196,7 @@ def test_one_wrong_bit_of_report_data_is_noticed_later_too(gramine: Gramine) -> 
     with gramine.running() as files:
         platform = open_gramine(files)
         gramine.lies = lambda asked: asked[:-1] + bytes([asked[-1] ^ 1])
-        with pytest.raises(PlatformUnusable, match="other report data"):
+        with pytest.raises(PlatformUnusableError, match="other report data"):
             platform.quote(b"n" * 64)
         gramine.lies = None
         assert platform.quote(b"n" * 64)
@@ -208,12 +208,15 @@ def test_missing_empty_and_simulated_quotes_are_denied_under_every_variable(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, "1")
-    with gramine.running(quote=lambda: b"") as files, pytest.raises(QuoteNotMade, match="is empty"):
+    with (
+        gramine.running(quote=lambda: b"") as files,
+        pytest.raises(QuoteNotMadeError, match="is empty"),
+    ):
         open_gramine(files)
     assert "Intel's root" in refused(gramine, quote=lambda: simulated_quote(bytes(64)))
     with (
         answering(gramine.files / "report", gramine.report),
-        pytest.raises(PlatformUnusable, match="quote cannot be read: no such file"),
+        pytest.raises(PlatformUnusableError, match="quote cannot be read: no such file"),
     ):
         open_gramine(gramine.files)
 
@@ -222,7 +225,7 @@ def test_the_verifier_of_the_hardware_refuses_simulated_quotes(tmp_path: Path) -
     open_platform("simulation", tmp_path)
     collateral = read_collateral((tmp_path / "simulation" / "collateral.json").read_bytes())
     quote = open_platform("simulation", tmp_path).quote(bytes(64))
-    with pytest.raises(QuoteRefused):
+    with pytest.raises(QuoteRefusedError):
         Verifier(INTEL_SGX_ROOT).verify(quote, collateral, utc_now())
 
 
@@ -261,14 +264,14 @@ def test_each_policy_has_a_sealing_key_of_its_own_and_keeps_it(gramine: Gramine)
 def test_a_key_that_is_none_is_refused(gramine: Gramine, key: bytes, problem: str) -> None:
     platform = opened(gramine)
     gramine.put("keys/_sgx_mrsigner", key)
-    with pytest.raises(PlatformUnusable, match=problem):
+    with pytest.raises(PlatformUnusableError, match=problem):
         platform.sealing_key(SealPolicy.PRODUCT_KEY)
 
 
 def test_a_missing_key_is_named(gramine: Gramine) -> None:
     platform = opened(gramine)
     (gramine.files / "keys" / "_sgx_mrenclave").unlink()
-    with pytest.raises(PlatformUnusable, match="keys/_sgx_mrenclave cannot be read"):
+    with pytest.raises(PlatformUnusableError, match="keys/_sgx_mrenclave cannot be read"):
         platform.sealing_key(SealPolicy.UNIQUE_KEY)
 
 
@@ -306,6 +309,6 @@ async def test_a_simulated_journal_under_hardware_and_the_reverse_are_refused(
     pairs = (("a", hardware, simulation), ("b", simulation, hardware))
     for name, owner, other in pairs:
         await found_on(owner, tmp_path / name, establish=True)
-        with pytest.raises(WrongPlatform, match=f"{owner.kind}, this is {other.kind}"):
+        with pytest.raises(WrongPlatformError, match=f"{owner.kind}, this is {other.kind}"):
             await found_on(other, tmp_path / name)
         assert type(await found_on(owner, tmp_path / name)).__name__ == "Opened"

@@ -10,7 +10,7 @@ from keyhouse.attestation import (
     PckCa,
     PlatformKind,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
     Tee,
     add_header,
     platform_kind,
@@ -36,7 +36,7 @@ def test_real_quotes_say_their_kind() -> None:
 def test_a_quote_under_another_root_has_no_kind() -> None:
     site = Site()
     for quote, root in ((site.quote, INTEL_SGX_ROOT), (SGX, site.root_ca)):
-        with pytest.raises(QuoteRefused) as caught:
+        with pytest.raises(QuoteRefusedError) as caught:
             platform_kind(quote, root)
         assert caught.value.reason is QuoteProblem.CHAIN
 
@@ -47,7 +47,7 @@ def test_a_chain_that_ends_in_the_root_and_is_not_signed_by_it_has_no_kind() -> 
     root = theirs.root
     forged = type(ours)(**{**vars(ours), "root": root})
     platform = SimulatedPlatform(forged, now=lambda: NOW, collateral=Site().collateral)
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         platform_kind(platform.quote(report_data(bytes(32))), platform.root_ca)
     assert caught.value.reason is QuoteProblem.CHAIN
 

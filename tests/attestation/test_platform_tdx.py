@@ -10,10 +10,10 @@ from support.samples.hardware import SGX_QUOTE, TDX_QUOTE, Tsm
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,
-    NoSealingKey,
+    NoSealingKeyError,
     Platform,
-    PlatformUnusable,
-    QuoteNotMade,
+    PlatformUnusableError,
+    QuoteNotMadeError,
     SealPolicy,
     read_form,
 )
@@ -58,14 +58,14 @@ def test_a_quote_that_somebody_else_wrote_into_is_asked_for_again(tsm: Tsm) -> N
 def test_interruptions_without_end_are_given_up(tsm: Tsm) -> None:
     platform = opened(tsm)
     tsm.interruptions = 100
-    with pytest.raises(QuoteNotMade, match="others keep writing"):
+    with pytest.raises(QuoteNotMadeError, match="others keep writing"):
         platform.quote(b"n" * 64)
 
 
 @pytest.mark.parametrize("provider", [b"sev_guest\n", b"arm_cca_guest", b"", b"tdx_guest tdx"])
 def test_another_provider_is_refused(tsm: Tsm, provider: bytes) -> None:
     tsm.provider = provider
-    with pytest.raises(PlatformUnusable, match="another provider"):
+    with pytest.raises(PlatformUnusableError, match="another provider"):
         opened(tsm)
 
 
@@ -81,17 +81,19 @@ def test_another_provider_is_refused(tsm: Tsm, provider: bytes) -> None:
 )
 def test_what_is_no_quote_of_a_domain_is_refused(tsm: Tsm, quote: bytes, problem: str) -> None:
     tsm.quote_template = quote
-    with pytest.raises(PlatformUnusable, match=problem):
+    with pytest.raises(PlatformUnusableError, match=problem):
         opened(tsm)
 
 
 def test_a_kernel_without_it_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlatformUnusable, match=f"{tmp_path / 'no'} takes no request: no such file"):
+    with pytest.raises(
+        PlatformUnusableError, match=f"{tmp_path / 'no'} takes no request: no such file"
+    ):
         open_tdx(tmp_path / "no")
 
 
 def test_a_directory_that_the_kernel_does_not_fill_is_named_and_removed(tmp_path: Path) -> None:
-    with pytest.raises(PlatformUnusable, match="provider cannot be read: no such file"):
+    with pytest.raises(PlatformUnusableError, match="provider cannot be read: no such file"):
         open_tdx(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -99,9 +101,9 @@ def test_a_directory_that_the_kernel_does_not_fill_is_named_and_removed(tmp_path
 @pytest.mark.parametrize("policy", SealPolicy)
 def test_nothing_can_be_sealed_and_no_measurement_is_made_up(tsm: Tsm, policy: SealPolicy) -> None:
     platform: Platform = opened(tsm)
-    with pytest.raises(NoSealingKey, match="the platform tdx derives no sealing key"):
+    with pytest.raises(NoSealingKeyError, match="the platform tdx derives no sealing key"):
         platform.sealing_key(policy)
-    with pytest.raises(PlatformUnusable, match="measurements of an enclave"):
+    with pytest.raises(PlatformUnusableError, match="measurements of an enclave"):
         _ = platform.measurements
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.attestation import Measurements, PlatformMissing, open_platform
+from keyhouse.attestation import Measurements, PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.find import open_for_quotes
 
 
@@ -17,7 +17,7 @@ def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_p
 
 @pytest.mark.parametrize("name", ["", "Simulation", "sim", "sgx", "../simulation", "keyhouse"])
 def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(PlatformMissing, match="gramine, tdx, simulation"):
+    with pytest.raises(PlatformMissingError, match="gramine, tdx, simulation"):
         open_platform(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -28,7 +28,7 @@ def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path, name: str
 def test_hardware_that_is_not_here_is_named_and_never_replaced(
     tmp_path: Path, name: str, place: str
 ) -> None:
-    with pytest.raises(PlatformMissing, match=f"{name} is not here: there is no {place}"):
+    with pytest.raises(PlatformMissingError, match=f"{name} is not here: there is no {place}"):
         open_platform(name, tmp_path, exists=lambda _: False)
     assert list(tmp_path.iterdir()) == []
 
@@ -36,12 +36,12 @@ def test_hardware_that_is_not_here_is_named_and_never_replaced(
 def test_the_environment_chooses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OE_SIMULATION", "KEYHOUSE_PLATFORM", "EDG_COORDINATOR_DEV_MODE"):
         monkeypatch.setenv(variable, "1")
-    with pytest.raises(PlatformMissing, match="gramine is not here"):
+    with pytest.raises(PlatformMissingError, match="gramine is not here"):
         open_platform("gramine", tmp_path, exists=lambda _: False)
 
 
 @pytest.mark.parametrize("name", ["gramine", "tdx"])
 def test_hardware_is_never_told_whom_it_measures(tmp_path: Path, name: str) -> None:
     who = Measurements(bytes(32), bytes(32), 1, 1)
-    with pytest.raises(PlatformMissing, match="only the simulated platform can be told"):
+    with pytest.raises(PlatformMissingError, match="only the simulated platform can be told"):
         open_for_quotes(name, tmp_path, simulated=who, exists=lambda _: True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.attestation import QuoteProblem, QuoteRefused, Tee, add_header, read_form
+from keyhouse.attestation import QuoteProblem, QuoteRefusedError, Tee, add_header, read_form
 from keyhouse.attestation.quote.form import MAX_QUOTE
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -16,7 +16,7 @@ TDX = (VECTORS / "tdx_quote").read_bytes()
 
 
 def refused(quote: bytes) -> str:
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         read_form(quote)
     assert caught.value.reason is QuoteProblem.MALFORMED
     return caught.value.message
@@ -32,7 +32,7 @@ def test_both_forms_of_an_sgx_quote_are_read() -> None:
 
 def test_tdx_quotes_come_raw_only() -> None:
     assert read_form(TDX).tee is Tee.TDX
-    with pytest.raises(QuoteRefused, match="only SGX"):
+    with pytest.raises(QuoteRefusedError, match="only SGX"):
         add_header(TDX)
     assert "only SGX" in refused(struct.pack("<IIQ", 1, 2, len(TDX)) + TDX)
 

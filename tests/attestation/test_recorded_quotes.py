@@ -15,9 +15,9 @@ from keyhouse.attestation import (
     INTEL_SGX_ROOT,
     INTEL_SGX_ROOT_SHA256,
     Collateral,
-    ConfigurationRefused,
+    ConfigurationRefusedError,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
     TcbStatus,
     Tee,
     Verifier,
@@ -46,7 +46,7 @@ def reason(quote: bytes, collateral: Collateral, at: datetime = AT) -> QuoteProb
     """Return why a quote is refused, ``None`` if it is not. Anything else it raises is a bug."""
     try:
         VERIFIER.verify(quote, collateral, at)
-    except QuoteRefused as refusal:
+    except QuoteRefusedError as refusal:
         return refusal.reason
     return None
 
@@ -192,7 +192,7 @@ def test_arbitrary_text_in_collateral_only_ever_raises_a_refusal(
 def test_the_librarys_own_words_do_not_go_out() -> None:
     canary = json.dumps({**json.loads(SGX_COLLATERAL.tcb_info), "fmspc": "CANARY"})
     bent = msgspec.structs.replace(SGX_COLLATERAL, tcb_info=canary)
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         VERIFIER.verify(SGX, bent, AT)
     assert "CANARY" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -208,7 +208,7 @@ def test_only_a_self_signed_root_can_be_pinned() -> None:
     renamed = INTEL_SGX_ROOT.replace(b"Intel SGX Root CA", b"Other SGX Root CA", 1)
     assert chain[1] == INTEL_SGX_ROOT
     for root in (b"", b"junk", chain[0], renamed, flipped(INTEL_SGX_ROOT, -1)):
-        with pytest.raises(ConfigurationRefused):
+        with pytest.raises(ConfigurationRefusedError):
             Verifier(root)
 
 

@@ -22,7 +22,7 @@ from support.samples.authority import (
 )
 
 from keyhouse.authority import generate, make_coordinator_keys, trial
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.wire.secret_types import (
     AddressRange,
     CertificateTemplate,
@@ -515,7 +515,7 @@ def test_what_cannot_stand_in_a_certificate_is_found_with_its_place(
     place: str, template: CertificateTemplate
 ) -> None:
     assert places_of(template) == [place]
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         issued(template)
     assert refusal.value.problems == problems_of(template)
 

@@ -25,7 +25,7 @@ from keyhouse.authority import (
     parse_names,
     renew_intermediate,
 )
-from keyhouse.base.errors import Broken, Invalid
+from keyhouse.base.errors import BrokenError, InvalidError
 
 CURVES: tuple[Curve, ...] = ("P-256", "P-384")
 LOOPBACK = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
@@ -173,7 +173,7 @@ def test_renewed_intermediate_replaces_only_itself_and_the_marble_root() -> None
 
 
 def test_a_time_without_zone_is_never_guessed() -> None:
-    with pytest.raises(Broken, match="without a zone"):
+    with pytest.raises(BrokenError, match="without a zone"):
         renew_intermediate(coordinator_keys(), datetime(2026, 1, 1))  # noqa: DTZ001 under test
 
 
@@ -198,7 +198,7 @@ def test_configured_names_are_told_apart(
     "bad", ["a b", "bücher.example", "a..b", "http://a", "fe80::1%eth0", "-" * 64]
 )
 def test_configured_name_that_is_none_is_refused_with_its_position(bad: str) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         parse_names(f"localhost,{bad}")
     (problem,) = refusal.value.problems
     assert problem.at == "[1]"

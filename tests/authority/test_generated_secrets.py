@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, SecretType
 
 CERTIFICATES = [
@@ -118,7 +118,7 @@ def test_size_that_its_type_does_not_have_is_refused(
 ) -> None:
     definition = SecretDefinition(type=kind, size=size, shared=shared)
     assert _problems(definition) == ["Secrets.web.Size"]
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         generate(definition, name="web", keys=coordinator_keys(), now=NOW)
 
 
@@ -134,7 +134,7 @@ def test_size_that_its_type_does_not_have_is_refused(
     ],
 )
 def test_what_is_not_generated_is_refused(definition: SecretDefinition, place: str) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         generate(definition, name="web", keys=coordinator_keys(), now=NOW)
     assert [problem.at for problem in refusal.value.problems] == [f"Secrets.web.{place}"]
 
@@ -176,7 +176,7 @@ def test_trial_and_generation_agree(
     if kind is SecretType.SYMMETRIC_KEY and not shared:
         return
     if problems:
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidError):
             generate(definition, name="web", keys=coordinator_keys(), now=NOW)
     else:
         generate(definition, name="web", keys=coordinator_keys(), now=NOW)

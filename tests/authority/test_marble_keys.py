@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from keyhouse.authority import derive_marble_key
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.base.secret import Secret
 
 ROOT = Secret(bytes(range(32)))
@@ -61,11 +61,11 @@ def test_longest_key_has_8160_bytes() -> None:
 
 @pytest.mark.parametrize("bits", [-8, 0, 7, 65288])
 def test_impossible_size_is_refused(bits: int) -> None:
-    with pytest.raises(Invalid, match="Size"):
+    with pytest.raises(InvalidError, match="Size"):
         _key(bits=bits)
 
 
 def test_nil_uuid_and_empty_type_are_refused_together() -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         _key(marble=UUID(int=0), marble_type="")
     assert [problem.at for problem in refusal.value.problems] == ["MarbleType", "UUID"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import (
-    IndexDamaged,
+    IndexDamagedError,
     IndexHolder,
     RecoveryHolder,
     RecoveryIndex,
@@ -24,7 +24,7 @@ from keyhouse.authority import (
 )
 from keyhouse.authority.coordinator_keys import certificate_of, private_key_of
 from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 MAC_KEY = Secret(bytes(range(32)))
@@ -80,7 +80,7 @@ def test_signature_and_mac_cover_everything_before_them() -> None:
 
 
 def test_index_under_another_data_key_is_refused() -> None:
-    with pytest.raises(IndexDamaged, match="data key"):
+    with pytest.raises(IndexDamagedError, match="data key"):
         check_index_mac(read_recovery_index(_file()), Secret(bytes(32)))
 
 
@@ -89,28 +89,28 @@ def test_every_changed_byte_is_refused() -> None:
     for position in range(len(raw)):
         changed = bytearray(raw)
         changed[position] ^= 1
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             check_index_mac(read_recovery_index(bytes(changed)), MAC_KEY)
 
 
 def test_every_cut_and_any_trailing_byte_is_refused() -> None:
     raw = _file()
     for length in range(0, len(raw), 7):
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             read_recovery_index(raw[:length])
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(IndexDamagedError):
         read_recovery_index(raw + b"\0")
 
 
 def test_an_endless_file_is_refused_for_its_length() -> None:
-    with pytest.raises(IndexDamaged, match="too long"):
+    with pytest.raises(IndexDamagedError, match="too long"):
         read_recovery_index(bytes(64 * 1024 * 1024 + 1))
-    with pytest.raises(IndexDamaged, match="version"):
+    with pytest.raises(IndexDamagedError, match="version"):
         read_recovery_index(bytes(64 * 1024 * 1024))
 
 
 def test_newer_version_is_named() -> None:
-    with pytest.raises(IndexDamaged, match="version"):
+    with pytest.raises(IndexDamagedError, match="version"):
         read_recovery_index(b"\x02" + _file()[1:])
 
 
@@ -123,12 +123,12 @@ def test_holders_of_an_attacker_pass_the_signature_but_not_the_mac() -> None:
         _index(), root_cert=other.root_cert, holders=(_holder("mallory"),), threshold=1
     )
     sealed = read_recovery_index(recovery_index(index, keys=other, mac_key=Secret(b"guess" * 7)))
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(IndexDamagedError):
         check_index_mac(sealed, MAC_KEY)
 
 
 def test_index_cannot_be_signed_by_another_root_than_it_names() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         recovery_index(_index(), keys=coordinator_keys("P-384"), mac_key=MAC_KEY)
 
 
@@ -144,7 +144,7 @@ def test_index_cannot_be_signed_by_another_root_than_it_names() -> None:
     ids=["store id", "fingerprint", "order", "twice", "hash"],
 )
 def test_what_is_not_canonical_is_not_written(change: dict[str, object]) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         recovery_index(
             msgspec.structs.replace(_index(), **change), keys=coordinator_keys(), mac_key=MAC_KEY
         )
@@ -154,7 +154,7 @@ def test_only_as_many_holders_as_two_bytes_count_are_written() -> None:
     holders = tuple(IndexHolder(f"{number:05}", b"", bytes(32)) for number in range(65_536))
     most = msgspec.structs.replace(_index(), holders=holders[:-1])
     recovery_index(most, keys=coordinator_keys(), mac_key=MAC_KEY)
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         recovery_index(
             msgspec.structs.replace(most, holders=holders),
             keys=coordinator_keys(),
@@ -165,7 +165,7 @@ def test_only_as_many_holders_as_two_bytes_count_are_written() -> None:
 @pytest.mark.parametrize("threshold", [0, 1, 4])
 def test_impossible_threshold_is_not_read(threshold: int) -> None:
     raw = recovery_index(_index(threshold), keys=coordinator_keys(), mac_key=MAC_KEY)
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(IndexDamagedError):
         read_recovery_index(raw)
 
 
@@ -173,7 +173,7 @@ def test_impossible_threshold_is_not_read(threshold: int) -> None:
 @given(st.binary(max_size=400))
 def test_garbage_is_refused_by_us(raw: bytes) -> None:
     for content in (raw, b"\x01" + raw):
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             read_recovery_index(content)
 
 
@@ -185,7 +185,7 @@ def test_any_damage_is_refused_by_us(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     assume(bytes(raw) != _file())
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(IndexDamagedError):
         check_index_mac(read_recovery_index(bytes(raw)), MAC_KEY)
 
 
@@ -204,9 +204,9 @@ def test_index_takes_over_what_the_material_has() -> None:
 
 
 def test_coordinators_own_bytes_that_cannot_be_read_are_an_invariant_broken() -> None:
-    with pytest.raises(Broken, match="certificate of the coordinator"):
+    with pytest.raises(BrokenError, match="certificate of the coordinator"):
         certificate_of(b"garbage")
-    with pytest.raises(Broken, match="private key of the coordinator"):
+    with pytest.raises(BrokenError, match="private key of the coordinator"):
         private_key_of(Secret(b"garbage"))
 
 
@@ -216,7 +216,7 @@ def test_signature_is_judged_without_any_data_key() -> None:
     for position in range(len(raw) - 32):
         changed = bytearray(raw)
         changed[position] ^= 1
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             read_recovery_index(bytes(changed))
 
 
@@ -232,7 +232,7 @@ def test_holders_in_another_order_are_refused_although_the_root_signed_them() ->
     for holders in (two + one, one + one):
         bent = body.replace(one + two, holders)
         signed = bent + _framed(sign_recovery_index(coordinator_keys(), bent))
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             read_recovery_index(signed + bytes(32))
 
 

@@ -17,7 +17,7 @@ from keyhouse.authority import (
     make_recovery,
     recovery_key_problems,
 )
-from keyhouse.base.errors import Broken, Invalid
+from keyhouse.base.errors import BrokenError, InvalidError
 from keyhouse.base.secret import Secret
 
 DATA_KEY = Secret(bytes(range(100, 132)))
@@ -112,7 +112,7 @@ def test_no_plain_share_is_left_in_the_material() -> None:
     ids=["empty", "garbage", "EC", "1024 bits", "PEM", "trailing byte", "16392 bits"],
 )
 def test_unusable_key_is_refused_by_name(key: bytes, words: str) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         make_recovery(DATA_KEY, {"alice": _spki(_key("alice")), "my key": key}, 0)
     (problem,) = refusal.value.problems
     assert problem.at == 'RecoveryKeys["my key"]'
@@ -131,7 +131,7 @@ def test_keys_of_the_least_and_the_greatest_size_can_be_used() -> None:
 def test_threshold_that_does_not_fit_is_refused(count: int, threshold: int) -> None:
     (problem,) = recovery_key_problems(_keys(count), threshold)
     assert problem.at == "Config.RecoveryThreshold"
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         make_recovery(DATA_KEY, _keys(count), threshold)
 
 
@@ -146,5 +146,5 @@ def test_more_than_255_shamir_shares_are_refused_but_not_for_xor() -> None:
 
 @pytest.mark.parametrize("length", [0, 16, 31, 33])
 def test_data_key_has_exactly_32_bytes(length: int) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         make_recovery(Secret(bytes(length)), {}, 0)

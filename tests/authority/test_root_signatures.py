@@ -10,7 +10,7 @@ from support.samples.authority import coordinator_keys
 from keyhouse.authority import sign_ephemeral_key, sign_manifest, sign_quote_text
 from keyhouse.authority.coordinator_keys import certificate_of
 from keyhouse.authority.signing import is_signed_by_root, sign_recovery_index
-from keyhouse.base.errors import BadRequest, Broken
+from keyhouse.base.errors import BadRequestError, BrokenError
 
 STATUSES = (
     "UpToDate",
@@ -46,7 +46,7 @@ def test_a_p384_root_signs_manifests_over_sha256_too() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"keyhouse ephemeral v1\0{}", b"AAAAUpToDate", b"0\x82{"])
 def test_what_is_no_json_object_is_not_signed_as_a_manifest(raw: bytes) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         sign_manifest(coordinator_keys(), raw)
 
 
@@ -64,7 +64,7 @@ def test_quote_whose_text_could_be_that_of_another_is_refused() -> None:
     longer = b64encode(quote) + status.encode()
     # The attack: the same text, read as a longer quote of a better status.
     assert longer.endswith(b"SWHardeningNeeded")
-    with pytest.raises(BadRequest, match="ambiguous") as refusal:
+    with pytest.raises(BadRequestError, match="ambiguous") as refusal:
         sign_quote_text(coordinator_keys(), quote, status)
     assert "other form" in refusal.value.hint
     assert list(refusal.value.fields) == ["sgxQuote"]
@@ -79,7 +79,7 @@ def test_no_two_signed_quote_texts_are_equal(length: int) -> None:
         for more in (b"", *(bytes(n) for n in range(1, 40))):
             try:
                 sign_quote_text(coordinator_keys(), quote + more, status)
-            except BadRequest:
+            except BadRequestError:
                 continue
             signed += 1
             texts.add(b64encode(quote + more) + status.encode())
@@ -87,7 +87,7 @@ def test_no_two_signed_quote_texts_are_equal(length: int) -> None:
 
 
 def test_unknown_status_is_not_signed() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         sign_quote_text(coordinator_keys(), b"q", "Fine")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, split_shamir, split_xor
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 SECRET = bytes(range(32))
@@ -103,7 +103,7 @@ def test_the_largest_scheme_recovers() -> None:
 
 @pytest.mark.parametrize(("shares", "threshold"), [(3, 1), (3, 4), (256, 3), (0, 0), (2, -1)])
 def test_impossible_schemes_are_refused(shares: int, threshold: int) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         split_shamir(Secret(SECRET), shares=shares, threshold=threshold)
 
 
@@ -122,7 +122,7 @@ def test_impossible_schemes_are_refused(shares: int, threshold: int) -> None:
     ids=["none", "one", "twice", "same x", "x is 0", "lengths", "only x", "empty"],
 )
 def test_shares_that_cannot_belong_together_are_refused(shares: tuple[Secret, ...]) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         combine_shamir(shares)
 
 
@@ -130,7 +130,7 @@ def test_shares_that_cannot_belong_together_are_refused(shares: tuple[Secret, ..
 @given(shares=st.lists(st.binary(max_size=40).map(Secret), max_size=6))
 def test_arbitrary_shares_give_a_secret_or_our_refusal(shares: list[Secret]) -> None:
     for combine in (combine_shamir, combine_xor):
-        with contextlib.suppress(Broken):
+        with contextlib.suppress(BrokenError):
             assert isinstance(combine(shares), Secret)
 
 
@@ -147,11 +147,11 @@ def test_xor_needs_all_shares_in_any_order(secret: bytes, count: int) -> None:
 
 def test_a_single_xor_share_is_the_secret() -> None:
     assert [share.reveal() for share in split_xor(Secret(SECRET), 1)] == [SECRET]
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         split_xor(Secret(SECRET), 0)
 
 
 def test_xor_share_given_twice_is_refused() -> None:
     share = Secret(SECRET)
-    with pytest.raises(Broken, match="twice"):
+    with pytest.raises(BrokenError, match="twice"):
         combine_xor([share, share])

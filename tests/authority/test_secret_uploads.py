@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.samples.authority import NOW
 
 from keyhouse.authority import StoredSecret, import_secret
-from keyhouse.base.errors import BadRequest, Invalid, Refused
+from keyhouse.base.errors import BadRequestError, InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
@@ -84,7 +84,7 @@ def _import(kind: SecretType, upload: UserSecret, size: int = 0) -> StoredSecret
 
 
 def _places(kind: SecretType, upload: UserSecret, size: int = 0) -> list[str]:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         _import(kind, upload, size)
     assert '"my key"' in str(refusal.value)
     assert all(problem.hint for problem in refusal.value.problems)
@@ -128,7 +128,7 @@ def test_bytes_without_a_key_are_refused(kind: SecretType, upload: UserSecret) -
     ],
 )
 def test_key_and_certificate_never_mix(kind: SecretType, upload: UserSecret) -> None:
-    with pytest.raises(BadRequest) as refusal:
+    with pytest.raises(BadRequestError) as refusal:
         _import(kind, upload, 8)
     assert list(refusal.value.fields) == ["key"]
 
@@ -268,7 +268,7 @@ def test_refusals_repeat_no_value() -> None:
         ):
             try:
                 _import(kind, upload, 8)
-            except Refused as refusal:
+            except RefusedError as refusal:
                 shown = f"{refusal} {refusal!r} {refusal.__dict__}"
                 assert "hidden" not in shown
                 assert refusal.__cause__ is None  # noqa: PT017
@@ -303,7 +303,7 @@ def test_garbage_is_stored_whole_or_refused_by_us(
     )
     try:
         stored = _import(kind, upload, size)
-    except (BadRequest, Invalid):
+    except (BadRequestError, InvalidError):
         return
     assert stored.private == upload.key if key is not None else stored.cert
 
@@ -319,6 +319,6 @@ def test_damaged_certificate_and_key_are_taken_or_refused_by_us(data: st.DataObj
     upload = UserSecret(cert=bytes(cert), private=Secret(bytes(private)))
     try:
         stored = _import(EC, upload, 256)
-    except Invalid:
+    except InvalidError:
         return
     assert stored.public == Secret(_public("p256"))

@@ -20,14 +20,14 @@ from keyhouse.authority import read_signing_request
 from keyhouse.authority.x509.der_writer import extension
 from keyhouse.authority.x509.request_parts import MOST_NAMES, MOST_PARTS
 from keyhouse.authority.x509.signing_request import LARGEST
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.wire.der_elements import element
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
 
 
 def refusal(der: bytes) -> str:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidError) as refused:
         read_signing_request(der, KEYS)
     assert all(problem.at == "CSR" for problem in refused.value.problems)
     return str(refused.value)
@@ -259,7 +259,7 @@ def test_arbitrary_bytes_are_refused(junk: bytes) -> None:
 def test_a_changed_byte_gives_a_request_or_a_refusal(at: int, value: int) -> None:
     der = bytearray(signing_request(["web"], subject={NameOID.LOCALITY_NAME: "Bochum"}))
     der[at % len(der)] = value
-    with suppress(Invalid):
+    with suppress(InvalidError):
         read_signing_request(bytes(der), KEYS)
 
 

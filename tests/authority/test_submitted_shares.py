@@ -17,7 +17,7 @@ from keyhouse.authority import (
     IndexHolder,
     RecoveryIndex,
     RecoveryMaterial,
-    ShareRefused,
+    ShareRefusedError,
     SubmittedShare,
     data_key,
     make_recovery,
@@ -25,7 +25,7 @@ from keyhouse.authority import (
     require_signer,
     verify_share,
 )
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 
 DEK = Secret(bytes(range(32)))
@@ -66,7 +66,7 @@ def test_any_enough_holders_in_any_order_give_the_data_key_and_fewer_never(
     order = data.draw(st.permutations(KEYS[:count]))
     submitted: list[SubmittedShare] = []
     for by in order[: index.threshold]:
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             data_key(index, submitted)
         share, signature = _share(by, count, threshold)
         assert require_signer(index, signature, [d.name for d in submitted]).name == by.name
@@ -75,9 +75,9 @@ def test_any_enough_holders_in_any_order_give_the_data_key_and_fewer_never(
     keys = {each.name: _spki(each) for each in KEYS[:count]}
     shares = {h.name: h.share_hash for h in index.holders}
     require_signed(submitted, keys, shares)
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         require_signed([*submitted, submitted[0]], keys, shares)
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         require_signed(submitted, keys | {order[0].name: _spki(holder("stranger"))}, shares)
 
 
@@ -86,10 +86,10 @@ def test_any_enough_holders_in_any_order_give_the_data_key_and_fewer_never(
 def test_arbitrary_bytes_are_refused_with_our_error(share: bytes, signature: bytes) -> None:
     index = _index(_material(3, 2))
     for wrong in (share, share[:32], share[:33]):
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             verify_share(index, Secret(wrong), signature, ())
     for wrong in (signature, signature[:256].ljust(256, b"\0")):
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             require_signer(index, wrong, ())
 
 
@@ -100,9 +100,9 @@ def test_one_changed_bit_of_a_signature_is_refused(at: int, bit: int) -> None:
     bent = bytearray(signature)
     bent[at] ^= 1 << bit
     index = _index(_material(3, 2))
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         verify_share(index, share, bytes(bent), ())
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         require_signer(index, bytes(bent), ())
 
 
@@ -110,23 +110,23 @@ def test_one_changed_bit_of_a_signature_is_refused(at: int, bit: int) -> None:
 def test_a_signature_of_another_length_is_refused(bend: Callable[[bytes], bytes]) -> None:
     """OpenSSL takes an RSA signature of exactly the modulus' length."""
     share, signature = _share(KEYS[0], 3, 2)
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         verify_share(_index(_material(3, 2)), share, bend(signature), ())
 
 
 def test_shares_that_were_admitted_are_refused_by_name() -> None:
     share, signature = _share(KEYS[0], 3, 2)
     index = _index(_material(3, 2))
-    with pytest.raises(ShareRefused, match='"rk0" is in already'):
+    with pytest.raises(ShareRefusedError, match='"rk0" is in already'):
         verify_share(index, share, signature, ["rk0"])
-    with pytest.raises(ShareRefused, match='"rk0" is in already'):
+    with pytest.raises(ShareRefusedError, match='"rk0" is in already'):
         require_signer(index, signature, ["rk0"])
 
 
 def test_no_error_shows_a_share() -> None:
     share, _ = _share(KEYS[0], 3, 2)
     index = _index(_material(3, 2))
-    with pytest.raises(ShareRefused) as refused:
+    with pytest.raises(ShareRefusedError) as refused:
         verify_share(index, share, b"", ())
     assert share.reveal().hex() not in repr(refused.value) + str(refused.value)
     assert "Secret of 33 bytes" in repr(SubmittedShare("rk0", share, b""))
@@ -147,20 +147,20 @@ def test_index_with_keys_that_are_none_admits_nothing(public_key: bytes) -> None
     share, signature = _share(KEYS[0], 3, 2)
     digest = hashlib.sha256(share.reveal()).digest()
     index = RecoveryIndex(bytes(16), 1, 1, (IndexHolder("a", public_key, digest),), b"", bytes(32))
-    with pytest.raises(ShareRefused):
+    with pytest.raises(ShareRefusedError):
         verify_share(index, share, signature, ())
 
 
 def test_index_with_another_threshold_gives_no_data_key() -> None:
     material = _material(3, 2)
     submitted = [SubmittedShare(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
-    with pytest.raises(ShareRefused, match="do not fit together"):
+    with pytest.raises(ShareRefusedError, match="do not fit together"):
         data_key(_index(material, 3), submitted)  # XOR of shares that are 33 bytes long
     short = [
         SubmittedShare("a", Secret(b"short"), b""),
         SubmittedShare("b", Secret(b"shorter"), b""),
     ]
-    with pytest.raises(ShareRefused, match="do not fit together"):
+    with pytest.raises(ShareRefusedError, match="do not fit together"):
         data_key(_index(material, 2), short)
 
 
@@ -169,7 +169,7 @@ def test_ephemeral_key_decrypts_what_is_for_it_and_says_nothing_about_the_rest()
     assert key.decrypt(encrypted(key.public_key, b"share")).reveal() == b"share"
     said = set()
     for wrong in (b"", os.urandom(511), os.urandom(512), os.urandom(513), b"\xff" * 512):
-        with pytest.raises(BadRequest) as refused:
+        with pytest.raises(BadRequestError) as refused:
             key.decrypt(wrong)
         said.add(str(refused.value))
     assert len(said) == 1
@@ -179,7 +179,7 @@ def test_a_holder_cannot_hand_in_something_else_than_the_share() -> None:
     """Signed by the right key, it would spoil the recovery of all others."""
     index = _index(_material(3, 2))
     for made_up in (bytes(33), _share(KEYS[1], 3, 2)[0].reveal()):
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             verify_share(index, Secret(made_up), KEYS[0].sign(made_up), ())
 
 
@@ -190,5 +190,5 @@ def test_the_recovered_manifest_has_to_know_the_share_not_only_the_signer() -> N
     submission = SubmittedShare(KEYS[0].name, share, signature)
     require_signed([submission], keys, {KEYS[0].name: own})
     for hashes in ({KEYS[0].name: bytes(32)}, {KEYS[1].name: own}, {}):
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             require_signed([submission], keys, hashes)

@@ -12,15 +12,22 @@ from support.process.command_tree import Leaf, leaves, typed
 from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest
 
-from keyhouse.base.errors import Broken, Invalid, KeyhouseError, Problem, Refused, Unavailable
-from keyhouse.cli.output.command import WrongUsage, exit_code
+from keyhouse.base.errors import (
+    BrokenError,
+    InvalidError,
+    KeyhouseError,
+    Problem,
+    RefusedError,
+    UnavailableError,
+)
+from keyhouse.cli.output.command import WrongUsageError, exit_code
 from keyhouse.client import (
-    AnswerUnreadable,
-    CallPutOff,
-    CallRefused,
-    ClientSetup,
-    TrustFailed,
-    Unreachable,
+    AnswerUnreadableError,
+    CallRefusedError,
+    ClientSetupError,
+    ServiceUnavailableError,
+    TrustError,
+    UnreachableError,
 )
 
 _OWN_PARSER = {"serve", "run"}  # the measured processes: their output is a log
@@ -55,17 +62,17 @@ def test_words_that_make_no_command_are_refused_as_one_object(words: str) -> Non
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Refused("no"), 1),
-        (CallRefused(403, "no"), 1),
-        (Invalid("it", [Problem("Packages.a", "is not right")]), 1),
-        (ClientSetup("no"), 1),
-        (Broken("no"), 1),
-        (AnswerUnreadable("no"), 1),
-        (WrongUsage("no"), 2),
-        (Unavailable("later"), 3),
-        (Unreachable("nobody", sent=False), 3),
-        (CallPutOff("later"), 3),
-        (TrustFailed("no"), 4),
+        (RefusedError("no"), 1),
+        (CallRefusedError(403, "no"), 1),
+        (InvalidError("it", [Problem("Packages.a", "is not right")]), 1),
+        (ClientSetupError("no"), 1),
+        (BrokenError("no"), 1),
+        (AnswerUnreadableError("no"), 1),
+        (WrongUsageError("no"), 2),
+        (UnavailableError("later"), 3),
+        (UnreachableError("nobody", sent=False), 3),
+        (ServiceUnavailableError("later"), 3),
+        (TrustError("no"), 4),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, KeyhouseError) else "",
 )

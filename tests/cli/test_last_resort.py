@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from keyhouse.base.errors import Invalid, Problem, Refused
+from keyhouse.base.errors import InvalidError, Problem, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.last_resort import Unexpected, place_of
+from keyhouse.base.process.last_resort import UnexpectedError, place_of
 from keyhouse.cli.output.show import show_rows
 from keyhouse.server.process.logs import _escape
 from keyhouse.server.process.settings import _is_address
@@ -16,7 +16,7 @@ from keyhouse.server.process.settings import _is_address
 def test_kind_and_place_are_told_and_never_the_text() -> None:
     with pytest.raises(ValueError, match="canary") as raised:
         int("canary")
-    told = error_text(Unexpected.of(raised.value))
+    told = error_text(UnexpectedError.of(raised.value))
 
     assert told.startswith("error: Keyhouse failed: ValueError at an unknown place, id ")
     assert "canary" not in told
@@ -36,8 +36,8 @@ def test_the_place_is_the_last_one_of_ours() -> None:
 )
 def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
     assert printable(f"a{text}b").isprintable()
-    refused = Refused(f"x{text}", hint=f"y{text}")
-    invalid = Invalid(f"z{text}", [Problem(f"at{text}", f"p{text}", f"h{text}")])
+    refused = RefusedError(f"x{text}", hint=f"y{text}")
+    invalid = InvalidError(f"z{text}", [Problem(f"at{text}", f"p{text}", f"h{text}")])
     for error, count in ((refused, 2), (invalid, 3)):
         lines = error_text(error).splitlines()
         assert len(lines) == count
@@ -48,7 +48,7 @@ def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
 
 
 def test_problems_say_of_what_they_are() -> None:
-    invalid = Invalid("the manifest b.json", [Problem("Marbles", "is empty")])
+    invalid = InvalidError("the manifest b.json", [Problem("Marbles", "is empty")])
 
     assert error_text(invalid) == "error: the manifest b.json: 1 problem\n  Marbles: is empty\n"
 

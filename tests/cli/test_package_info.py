@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
 
-from keyhouse.cli.attest.package_info import SIZE, SigstructUnusable, read_sigstruct
+from keyhouse.cli.attest.package_info import SIZE, SigstructUnusableError, read_sigstruct
 
 KEY = rsa.generate_private_key(3, 3072)
 UNIQUE_ID = bytes(range(32))
@@ -50,13 +50,13 @@ def test_changed_byte_is_refused(at: int) -> None:
     raw = bytearray(sigstruct())
     raw[at] ^= 1
 
-    with pytest.raises(SigstructUnusable):
+    with pytest.raises(SigstructUnusableError):
         read_sigstruct(bytes(raw))
 
 
 @pytest.mark.parametrize("raw", [b"", sigstruct()[:-1], sigstruct() + b"\0", bytes(SIZE)])
 def test_what_is_no_signature_is_refused(raw: bytes) -> None:
-    with pytest.raises(SigstructUnusable):
+    with pytest.raises(SigstructUnusableError):
         read_sigstruct(raw)
 
 

@@ -6,9 +6,9 @@ import pytest
 from support.peers.peer import Peer, serving
 from support.peers.sdk import trust_in_peer
 
-from keyhouse.base.errors import Problem, Refused
+from keyhouse.base.errors import Problem, RefusedError
 from keyhouse.cli.manifest.plan import ReviewOptions, plan_text
-from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.client import Coordinator
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
@@ -21,7 +21,7 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
         serving(peer, tmp_path) as address,
         Coordinator.connect(address, trust_in_peer(peer), timeout=10) as coordinator,
     ):
-        with pytest.raises(Refused, match="there is no plan") as refused:
+        with pytest.raises(RefusedError, match="there is no plan") as refused:
             ReviewOptions().plan(coordinator, b"{}", quiet=True)
         assert "--no-plan" in refused.value.hint
         assert ReviewOptions(no_plan=True).plan(coordinator, b"{}", quiet=True) is None
@@ -39,7 +39,7 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
     ids=str,
 )
 def test_what_makes_no_sense_is_wrong_usage(typed: ReviewOptions) -> None:
-    with pytest.raises(WrongUsage):
+    with pytest.raises(WrongUsageError):
         typed.check(())
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.deployment import user
 
-from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.cli.secret_files import read_pem_secret, read_secret_file
 from keyhouse.client import SecretUpload
@@ -55,7 +55,7 @@ def test_all_parts_of_a_certificate_are_sent() -> None:
     ],
 )
 def test_anything_wrong_refuses_all_of_it(content: bytes, what: str) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         read_secret_file(content)
     assert what in str(refusal.value)
     assert "CANARY" not in str(refusal.value)
@@ -106,6 +106,6 @@ def _encrypted() -> bytes:
     ids=["nothing", "text", "key", "two", "keys", "broken", "encrypted", "broken key", "more"],
 )
 def test_pem_that_is_not_one_certificate_is_refused(content: bytes) -> None:
-    with pytest.raises(Refused, match="PEM file") as refusal:
+    with pytest.raises(RefusedError, match="PEM file") as refusal:
         read_pem_secret(content)
     assert "CANARY" not in str(refusal.value)

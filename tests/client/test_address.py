@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.peers.peer import certify
 
-from keyhouse.client import Address, ClientSetup, Timeouts, parse_address
+from keyhouse.client import Address, ClientSetupError, Timeouts, parse_address
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.pinned_tls import pinned_context
 
@@ -52,7 +52,7 @@ def test_hosts_with_and_without_a_port_are_read(text: str, address: Address, aga
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ClientSetup, match="host:port"):
+    with pytest.raises(ClientSetupError, match="host:port"):
         parse_address(text)
 
 
@@ -61,12 +61,12 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_any_text_is_an_address_or_a_refusal(text: str) -> None:
     try:
         address = parse_address(text)
-    except ClientSetup:
+    except ClientSetupError:
         return
     assert parse_address(str(address)) == address
 
 
 @pytest.mark.parametrize("host", ["999.1.1.1", "xn--", "xn--a-", "a..b", "x" * 64])
 def test_host_that_cannot_be_one_is_refused_before_it_is_looked_up(host: str) -> None:
-    with pytest.raises(ClientSetup, match="no address of a host"):
+    with pytest.raises(ClientSetupError, match="no address of a host"):
         Connection(Address(host, 1), pinned_context(certify("root").der), Timeouts())

@@ -6,7 +6,12 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from keyhouse.client import AnswerUnreadable, CallPutOff, CallRefused, TrustFailed
+from keyhouse.client import (
+    AnswerUnreadableError,
+    CallRefusedError,
+    ServiceUnavailableError,
+    TrustError,
+)
 from keyhouse.client.answers import document
 from keyhouse.client.http.retries import Rules
 from keyhouse.client.http.rules import Body
@@ -37,18 +42,18 @@ REFUSAL = b'{"status": "error", "message": "not here"}'
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_a_refusal_is_never_taken_for_a_document(status: int) -> None:
-    with pytest.raises(CallRefused, match="not here"):
+    with pytest.raises(CallRefusedError, match="not here"):
         document(Answer(status, REFUSAL))
 
 
 def test_a_document_that_is_put_off_comes_later() -> None:
-    with pytest.raises(CallPutOff):
+    with pytest.raises(ServiceUnavailableError):
         document(Answer(503, REFUSAL))
 
 
 @pytest.mark.parametrize("status", [201, 302, 500])
 def test_an_object_under_another_status_is_no_document(status: int) -> None:
-    with pytest.raises(AnswerUnreadable):
+    with pytest.raises(AnswerUnreadableError):
         document(Answer(status, b"{}"))
 
 
@@ -62,5 +67,5 @@ def test_a_quote_over_another_number_of_handshakes_is_not_looked_at(handshakes: 
     steps = verifying(WHERE, trust, None, Rules(), seen, b"nonce", now)
     assert isinstance(next(steps), Request)
     seen.extend([b"a leaf"] * handshakes)
-    with pytest.raises(TrustFailed, match="not come over the one connection"):
+    with pytest.raises(TrustError, match="not come over the one connection"):
         steps.send(Answer(200, b"{}"))

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.peers.peer import Peer, certify, serving, success
 from support.peers.sdk import trust_in_peer
 
-from keyhouse.client import NO_RETRIES, AsyncCoordinator, FileMemory, TrustFailed, Unreachable
+from keyhouse.client import NO_RETRIES, AsyncCoordinator, FileMemory, TrustError, UnreachableError
 
 MANIFEST = b'{"Packages": {}}'
 
@@ -102,7 +102,7 @@ async def test_another_certificate_under_the_same_root_hears_nothing(
     with serving(served, tmp_path) as elsewhere:
         moved = msgspec.structs.replace(trusted, address=elsewhere)
         async with AsyncCoordinator(moved, retries=NO_RETRIES) as coordinator:
-            with pytest.raises(TrustFailed):
+            with pytest.raises(TrustError):
                 await coordinator.set_manifest(MANIFEST)
     assert served.requests[heard:] == []
 
@@ -112,6 +112,6 @@ async def test_a_coordinator_that_is_gone_is_unreachable(tmp_path: Path) -> None
     async with session(served, tmp_path) as coordinator:
         trusted = coordinator.trusted
     async with AsyncCoordinator(trusted, retries=NO_RETRIES) as coordinator:
-        with pytest.raises(Unreachable) as caught:
+        with pytest.raises(UnreachableError) as caught:
             await coordinator.set_manifest(MANIFEST)
     assert not caught.value.sent

@@ -24,14 +24,14 @@ from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Coordinator,
     HolderKey,
-    TrustFailed,
+    TrustError,
     encrypt_share,
     require_listed,
     require_root,
     require_signed,
     verify_coordinator,
 )
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 from keyhouse_simulation.folder import open_platform
 
 ANN = holder("rk0")
@@ -260,7 +260,7 @@ def test_encrypted_private_key_is_refused_with_a_hint() -> None:
     pem = ANN.key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")
     )
-    with pytest.raises(ClientSetup, match="not encrypted"):
+    with pytest.raises(ClientSetupError, match="not encrypted"):
         HolderKey(Secret(pem))
 
 
@@ -269,7 +269,7 @@ def test_sdk_judges_offers_like_the_command(tmp_path: Path) -> None:
     with _session(scene) as coordinator:
         offer = coordinator.recovery_offer()
         require_root(offer, scene.root.der)
-        with pytest.raises(TrustFailed):
+        with pytest.raises(TrustError):
             require_root(offer, scene.peer.root.der)
         own = HolderKey(Secret(ANN.private_pem))
         assert require_listed(offer, own.public_key) == "ann"
@@ -296,7 +296,7 @@ def test_sdk_decrypts_nothing_for_a_state_without_the_holders_key(tmp_path: Path
     """The kept root is public, so an index that was made up can name it."""
     scene = Scene(tmp_path, keys={"ann": _spki(holder("attacker").key)})
     own = HolderKey(Secret(ANN.private_pem))
-    with _session(scene) as coordinator, pytest.raises(TrustFailed, match="not among"):
+    with _session(scene) as coordinator, pytest.raises(TrustError, match="not among"):
         # It could not be decrypted, which would be another error.
         coordinator.recover_with(own, b"no share", scene.root.der)
     assert scene.uploads == []
@@ -305,7 +305,7 @@ def test_sdk_decrypts_nothing_for_a_state_without_the_holders_key(tmp_path: Path
 def test_sdk_sends_no_share_with_a_signature_of_another_key(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     ciphertext = ANN.key.public_key().encrypt(SHARE, OAEP)
-    with _session(scene) as coordinator, pytest.raises(TrustFailed, match="is not signed by"):
+    with _session(scene) as coordinator, pytest.raises(TrustError, match="is not signed by"):
         coordinator.recover_with(_SwappedToken(), ciphertext, scene.root.der)
     assert scene.uploads == []
 

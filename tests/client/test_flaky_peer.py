@@ -13,15 +13,15 @@ from support.peers.sdk import MODES, Mode, connected, session_with, trust_in_pee
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     NO_RETRIES,
-    AnswerUnreadable,
-    CallPutOff,
-    ClientSetup,
+    AnswerUnreadableError,
+    ClientSetupError,
     Coordinator,
     Retries,
     SecretUpload,
+    ServiceUnavailableError,
     Timeouts,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
 )
 
 STATUS = ("GET", "/api/v2/status")
@@ -68,7 +68,7 @@ def test_a_change_that_may_have_been_made_is_never_sent_twice(
 ) -> None:
     with (
         session(mode, tmp_path, fault) as (coordinator, peer),
-        pytest.raises(Unreachable) as caught,
+        pytest.raises(UnreachableError) as caught,
     ):
         coordinator.write_secrets(UPLOAD)
     assert caught.value.sent
@@ -84,7 +84,7 @@ def test_a_change_that_was_put_off_is_sent_again(mode: Mode, tmp_path: Path) -> 
 def test_who_is_always_put_off_hears_why(mode: Mode, tmp_path: Path) -> None:
     with (
         session(mode, tmp_path, LATER, LATER, LATER) as (coordinator, peer),
-        pytest.raises(CallPutOff, match="full"),
+        pytest.raises(ServiceUnavailableError, match="full"),
     ):
         coordinator.status()
     assert asked(peer, STATUS) == 3
@@ -101,7 +101,7 @@ def test_a_coordinator_that_stalls_is_given_up(
     stalled = threading.Event()
     with session(mode, tmp_path, stalled, timeout=timeout, retries=NO_RETRIES) as (coordinator, _):
         try:
-            with pytest.raises(Unreachable, match="in time"):
+            with pytest.raises(UnreachableError, match="in time"):
                 coordinator.status()
         finally:
             stalled.set()
@@ -112,7 +112,7 @@ def test_an_answer_in_drips_does_not_outlast_the_call(mode: Mode, tmp_path: Path
     timeout = Timeouts(read=10, total=1)
     with session(mode, tmp_path, dripping, timeout=timeout, retries=NO_RETRIES) as (coordinator, _):
         try:
-            with pytest.raises(Unreachable, match="in time"):
+            with pytest.raises(UnreachableError, match="in time"):
                 coordinator.status()
         finally:
             dripping.enough.set()
@@ -122,21 +122,21 @@ def test_an_answer_that_never_begins_does_not_outlast_the_call(mode: Mode, tmp_p
     flood = Flood(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
     with (
         session(mode, tmp_path, flood, timeout=1, retries=NO_RETRIES) as (coordinator, _),
-        pytest.raises(Unreachable, match="in time"),
+        pytest.raises(UnreachableError, match="in time"),
     ):
         coordinator.status()
 
 
 def test_a_name_that_is_no_text_is_the_callers_doing(mode: Mode, tmp_path: Path) -> None:
     with session(mode, tmp_path) as (coordinator, peer):
-        with pytest.raises(ClientSetup):
+        with pytest.raises(ClientSetupError):
             coordinator.secrets(["\udcff"])
-        with pytest.raises(ClientSetup):
+        with pytest.raises(ClientSetupError):
             coordinator.write_secrets({"\udcff": UPLOAD["key"]})
-        with pytest.raises(ClientSetup):
+        with pytest.raises(ClientSetupError):
             coordinator.raise_counter("\udcff", 1)
         for value in (-1, 2**64):
-            with pytest.raises(ClientSetup):
+            with pytest.raises(ClientSetupError):
                 coordinator.raise_counter("name", value)
     assert len(peer.requests) == 1
 
@@ -145,7 +145,10 @@ def test_the_coordinator_is_not_asked_again_when_its_answer_is_nonsense(
     mode: Mode, tmp_path: Path
 ) -> None:
     reply = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-    with session(mode, tmp_path, reply) as (coordinator, peer), pytest.raises(AnswerUnreadable):
+    with (
+        session(mode, tmp_path, reply) as (coordinator, peer),
+        pytest.raises(AnswerUnreadableError),
+    ):
         coordinator.status()
     assert asked(peer, STATUS) == 1
 
@@ -163,7 +166,10 @@ def test_compressed_redirected_and_endless_answers_are_refused(
     mode: Mode, tmp_path: Path, head: bytes
 ) -> None:
     reply = b"HTTP/1.1 " + head + b"\r\n" + (b"x" * (1 << 21) if b"999" in head else b"")
-    with session(mode, tmp_path, reply) as (coordinator, peer), pytest.raises(AnswerUnreadable):
+    with (
+        session(mode, tmp_path, reply) as (coordinator, peer),
+        pytest.raises(AnswerUnreadableError),
+    ):
         coordinator.status()
     assert len(peer.requests) == 2  # the quote, and this
 
@@ -171,7 +177,7 @@ def test_compressed_redirected_and_endless_answers_are_refused(
 def test_names_that_fill_no_request_line_are_the_callers_doing(mode: Mode, tmp_path: Path) -> None:
     with (
         session(mode, tmp_path) as (coordinator, _),
-        pytest.raises(ClientSetup, match="too long"),
+        pytest.raises(ClientSetupError, match="too long"),
     ):
         coordinator.secrets(["n" * 70_000])
 
@@ -181,7 +187,7 @@ def test_trust_that_failed_is_not_tried_again(mode: Mode, tmp_path: Path) -> Non
     peer.bend_quote = lambda quote: quote[:-1]
     with (
         serving(peer, tmp_path) as address,
-        pytest.raises(TrustFailed),
+        pytest.raises(TrustError),
         connected(mode, address, trust_in_peer(peer), timeout=10, retries=QUICK),
     ):
         pass
@@ -258,7 +264,7 @@ def test_what_version_1_has_not_or_does_badly_is_asked_once(
 ) -> None:
     with (
         session(mode, tmp_path) as (coordinator, peer),
-        pytest.raises(AnswerUnreadable, match="does not know this call"),
+        pytest.raises(AnswerUnreadableError, match="does not know this call"),
     ):
         call(coordinator)
     assert len(peer.requests) == 2
@@ -272,7 +278,7 @@ def test_a_coordinator_without_quotes_over_a_nonce_is_never_asked_for_the_old_on
     peer.replies["GET", "/quote"] = peer.quote_reply(b"")
     with (
         serving(peer, tmp_path) as address,
-        pytest.raises(AnswerUnreadable),
+        pytest.raises(AnswerUnreadableError),
         connected(mode, address, trust_in_peer(peer), timeout=10),
     ):
         pass

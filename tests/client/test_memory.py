@@ -17,16 +17,16 @@ from keyhouse.client import (
     Coordinator,
     FileMemory,
     Memories,
-    MemoryUnusable,
+    MemoryUnusableError,
     Place,
     StateMemory,
     TrustedCoordinator,
-    TrustFailed,
+    TrustError,
     forgotten,
     parse_address,
     verify_coordinator,
 )
-from keyhouse.client.memory.states import KEPT, MOST, MemoryFull, read_place, remembered
+from keyhouse.client.memory.states import KEPT, MOST, MemoryFullError, read_place, remembered
 
 HERE = Address("keys.example", 4433)
 ROOT, OTHER = "11" * 32, "22" * 32
@@ -76,7 +76,7 @@ def test_what_goes_on_from_what_is_known_is_remembered(
     ],
 )
 def test_what_contradicts_what_is_known_is_refused(now: str, reason: str) -> None:
-    with pytest.raises(TrustFailed, match=f"^{reason}: .* keys.example:4433") as refused:
+    with pytest.raises(TrustError, match=f"^{reason}: .* keys.example:4433") as refused:
         seen(f"1.5.{A}", now)
     assert "keyhouse trust forget" in refused.value.hint
 
@@ -91,15 +91,15 @@ def test_answers_that_overtake_each_other_are_no_rollback() -> None:
 def test_a_fork_at_a_place_before_the_newest_is_noticed_too() -> None:
     memories = seen(f"1.5.{A}", f"1.6.{A}", f"1.9.{A}")
     known = read_place(f"1.5.{A}")
-    with pytest.raises(TrustFailed, match="fork"):
+    with pytest.raises(TrustError, match="fork"):
         remembered(memories, HERE, ROOT, known, read_place(f"1.6.{B}"))
-    with pytest.raises(TrustFailed, match="contradiction"):
+    with pytest.raises(TrustError, match="contradiction"):
         remembered(memories, HERE, ROOT, known, read_place(f"2.8.{B}"))
 
 
 def test_no_state_where_there_was_one_is_refused() -> None:
     memories = seen(f"1.5.{A}")
-    with pytest.raises(TrustFailed, match="tells no state"):
+    with pytest.raises(TrustError, match="tells no state"):
         remembered(memories, HERE, ROOT, memories.highest(ROOT), None)
     assert remembered(memories, HERE, ROOT, None, None) is memories  # the call began before it
     assert remembered(Memories(), HERE, ROOT, None, None) == Memories()
@@ -107,7 +107,7 @@ def test_no_state_where_there_was_one_is_refused() -> None:
 
 @pytest.mark.parametrize("place", [None, Place(1, 5, A), Place(9, 9, A)])
 def test_another_root_at_the_address_is_refused_whatever_its_state(place: Place | None) -> None:
-    with pytest.raises(TrustFailed, match="another root certificate") as refused:
+    with pytest.raises(TrustError, match="another root certificate") as refused:
         remembered(seen(f"1.5.{A}"), HERE, OTHER, None, place)
     assert refused.value.hint.endswith("keyhouse trust forget keys.example:4433")
 
@@ -115,7 +115,7 @@ def test_another_root_at_the_address_is_refused_whatever_its_state(place: Place 
 def test_the_same_deployment_at_another_address_has_the_same_history() -> None:
     memories = seen(f"1.5.{A}")
     elsewhere = Address("::1", 9)
-    with pytest.raises(TrustFailed, match="fork"):
+    with pytest.raises(TrustError, match="fork"):
         remembered(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{B}"))
     both = remembered(memories, elsewhere, ROOT, memories.highest(ROOT), read_place(f"1.5.{A}"))
     assert both.roots == {"keys.example:4433": ROOT, "[::1]:9": ROOT}
@@ -134,7 +134,7 @@ def test_names_of_hosts_are_the_same_in_any_case() -> None:
     ],
 )
 def test_a_state_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(TrustFailed, match="cannot be read"):
+    with pytest.raises(TrustError, match="cannot be read"):
         read_place(text)
 
 
@@ -143,7 +143,7 @@ def test_only_the_newest_places_and_so_many_addresses_are_kept() -> None:
     assert [place.sequence for place in memories.places[ROOT]] == list(range(5, KEPT + 5))
     for port in range(1, MOST):
         memories = remembered(memories, Address("h", port), OTHER, None, read_place(f"1.1.{A}"))
-    with pytest.raises(MemoryFull, match="100 coordinators"):
+    with pytest.raises(MemoryFullError, match="100 coordinators"):
         remembered(memories, Address("h", MOST), OTHER, None, read_place(f"1.1.{A}"))
 
 
@@ -157,7 +157,7 @@ def test_whatever_comes_what_is_remembered_is_one_possible_journal(
         place = Place(epoch, sequence, B if other else A)
         try:
             memories = remembered(memories, HERE, ROOT, None, place)
-        except TrustFailed:
+        except TrustError:
             continue
         kept = memories.places[ROOT]
         assert place in kept
@@ -191,9 +191,9 @@ def test_a_refusal_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     before = memory.path.stat()
 
     def refuse(_: Memories) -> Memories:
-        raise TrustFailed("no")
+        raise TrustError("no")
 
-    with pytest.raises(TrustFailed):
+    with pytest.raises(TrustError):
         memory.change(refuse)
     memory.change(lambda memories: memories)
     after = memory.path.stat()
@@ -228,25 +228,25 @@ def test_a_damaged_memory_is_refused_and_never_taken_for_an_empty_one(
     memory.change(lambda _: seen(f"1.5.{A}", f"2.6.{B}"))
     damaged = damage(memory.path.read_bytes())
     memory.path.write_bytes(damaged)
-    with pytest.raises(MemoryUnusable, match="is damaged"):
+    with pytest.raises(MemoryUnusableError, match="is damaged"):
         memory.read()
-    with pytest.raises(MemoryUnusable, match="is damaged"):
+    with pytest.raises(MemoryUnusableError, match="is damaged"):
         memory.change(lambda _: Memories())
     assert memory.path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("path", ["", "/", ".."])
 def test_a_path_without_a_name_is_refused(path: str) -> None:
-    with pytest.raises(MemoryUnusable, match="is no file"):
+    with pytest.raises(MemoryUnusableError, match="is no file"):
         FileMemory(Path(path))
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300, "/dev/null/x"])
 def test_a_path_that_no_memory_can_have_is_refused(tmp_path: Path, path: str) -> None:
     memory = FileMemory(tmp_path / path)
-    with pytest.raises(MemoryUnusable, match="cannot be"):
+    with pytest.raises(MemoryUnusableError, match="cannot be"):
         memory.read()
-    with pytest.raises(MemoryUnusable, match="cannot be"):
+    with pytest.raises(MemoryUnusableError, match="cannot be"):
         memory.change(lambda _: seen(f"1.5.{A}"))
 
 
@@ -254,20 +254,20 @@ def test_a_memory_that_others_can_write_or_that_is_no_file_is_refused(tmp_path: 
     memory = FileMemory(tmp_path / "known.json")
     memory.change(lambda _: seen(f"1.5.{A}"))
     memory.path.chmod(0o620)
-    with pytest.raises(MemoryUnusable, match="only you can write"):
+    with pytest.raises(MemoryUnusableError, match="only you can write"):
         memory.read()
     memory.path.chmod(0o600)
     link, pipe = tmp_path / "link.json", tmp_path / "pipe.json"
     link.symlink_to(memory.path)
     os.mkfifo(pipe, 0o600)
     for path in (link, pipe, tmp_path):
-        with pytest.raises(MemoryUnusable):
+        with pytest.raises(MemoryUnusableError):
             FileMemory(path).read()
 
 
 def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(MemoryUnusable, match="cannot be locked") as refused:
+    with pytest.raises(MemoryUnusableError, match="cannot be locked") as refused:
         FileMemory(tmp_path / "file" / "known.json").change(lambda memories: memories)
     assert "--memory" in refused.value.hint
 
@@ -350,13 +350,13 @@ def test_a_session_refuses_an_answer_older_than_the_one_before(tmp_path: Path) -
             tell(peer, f"1.6.{A}")
             assert coordinator.status().code == 3
             tell(peer, f"1.5.{A}")
-            with pytest.raises(TrustFailed, match="rollback"):
+            with pytest.raises(TrustError, match="rollback"):
                 coordinator.status()
-        with pytest.raises(TrustFailed, match="rollback"):
+        with pytest.raises(TrustError, match="rollback"):
             trust(peer, address, memory)
         trust(peer, address, None)
         tell(peer, None)
-        with pytest.raises(TrustFailed, match="tells no state"):
+        with pytest.raises(TrustError, match="tells no state"):
             trust(peer, address, memory)
 
 
@@ -368,7 +368,7 @@ def test_a_fork_is_noticed_on_an_answer_that_refuses_as_well(tmp_path: Path) -> 
         Coordinator(trust(peer, address, memory), timeout=10) as coordinator,
     ):
         tell(peer, f"1.5.{B}")
-        with pytest.raises(TrustFailed, match="fork"):
+        with pytest.raises(TrustError, match="fork"):
             coordinator.status()
 
 
@@ -383,7 +383,7 @@ def test_another_root_at_the_address_is_not_trusted_until_the_old_one_is_forgott
         # The same address again: the port is another one now, so it is told what to remember.
         root = hashlib.sha256(first.root.der).hexdigest()
         memory.change(lambda _: remembered(Memories(), address, root, None, Place(1, 5, A)))
-        with pytest.raises(TrustFailed, match="another root certificate than before"):
+        with pytest.raises(TrustError, match="another root certificate than before"):
             trust(second, address, memory)
         memory.change(lambda memories: forgotten(memories, address))
         assert trust(second, address, memory).root_der == second.root.der
@@ -393,7 +393,7 @@ def test_another_root_at_the_address_is_not_trusted_until_the_old_one_is_forgott
 def test_an_unusable_memory_stops_before_anything_is_asked(tmp_path: Path) -> None:
     peer, path = at_state(f"1.5.{A}"), tmp_path / "known.json"
     path.write_bytes(b"{}")
-    with serving(peer, tmp_path) as address, pytest.raises(MemoryUnusable):
+    with serving(peer, tmp_path) as address, pytest.raises(MemoryUnusableError):
         trust(peer, address, FileMemory(path))
     assert peer.requests == []
 
@@ -409,7 +409,7 @@ def test_recovery_secrets_are_kept_before_the_memory_can_object(tmp_path: Path) 
     ):
         tell(peer, f"1.4.{A}")
         for call in (coordinator.update, coordinator.set_manifest):
-            with pytest.raises(TrustFailed, match="rollback"):
+            with pytest.raises(TrustError, match="rollback"):
                 call(b"{}", lambda given: kept.append(dict(given)))
     assert len(kept) == 2
 

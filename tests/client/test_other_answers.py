@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.client import AnswerUnreadable, calls
+from keyhouse.client import AnswerUnreadableError, calls
 from keyhouse.client.steps import Answer
 
 
@@ -24,7 +24,7 @@ def test_version_1_without_a_manifest_is_not_taken_for_an_empty_one() -> None:
     assert calls.MANIFEST.old is not None
     data = {"manifestSignatureRootECDSA": None, "manifestSignature": "", "manifest": None}
 
-    with pytest.raises(AnswerUnreadable, match="no manifest"):
+    with pytest.raises(AnswerUnreadableError, match="no manifest"):
         calls.MANIFEST.old.read(_answer(data))
 
 

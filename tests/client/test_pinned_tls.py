@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.peers.peer import Certified, certify
 
-from keyhouse.client import TrustFailed
+from keyhouse.client import TrustError
 from keyhouse.client.http.pinned_tls import pinned_context, watching_context
 
 
@@ -37,7 +37,7 @@ def test_the_pinned_certificate_is_let_through(tmp_path: Path) -> None:
 
 def test_a_certificate_by_the_pinned_one_is_refused(tmp_path: Path) -> None:
     root = certify("Root")
-    with pytest.raises(TrustFailed):
+    with pytest.raises(TrustError):
         shake(pinned_context(root.der), certify("Workload", root), tmp_path)
 
 

@@ -7,20 +7,20 @@ import pytest
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     NO_RETRIES,
-    AnswerUnreadable,
-    ClientSetup,
+    AnswerUnreadableError,
+    ClientSetupError,
     Retries,
     Timeouts,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
 )
 from keyhouse.client.http.retries import AGAIN, Happened, Rules, exchange, happened, pause_before
 from keyhouse.client.steps import Answer, Pause, Request
 
 DONE = Answer(200, b"{}")
 BUSY = Answer(503, b"{}")
-GONE = Unreachable("refused")
-LOST = Unreachable("dropped", connected=True)
+GONE = UnreachableError("refused")
+LOST = UnreachableError("dropped", connected=True)
 
 Outcome = Answer | Exception
 
@@ -45,14 +45,14 @@ def walked(
         except StopIteration as done:
             answer: Answer = done.value
             return answer, attempts, pauses
-        except (Unreachable, TrustFailed, AnswerUnreadable) as error:
+        except (UnreachableError, TrustError, AnswerUnreadableError) as error:
             return error, attempts, pauses
 
 
 @pytest.mark.parametrize("what", Happened)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 def test_each_row_of_the_table(method: str, what: Happened) -> None:
-    outcomes: dict[Happened, Answer | Unreachable] = {
+    outcomes: dict[Happened, Answer | UnreachableError] = {
         Happened.NOT_CONNECTED: GONE,
         Happened.NO_WHOLE_ANSWER: LOST,
         Happened.PUT_OFF: BUSY,
@@ -73,8 +73,8 @@ def test_a_change_without_an_answer_is_the_one_thing_of_the_interface_not_repeat
     "final",
     [
         *(Answer(status, b"{}") for status in (200, 400, 401, 403, 404, 405, 409, 413, 500, 501)),
-        TrustFailed("another root"),
-        AnswerUnreadable("nonsense"),
+        TrustError("another root"),
+        AnswerUnreadableError("nonsense"),
     ],
     ids=str,
 )
@@ -108,7 +108,7 @@ def test_a_number_of_seconds_bounds_every_wait() -> None:
 
 @pytest.mark.parametrize("timeout", [-1.0, -1e-9, float("nan"), float("-inf")])
 def test_what_is_no_time_to_wait_is_no_timeout(timeout: float) -> None:
-    with pytest.raises(ClientSetup):
+    with pytest.raises(ClientSetupError):
         Timeouts.of(timeout)
-    with pytest.raises(ClientSetup):
+    with pytest.raises(ClientSetupError):
         Timeouts(read=timeout)

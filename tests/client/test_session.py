@@ -21,16 +21,16 @@ from support.peers.peer import Certified, Peer, certify, listening, serving, suc
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Address,
-    AnswerUnreadable,
-    CallPutOff,
-    CallRefused,
+    AnswerUnreadableError,
+    CallRefusedError,
     ClientIdentity,
-    ClientSetup,
+    ClientSetupError,
     Coordinator,
     SecretUpload,
+    ServiceUnavailableError,
     TrustedCoordinator,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
     verify_coordinator,
 )
 
@@ -100,7 +100,7 @@ def test_another_certificate_under_the_same_root_hears_no_byte(tmp_path: Path, w
     }[who]
     with listening(served, tmp_path) as (elsewhere, heard):
         moved = msgspec.structs.replace(trusted, address=elsewhere)
-        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustFailed):
+        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustError):
             coordinator.set_manifest(MANIFEST)
     assert b"".join(heard) == b""
 
@@ -111,7 +111,7 @@ def test_a_stranger_with_the_roots_name_is_refused(tmp_path: Path) -> None:
         trusted = trust(peer, address)
     with listening((certify("Root"),), tmp_path) as (elsewhere, heard):
         moved = msgspec.structs.replace(trusted, address=elsewhere)
-        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustFailed):
+        with Coordinator(moved, timeout=10) as coordinator, pytest.raises(TrustError):
             coordinator.status()
     assert b"".join(heard) == b""
 
@@ -145,7 +145,7 @@ def test_a_manifest_with_anything_changed_is_not_believed(tmp_path: Path, field:
     answer = json.loads(manifest_reply(peer)[1])
     answer["data"][field] = other
     peer.replies["GET", "/api/v2/manifest"] = (200, json.dumps(answer).encode())
-    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed):
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustError):
         coordinator.manifest()
 
 
@@ -164,7 +164,7 @@ def test_another_manifest_in_force_after_setting_one_is_a_trust_failure(tmp_path
     peer = Peer.new()
     peer.replies["POST", "/api/v2/manifest"] = success({})
     peer.replies["GET", "/api/v2/manifest"] = manifest_reply(peer, b'{"Packages":{}}')
-    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed, match="another"):
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustError, match="another"):
         coordinator.set_manifest(MANIFEST)
 
 
@@ -200,7 +200,7 @@ def test_a_user_presents_the_certificate_and_reads_secrets(tmp_path: Path) -> No
 def test_other_secrets_than_asked_for_are_not_taken(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/secrets"] = success({"secrets": {"b": {"type": "plain"}}})
-    with session(peer, tmp_path) as coordinator, pytest.raises(TrustFailed, match="other secrets"):
+    with session(peer, tmp_path) as coordinator, pytest.raises(TrustError, match="other secrets"):
         coordinator.secrets(["a"])
 
 
@@ -243,7 +243,7 @@ def test_a_signature_over_another_quote_is_not_believed(tmp_path: Path) -> None:
     )
     with session(peer, tmp_path) as coordinator:
         assert coordinator.sign_quote(b"other").tcb_status == "UpToDate"
-        with pytest.raises(TrustFailed, match="the quote is not signed"):
+        with pytest.raises(TrustError, match="the quote is not signed"):
             coordinator.sign_quote(b"quote")
 
 
@@ -264,7 +264,7 @@ def test_a_page_of_activations_is_read(tmp_path: Path) -> None:
 def test_a_log_line_that_is_no_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/update"] = success({"updateLog": [line]})
-    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadableError):
         coordinator.update_log()
 
 
@@ -272,7 +272,7 @@ def test_refusals_carry_the_http_status_and_the_coordinators_words(tmp_path: Pat
     peer = Peer.new()
     fail = b'{"status":"fail","data":null,"message":"who are you"}'
     peer.replies["GET", "/api/v2/secrets"] = (401, fail)
-    with session(peer, tmp_path) as coordinator, pytest.raises(CallRefused) as caught:
+    with session(peer, tmp_path) as coordinator, pytest.raises(CallRefusedError) as caught:
         coordinator.secrets(["a"])
     refusal = caught.value
     assert (refusal.http_status, refusal.message, refusal.kind) == (401, "who are you", "fail")
@@ -284,7 +284,7 @@ def test_details_of_a_refusal_reach_no_terminal_with_control_characters(tmp_path
     for data in ({"na\x1b[2Jme": "why\x1b[2J"}, {"problems": [problem]}):
         body = json.dumps({"status": "fail", "data": data, "message": "no"}).encode()
         peer.replies["GET", "/api/v2/secrets"] = (400, body)
-        with session(peer, tmp_path) as coordinator, pytest.raises(CallRefused) as caught:
+        with session(peer, tmp_path) as coordinator, pytest.raises(CallRefusedError) as caught:
             coordinator.secrets(["a"])
         refusal = caught.value
         told = [*refusal.fields, *refusal.fields.values()]
@@ -296,7 +296,10 @@ def test_details_of_a_refusal_reach_no_terminal_with_control_characters(tmp_path
 def test_a_busy_coordinator_is_told_apart(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/status"] = (503, b'{"status":"error","message":"disk is full"}')
-    with session(peer, tmp_path) as coordinator, pytest.raises(CallPutOff, match="disk is full"):
+    with (
+        session(peer, tmp_path) as coordinator,
+        pytest.raises(ServiceUnavailableError, match="disk is full"),
+    ):
         coordinator.status()
 
 
@@ -325,7 +328,7 @@ def test_an_answer_that_is_none_of_the_interface_is_reported_as_such(
 ) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/status"] = (code, body)
-    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadableError):
         coordinator.status()
 
 
@@ -333,7 +336,7 @@ def test_an_unreadable_answer_with_secrets_is_not_quoted(tmp_path: Path) -> None
     peer = Peer.new()
     body = b'{"status":"success","data":{"secrets":{"a":{"type":"plain","private":"CANARY!"}}}}'
     peer.replies["GET", "/api/v2/secrets"] = (200, body)
-    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable) as caught:
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadableError) as caught:
         coordinator.secrets(["a"])
     assert "CANARY" not in str(caught.value)
 
@@ -342,7 +345,7 @@ def test_a_coordinator_that_is_gone_is_unreachable(tmp_path: Path) -> None:
     peer = Peer.new()
     with serving(peer, tmp_path) as address:
         trusted = trust(peer, address)
-    with Coordinator(trusted, timeout=5) as coordinator, pytest.raises(Unreachable) as caught:
+    with Coordinator(trusted, timeout=5) as coordinator, pytest.raises(UnreachableError) as caught:
         coordinator.set_manifest(MANIFEST)
     assert not caught.value.sent
 
@@ -353,7 +356,10 @@ def test_an_upload_without_an_answer_may_have_been_carried_out(tmp_path: Path) -
         trusted = trust(peer, address)
     with listening((peer.root,), tmp_path) as (elsewhere, heard):
         moved = msgspec.structs.replace(trusted, address=elsewhere)
-        with Coordinator(moved, timeout=5) as coordinator, pytest.raises(Unreachable) as caught:
+        with (
+            Coordinator(moved, timeout=5) as coordinator,
+            pytest.raises(UnreachableError) as caught,
+        ):
             coordinator.set_manifest(MANIFEST)
     assert caught.value.sent
     assert b"".join(heard).startswith(b"POST /api/v2/manifest")
@@ -371,5 +377,5 @@ def test_user_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with serving(peer, tmp_path) as address:
         trusted = trust(peer, address)
         for key in (encrypted, foreign, tmp_path / "missing", good.certificate):
-            with pytest.raises(ClientSetup, match=str(key)):
+            with pytest.raises(ClientSetupError, match=str(key)):
                 Coordinator(trusted, msgspec.structs.replace(good, key=key))

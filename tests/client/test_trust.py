@@ -19,11 +19,11 @@ from keyhouse.attestation import (
     read_form,
 )
 from keyhouse.client import (
-    AnswerUnreadable,
-    CallRefused,
+    AnswerUnreadableError,
+    CallRefusedError,
     TrustedCoordinator,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
     verify_coordinator,
 )
 from keyhouse_simulation import (
@@ -91,14 +91,14 @@ def test_a_nonce_that_was_given_is_the_one_that_is_bound(tmp_path: Path) -> None
 def test_a_quote_played_back_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.answer_nonce = b"an earlier one"
-    with pytest.raises(TrustFailed, match="another certificate or nonce"):
+    with pytest.raises(TrustError, match="another certificate or nonce"):
         verify(peer, tmp_path)
 
 
 def test_a_quote_for_another_root_certificate_is_refused(tmp_path: Path) -> None:
     true, liar = Peer.new(), Peer.new()
     liar.replies["GET", "/api/v2/quote"] = true.quote_reply(b"n")
-    with pytest.raises(TrustFailed, match="not the root of its quote"):
+    with pytest.raises(TrustError, match="not the root of its quote"):
         verify(liar, tmp_path, nonce=b"n", root_ca=true.platform.root_ca)
 
 
@@ -106,17 +106,17 @@ def test_a_workload_that_relays_the_coordinators_quote_is_refused(tmp_path: Path
     peer = Peer.new()
     workload = certify("Root", peer.intermediate, is_ca=False)
     peer.served = (workload, peer.intermediate, peer.root)
-    with pytest.raises(TrustFailed, match="not the root of its quote"):
+    with pytest.raises(TrustError, match="not the root of its quote"):
         verify(peer, tmp_path)
 
 
 def test_a_simulated_quote_is_refused_under_intels_root(tmp_path: Path) -> None:
-    with pytest.raises(TrustFailed, match="pinned root"):
+    with pytest.raises(TrustError, match="pinned root"):
         verify(Peer.new(), tmp_path, root_ca=INTEL_SGX_ROOT)
 
 
 def test_a_quote_of_another_simulated_vendor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrustFailed, match="pinned root"):
+    with pytest.raises(TrustError, match="pinned root"):
         verify(Peer.new(), tmp_path, root_ca=platform().root_ca)
 
 
@@ -128,7 +128,7 @@ def flip(at: int) -> Callable[[bytes], bytes]:
 def test_a_quote_with_one_changed_bit_is_refused(tmp_path: Path, at: int) -> None:
     peer = Peer.new()
     peer.bend_quote = flip(at)
-    with pytest.raises(TrustFailed, match="not trusted"):
+    with pytest.raises(TrustError, match="not trusted"):
         verify(peer, tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_a_missing_quote_and_bytes_after_it_are_refused(tmp_path: Path) -> None:
     for bend in (lambda _: b"", lambda quote: quote + b"\0", lambda quote: quote[16:] + b"\0"):
         peer = Peer.new()
         peer.bend_quote = bend
-        with pytest.raises(TrustFailed, match="malformed"):
+        with pytest.raises(TrustError, match="malformed"):
             verify(peer, tmp_path)
 
 
@@ -146,14 +146,14 @@ def test_a_null_quote_is_no_answer(tmp_path: Path) -> None:
         200,
         b'{"status":"success","data":{"cert":"x","quote":null}}',
     )
-    with pytest.raises(AnswerUnreadable):
+    with pytest.raises(AnswerUnreadableError):
         verify(peer, tmp_path)
 
 
 def test_expired_collateral_is_refused_and_called_so(tmp_path: Path) -> None:
-    with pytest.raises(TrustFailed, match="expired"):
+    with pytest.raises(TrustError, match="expired"):
         verify(Peer.new(), tmp_path, now=NOW + timedelta(days=500))
-    with pytest.raises(TrustFailed, match="future"):
+    with pytest.raises(TrustError, match="future"):
         verify(Peer.new(), tmp_path, now=NOW - timedelta(days=500))
 
 
@@ -171,7 +171,7 @@ def test_expired_collateral_is_refused_and_called_so(tmp_path: Path) -> None:
 def test_a_coordinator_that_is_not_as_expected_is_refused(
     tmp_path: Path, parameters: Parameters, problem: str
 ) -> None:
-    with pytest.raises(TrustFailed, match=problem):
+    with pytest.raises(TrustError, match=problem):
         verify(Peer.new(platform(parameters)), tmp_path)
 
 
@@ -197,7 +197,7 @@ def test_any_other_chain_than_intermediate_and_root_is_refused(tmp_path: Path, c
     peer = Peer.new()
     chain, problem = strange_chains(peer)[case]
     peer.bend_chain = lambda _: chain
-    with pytest.raises(TrustFailed, match=problem):
+    with pytest.raises(TrustError, match=problem):
         verify(peer, tmp_path)
 
 
@@ -212,7 +212,7 @@ def test_an_intermediate_that_no_library_takes_is_refused_as_any_other(tmp_path:
     with serving(peer, tmp_path) as address:
         for pem in pems:
             peer.bend_chain = lambda _, pem=pem: pem + peer.root.pem.decode()  # type: ignore[misc]
-            with pytest.raises(TrustFailed, match="intermediate"):
+            with pytest.raises(TrustError, match="intermediate"):
                 verify_coordinator(
                     address,
                     expected=platform().expected_identity,
@@ -226,7 +226,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/quote"] = (307, b"{}")
     peer.extra_headers["Location"] = "/api/v2/elsewhere"
-    with pytest.raises(AnswerUnreadable):
+    with pytest.raises(AnswerUnreadableError):
         verify(peer, tmp_path)
     assert len(peer.requests) == 1
 
@@ -234,11 +234,11 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 def test_a_huge_or_compressed_answer_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/quote"] = (200, b" " * (2 << 20))
-    with pytest.raises(AnswerUnreadable, match="more than"):
+    with pytest.raises(AnswerUnreadableError, match="more than"):
         verify(peer, tmp_path)
     peer.replies["GET", "/api/v2/quote"] = (200, b"x")
     peer.extra_headers["Content-Encoding"] = "gzip"
-    with pytest.raises(AnswerUnreadable, match="compressed"):
+    with pytest.raises(AnswerUnreadableError, match="compressed"):
         verify(peer, tmp_path)
 
 
@@ -248,7 +248,7 @@ def test_a_refusal_is_shown_in_the_coordinators_words_without_control_characters
     peer = Peer.new()
     text = b'{"status":"error","data":null,"message":"no \\u001b[31mquote\\n"}'
     peer.replies["GET", "/api/v2/quote"] = (500, text)
-    with pytest.raises(CallRefused) as caught:
+    with pytest.raises(CallRefusedError) as caught:
         verify(peer, tmp_path)
     assert caught.value.http_status == 500
     assert caught.value.message == "no \\x1b[31mquote\\n"
@@ -257,7 +257,7 @@ def test_a_refusal_is_shown_in_the_coordinators_words_without_control_characters
 def test_nobody_at_the_address_is_unreachable_not_untrusted() -> None:
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             verify_coordinator(
                 f"127.0.0.1:{taken.getsockname()[1]}",
                 expected=platform().expected_identity,
@@ -269,7 +269,7 @@ def test_nobody_at_the_address_is_unreachable_not_untrusted() -> None:
 
 def test_a_silent_peer_is_unreachable_after_the_timeout() -> None:
     simulated = platform()
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Unreachable):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(UnreachableError):
         verify_coordinator(
             f"127.0.0.1:{silent.getsockname()[1]}",
             expected=simulated.expected_identity,

@@ -16,13 +16,13 @@ from support.samples.updates import together
 
 from keyhouse.attestation import read_collateral, read_expected_identity
 from keyhouse.client import (
-    AnswerUnreadable,
-    CallRefused,
+    AnswerUnreadableError,
+    CallRefusedError,
     ClientIdentity,
     Coordinator,
     TrustedCoordinator,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
     verify_coordinator,
 )
 
@@ -108,7 +108,7 @@ def test_an_answer_that_does_not_say_how_far_it_is_never_means_applied(
 ) -> None:
     with (
         session(answered("/api/v2/update", data), tmp_path) as coordinator,
-        pytest.raises(AnswerUnreadable),
+        pytest.raises(AnswerUnreadableError),
     ):
         coordinator.update(MANIFEST)
 
@@ -126,7 +126,7 @@ def test_the_pending_update_is_read_and_none_is_told_apart(tmp_path: Path) -> No
         peer.replies[where] = (404, b'{"status":"error","data":null,"message":"none"}')
         assert coordinator.pending() is None
         peer.replies[where] = (409, b'{"status":"error","data":null,"message":"recovery mode"}')
-        with pytest.raises(CallRefused, match="recovery mode"):
+        with pytest.raises(CallRefusedError, match="recovery mode"):
             coordinator.pending()
 
 
@@ -141,7 +141,7 @@ def test_the_shares_of_a_first_manifest_are_kept_before_it_is_read_back(tmp_path
     kept: list[Mapping[str, bytes]] = []
     peer = answered("/api/v2/manifest", {"RecoverySecrets": {"rk": "AAEC"}})
     peer.replies["GET", "/api/v2/manifest"] = (500, b"broken")
-    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadable):
+    with session(peer, tmp_path) as coordinator, pytest.raises(AnswerUnreadableError):
         coordinator.set_manifest(MANIFEST, kept.append)
     assert kept == [{"rk": b"\x00\x01\x02"}]
 
@@ -208,7 +208,7 @@ def test_an_update_is_bound_to_the_plan_that_was_told_or_to_its_digest(
 def test_nothing_is_sent_if_the_plan_is_another_one_by_now(tmp_path: Path) -> None:
     peer = planned("/api/v2/update", digest="cd" * 32)
     with session(peer, tmp_path) as coordinator:
-        with pytest.raises(CallRefused, match=f"the plan is now {'cd' * 32}") as refused:
+        with pytest.raises(CallRefusedError, match=f"the plan is now {'cd' * 32}") as refused:
             coordinator.update(MANIFEST, plan=DIGEST)
         assert refused.value.reason == "conflict"
     assert bodies(peer) == [("/api/v2/plan", "")]
@@ -219,7 +219,10 @@ def test_nothing_is_sent_to_a_coordinator_that_would_not_look_at_the_digest(
 ) -> None:
     peer = planned("/api/v2/update")
     del peer.replies["POST", "/api/v2/plan"]
-    with session(peer, tmp_path) as coordinator, pytest.raises((AnswerUnreadable, CallRefused)):
+    with (
+        session(peer, tmp_path) as coordinator,
+        pytest.raises((AnswerUnreadableError, CallRefusedError)),
+    ):
         coordinator.update(MANIFEST, plan=DIGEST)
     assert bodies(peer) == [("/api/v2/plan", "")]
 
@@ -227,10 +230,10 @@ def test_nothing_is_sent_to_a_coordinator_that_would_not_look_at_the_digest(
 def test_a_plan_of_another_manifest_is_not_believed(tmp_path: Path) -> None:
     peer = planned("/api/v2/update", manifest=b"{}")
     with session(peer, tmp_path) as coordinator:
-        with pytest.raises(TrustFailed, match="another manifest"):
+        with pytest.raises(TrustError, match="another manifest"):
             coordinator.plan(MANIFEST)
         other = coordinator.plan(b"{}")
-        with pytest.raises(TrustFailed, match="another manifest"):
+        with pytest.raises(TrustError, match="another manifest"):
             coordinator.update(MANIFEST, plan=other)
     assert {path for path, _ in bodies(peer)} == {"/api/v2/plan"}
 
@@ -271,7 +274,7 @@ def test_three_users_update_a_real_coordinator(tmp_path: Path) -> None:
             pending = bob.pending()
             assert pending is not None
             assert pending.manifest == new
-            with pytest.raises(CallRefused, match="byte for byte") as refused:
+            with pytest.raises(CallRefusedError, match="byte for byte") as refused:
                 bob.acknowledge(first)
             assert refused.value.http_status == 409
             carol.cancel()
@@ -283,5 +286,5 @@ def test_three_users_update_a_real_coordinator(tmp_path: Path) -> None:
             assert list(done.recovery_secrets) == ["rk1"]
             assert alice.manifest().manifest == new
             server.kill()
-            with pytest.raises(Unreachable):
+            with pytest.raises(UnreachableError):
                 alice.update(first)

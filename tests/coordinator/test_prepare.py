@@ -13,7 +13,7 @@ from support.samples.deployment import NOW, moment
 from support.samples.manifests import changed, full
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.coordinator import check_fully
 from keyhouse.coordinator.core.state import AcceptingManifest
 from keyhouse.coordinator.prepare import prepare_manifest
@@ -29,7 +29,7 @@ AT: datetime = moment(NOW)
 
 
 def _problems(change: Callable[[Any], object]) -> dict[str, str]:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(InvalidError) as refusal:
         check_fully(changed(change), keys=KEYS, now=AT)
     return {problem.at: problem.problem for problem in refusal.value.problems}
 
@@ -112,5 +112,5 @@ def test_whatever_is_put_anywhere_gives_findings_or_a_manifest(
             for step in path[:-1]:
                 place = place[step]
             place[path[-1]] = value
-    with suppress(Invalid):  # and no other exception
+    with suppress(InvalidError):  # and no other exception
         check_fully(json.dumps(document).encode(), keys=KEYS, now=AT)

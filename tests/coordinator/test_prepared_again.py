@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.samples.deployment import NOW, manifest, running_engine
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import Phase, State, View, until_current
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import ATTEMPTS, prepare_manifest
@@ -29,7 +29,7 @@ async def test_a_stale_change_is_prepared_again_a_few_times(tmp_path: Path, stal
             view = await until_current(change, too_fast="too fast")
             assert view.running.manifest == manifest()
         else:
-            with pytest.raises(Unavailable, match="too fast"):
+            with pytest.raises(UnavailableError, match="too fast"):
                 await until_current(change, too_fast="too fast")
             assert engine.view.phase is Phase.ACCEPTING_MANIFEST
         assert len(calls) == min(stale + 1, ATTEMPTS)

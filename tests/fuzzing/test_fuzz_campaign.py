@@ -15,12 +15,12 @@ import pytest
 from fuzz.campaign import Attack, Run, run
 from fuzz.findings import CORPUS, read_finding, write_finding
 from fuzz.forgery.case import ForgedCase
-from fuzz.target import Finding, Target
+from fuzz.target import FindingError, Target
 from fuzz.targets.attestation import QuoteTarget
 from fuzz.worker import Limits
 
 from keyhouse.attestation import Collateral, Verdict, Verifier
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(seconds=60.0, count=3000)
@@ -80,7 +80,7 @@ def test_reader_that_lets_an_exception_out_is_found_with_its_case() -> None:
 
 def test_refusal_of_another_kind_is_found() -> None:
     def judge(_case: bytes) -> NoReturn:
-        raise Broken("not a refusal of the caller")
+        raise BrokenError("not a refusal of the caller")
 
     assert "Broken" in str(planted(judge).found)
 
@@ -122,7 +122,7 @@ def test_run_ends_at_its_time() -> None:
 
 def test_finding_is_written_so_that_it_can_be_replayed(tmp_path: Path) -> None:
     def judge(_case: bytes) -> NoReturn:
-        raise Finding("it was accepted")
+        raise FindingError("it was accepted")
 
     found = planted(judge).found
     assert found is not None

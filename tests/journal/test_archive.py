@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, open_home
 
-from keyhouse.base.errors import KeyhouseError, NotFound
+from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.journal import (
     Fresh,
     Locked,
-    NotRestorable,
+    NotRestorableError,
     Opened,
-    StoreDamaged,
-    StoreLocked,
+    StoreDamagedError,
+    StoreLockedError,
     list_stores,
     private_copy,
     restore,
@@ -201,7 +201,7 @@ async def test_names_of_no_archived_store_are_refused(tmp_path: Path, name: str)
     path = tmp_path / "state"
     known = await two_stores(path)
     before = everything(path)
-    with pytest.raises(NotFound, match=known):
+    with pytest.raises(NotFoundError, match=known):
         await put_back(path, name)
     assert everything(path) == before
 
@@ -222,15 +222,15 @@ async def test_a_damaged_archived_store_is_refused_and_nothing_changes(tmp_path:
             (place / name).chmod(0o600)
 
     for name, content, error in (
-        ("sealed_key", b"x", StoreDamaged),
-        ("sealed_key", (path / "sealed_key").read_bytes(), StoreDamaged),
-        ("recovery_index", None, StoreDamaged),
-        ("recovery_index", (path / "recovery_index").read_bytes(), StoreDamaged),
-        ("journal.db", None, NotRestorable),
-        ("journal.db", b"", NotRestorable),
-        ("journal.db", good["journal.db"][:5000], StoreDamaged),
-        ("journal.db-journal", b"", StoreDamaged),
-        ("notes.txt", b"mine", NotRestorable),
+        ("sealed_key", b"x", StoreDamagedError),
+        ("sealed_key", (path / "sealed_key").read_bytes(), StoreDamagedError),
+        ("recovery_index", None, StoreDamagedError),
+        ("recovery_index", (path / "recovery_index").read_bytes(), StoreDamagedError),
+        ("journal.db", None, NotRestorableError),
+        ("journal.db", b"", NotRestorableError),
+        ("journal.db", good["journal.db"][:5000], StoreDamagedError),
+        ("journal.db-journal", b"", StoreDamagedError),
+        ("notes.txt", b"mine", NotRestorableError),
     ):
         spoil(name, content)
         with pytest.raises(error):
@@ -247,9 +247,9 @@ async def test_a_directory_in_use_is_neither_restored_nor_copied(tmp_path: Path)
     path = tmp_path / "state"
     name = await two_stores(path)
     home = await open_home(path, machine="two")
-    with pytest.raises(StoreLocked, match=f"process {os.getpid()}"):
+    with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"):
         await put_back(path, name)
-    with pytest.raises(StoreLocked, match=f"process {os.getpid()}"), private_copy(path):
+    with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), private_copy(path):
         raise AssertionError
     await home.close()
 
@@ -257,7 +257,7 @@ async def test_a_directory_in_use_is_neither_restored_nor_copied(tmp_path: Path)
 async def test_a_coordinator_does_not_start_while_its_directory_is_copied(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await two_stores(path)
-    with unused(path), pytest.raises(StoreLocked, match="in use"):
+    with unused(path), pytest.raises(StoreLockedError, match="in use"):
         await open_home(path)
     with private_copy(path):  # the copy is looked at, the directory is free again
         assert await state_of(path, "two") == NEW
@@ -320,7 +320,7 @@ async def test_records_that_are_not_in_order_are_seen_without_the_key(
         database.execute(statement)
     database.close()
 
-    with pytest.raises(StoreDamaged, match=named):
+    with pytest.raises(StoreDamagedError, match=named):
         await see_journal(path)
 
 
@@ -366,6 +366,6 @@ async def test_a_changed_plan_of_a_restore_is_refused(tmp_path: Path, plan: byte
     (path / "incoming" / "plan").write_bytes(plan)
     (path / "incoming" / "plan").chmod(0o600)
     before = everything(path)
-    with pytest.raises(StoreDamaged, match="plan"):
+    with pytest.raises(StoreDamagedError, match="plan"):
         await open_home(path)
     assert everything(path) == before

@@ -9,9 +9,9 @@ from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home
 from keyhouse.journal import (
     Fresh,
     Locked,
-    NotEmpty,
+    NotEmptyError,
     Opened,
-    StoreDamaged,
+    StoreDamagedError,
     make_backup,
     restore_backup,
 )
@@ -28,7 +28,7 @@ async def trust(_place: Path) -> None:
 
 
 async def refuse(_place: Path) -> None:
-    raise StoreDamaged("they are not to be used")
+    raise StoreDamagedError("they are not to be used")
 
 
 @pytest.fixture
@@ -83,17 +83,17 @@ async def test_a_crash_at_any_step_of_a_restore_leaves_all_or_nothing(
 
 async def test_a_restore_that_is_refused_can_be_done_again(backup: Path, tmp_path: Path) -> None:
     path = tmp_path / "new"
-    with pytest.raises(StoreDamaged, match="not to be used"):
+    with pytest.raises(StoreDamagedError, match="not to be used"):
         await restore_backup(backup, path, refuse)
     assert names(path) == ["lock"]
     await restore_backup(backup, path, trust)
     assert await state_of(path) == WHOLE
-    with pytest.raises(NotEmpty, match=r"journal\.db"):
+    with pytest.raises(NotEmptyError, match=r"journal\.db"):
         await restore_backup(backup, path, trust)
 
 
 async def test_a_backup_that_is_refused_leaves_nothing(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreDamaged, match="not to be used"):
+    with pytest.raises(StoreDamagedError, match="not to be used"):
         await make_backup(store, tmp_path / "backup", refuse)
     assert names(tmp_path) == ["store"]
 
@@ -117,5 +117,5 @@ async def test_nothing_is_restored_where_a_store_was_ended(backup: Path, tmp_pat
     )
     await home.destroy(NOON_MICROSECONDS)
     await home.close()
-    with pytest.raises(NotEmpty, match="tombstone"):
+    with pytest.raises(NotEmptyError, match="tombstone"):
         await restore_backup(backup, tmp_path / "new", trust)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Codec, Undecodable, Unencodable
+from keyhouse.journal import Codec, UndecodableError, UnencodableError
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored"):
@@ -66,18 +66,18 @@ def test_order_of_insertion_does_not_show(labels: dict[str, int], random: Any) -
 def test_arbitrary_bytes_raise_only_our_error(raw: bytes) -> None:
     try:
         CODEC.decode(raw)
-    except Undecodable:
+    except UndecodableError:
         return
 
 
 def test_trailing_bytes_are_refused() -> None:
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableError):
         CODEC.decode(CODEC.encode(Removed(())) + b"\0")
 
 
 def test_errors_echo_nothing() -> None:
     raw = msgspec.msgpack.encode({"type": "stored", "name": 1, "value": b"canary"})
-    with pytest.raises(Undecodable) as caught:
+    with pytest.raises(UndecodableError) as caught:
         CODEC.decode(raw)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
@@ -96,7 +96,7 @@ def test_errors_echo_nothing() -> None:
     ids=["bytes", "number", "list", "mapping", "object"],
 )
 def test_a_value_that_would_not_come_back_is_not_encoded(event: Any) -> None:
-    with pytest.raises(Unencodable):
+    with pytest.raises(UnencodableError):
         CODEC.encode_checked(event)
 
 

@@ -23,29 +23,29 @@ from support.samples.state import (
     open_home,
 )
 
-from keyhouse.base.errors import Broken, KeyhouseError
+from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import (
     Continuation,
     Fresh,
     Home,
-    InsecureFile,
+    InsecureFileError,
     Journal,
     Locked,
     MemoryStore,
-    MixedDeployments,
+    MixedDeploymentsError,
     Opened,
     Position,
     Replay,
-    RolledBack,
-    StoreDamaged,
-    StoreEmpty,
-    StoreEnded,
-    StoreLocked,
-    StoreNewer,
+    RolledBackError,
+    StoreDamagedError,
+    StoreEmptyError,
+    StoreEndedError,
+    StoreLockedError,
+    StoreNewerError,
     Tombstone,
-    WrongKey,
-    WrongPlatform,
+    WrongKeyError,
+    WrongPlatformError,
 )
 
 FILES = ("sealed_key", "recovery_index", "journal.db")
@@ -136,7 +136,7 @@ async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
         home.archive(),
         home.recover(DEK),
     ):
-        with pytest.raises(Broken, match="store is open"):
+        with pytest.raises(BrokenError, match="store is open"):
             await attempt
     await home.close()
 
@@ -170,12 +170,12 @@ async def test_a_key_that_cannot_be_unsealed_means_recovery(tmp_path: Path, how:
     locked = await home.load()
     assert isinstance(locked, Locked)
     assert (locked.epoch, locked.recovery_index) == (1, b"index")
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKeyError):
         await home.recover(OTHER_DEK)
     recovered = await home.recover(DEK)
     assert recovered.replay.events == (b"event 0", b"event 1")
     assert recovered.journal.store_id == locked.store_id
-    with pytest.raises(Broken, match="not been sealed"):
+    with pytest.raises(BrokenError, match="not been sealed"):
         await home.write_head()
     await recovered.journal.append([b"recovered"])
     await home.reseal("UniqueKey")
@@ -206,7 +206,7 @@ async def test_a_journal_that_is_taken_away_during_recovery_is_refused_by_name(
     home = await open_home(path, machine="two")
     await home.load()
     (path / "journal.db").unlink()
-    with pytest.raises(StoreEmpty, match=r"journal\.db is missing, but a manifest was set"):
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is missing, but a manifest was set"):
         await home.recover(DEK)
     await home.close()
     assert not (path / "journal.db").exists()
@@ -254,7 +254,7 @@ async def test_two_stores_of_one_second_are_kept_apart(tmp_path: Path) -> None:
 
 async def test_another_platform_is_refused_by_name(tmp_path: Path) -> None:
     await establish(tmp_path / "state")
-    with pytest.raises(WrongPlatform, match="platform simulation, this is gramine"):
+    with pytest.raises(WrongPlatformError, match="platform simulation, this is gramine"):
         await found(tmp_path / "state", platform_kind="gramine")
 
 
@@ -266,18 +266,18 @@ async def test_a_file_of_another_deployment_is_refused_by_name(
     await establish(tmp_path / "ours")
     await establish(tmp_path / "theirs", dek=OTHER_DEK)
     shutil.copy(tmp_path / "theirs" / name, tmp_path / "ours" / name)
-    with pytest.raises(MixedDeployments, match=f"{name}|journal.db"):
+    with pytest.raises(MixedDeploymentsError, match=f"{name}|journal.db"):
         await found(tmp_path / "ours", machine=machine)
 
 
 @pytest.mark.parametrize(
     ("gone", "error", "named"),
     [
-        (("journal.db",), StoreEmpty, "journal.db is missing"),
-        (("journal.db", "sealed_key"), StoreEmpty, "recovery_index is there"),
-        (("journal.db", "recovery_index"), StoreEmpty, "sealed_key is there"),
-        (("recovery_index",), StoreDamaged, "recovery_index is missing"),
-        (("recovery_index", "sealed_key"), StoreDamaged, "recovery_index is missing"),
+        (("journal.db",), StoreEmptyError, "journal.db is missing"),
+        (("journal.db", "sealed_key"), StoreEmptyError, "recovery_index is there"),
+        (("journal.db", "recovery_index"), StoreEmptyError, "sealed_key is there"),
+        (("recovery_index",), StoreDamagedError, "recovery_index is missing"),
+        (("recovery_index", "sealed_key"), StoreDamagedError, "recovery_index is missing"),
     ],
 )
 async def test_a_missing_file_is_never_taken_for_a_fresh_start(
@@ -295,7 +295,7 @@ async def test_an_emptied_journal_stops_the_start(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path)
     os.truncate(path / "journal.db", 0)
-    with pytest.raises(StoreEmpty, match=r"journal\.db is empty, but a manifest was set"):
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty, but a manifest was set"):
         await found(path)
 
 
@@ -310,7 +310,7 @@ async def test_a_journal_older_than_the_sealed_head_was_rolled_back(tmp_path: Pa
     await home.write_head()
     await home.close()
     shutil.copy(tmp_path / "old" / "journal.db", path / "journal.db")
-    with pytest.raises(RolledBack, match=r"ends at 1\.2 but was at 1\.3"):
+    with pytest.raises(RolledBackError, match=r"ends at 1\.2 but was at 1\.3"):
         await found(path)
 
 
@@ -327,14 +327,14 @@ async def test_a_journal_of_an_older_epoch_is_refused_and_so_is_an_older_key(
     mixed = tmp_path / "mixed"
     shutil.copytree(path, mixed)
     shutil.copy(tmp_path / "old" / "sealed_key", mixed / "sealed_key")
-    with pytest.raises(StoreDamaged, match="sealed_key is an old copy"):
+    with pytest.raises(StoreDamagedError, match="sealed_key is an old copy"):
         await found(mixed)
     shutil.copy(path / "sealed_key", mixed / "sealed_key")
     shutil.copy(tmp_path / "old" / "recovery_index", mixed / "recovery_index")
-    with pytest.raises(StoreDamaged, match="recovery_index belongs to epoch 1"):
+    with pytest.raises(StoreDamagedError, match="recovery_index belongs to epoch 1"):
         await found(mixed)
     shutil.copy(tmp_path / "old" / "journal.db", mixed / "journal.db")
-    with pytest.raises(RolledBack, match="epoch 1, sealed_key at epoch 2"):
+    with pytest.raises(RolledBackError, match="epoch 1, sealed_key at epoch 2"):
         await found(mixed)
 
 
@@ -353,7 +353,7 @@ async def test_a_file_of_a_newer_version_is_refused_with_both_versions(
     raw = bytearray((path / name).read_bytes()[:-32])
     raw[offset] = 2
     (path / name).write_bytes(raw + hashlib.sha256(raw).digest())
-    with pytest.raises(StoreNewer, match=named):
+    with pytest.raises(StoreNewerError, match=named):
         await found(path)
 
 
@@ -436,7 +436,7 @@ async def test_wider_permissions_are_refused_by_name(tmp_path: Path, name: str) 
     path = tmp_path / "state"
     await establish(path)
     (path / name).chmod(0o750 if not name else 0o640)
-    with pytest.raises(InsecureFile, match=f"{name or 'state'} has mode 0[67][45]0"):
+    with pytest.raises(InsecureFileError, match=f"{name or 'state'} has mode 0[67][45]0"):
         await found(path)
 
 
@@ -447,7 +447,7 @@ async def test_symbolic_links_are_refused_by_name(tmp_path: Path, name: str) -> 
     place = path / name if name else path
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InsecureFile, match=f"{name or 'state'} is a symbolic link"):
+    with pytest.raises(InsecureFileError, match=f"{name or 'state'} is a symbolic link"):
         await found(path)
 
 
@@ -457,7 +457,7 @@ async def test_files_of_another_user_are_refused_by_name(tmp_path: Path, name: s
     path = tmp_path / "state"
     await establish(path)
     os.chown(path / name, 12345, -1)
-    with pytest.raises(InsecureFile, match="belongs to user 12345"):
+    with pytest.raises(InsecureFileError, match="belongs to user 12345"):
         await found(path)
 
 
@@ -465,7 +465,7 @@ async def test_a_planted_rollback_journal_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path)
     shutil.copy(path / "journal.db", path / "journal.db-journal")
-    with pytest.raises(StoreDamaged, match=r"journal\.db-journal"):
+    with pytest.raises(StoreDamagedError, match=r"journal\.db-journal"):
         await found(path)
 
 
@@ -494,7 +494,7 @@ async def test_a_second_process_is_refused_by_the_number_of_the_first(tmp_path: 
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"open\n"
-    with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}"):
+    with pytest.raises(StoreLockedError, match=f"in use by process {holder.pid}"):
         await open_home(path)
     holder.kill()
     await holder.communicate()
@@ -530,7 +530,7 @@ async def test_old_records_are_gone_from_the_disk_after_a_new_data_key(tmp_path:
     (path / "sealed_key").unlink()
     home = await open_home(path)
     assert isinstance(await home.load(), Locked)
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKeyError):
         await home.recover(DEK)
     await home.close()
 
@@ -780,7 +780,7 @@ async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
     (path / "incoming").mkdir(0o700)
     (path / "incoming" / "plan").touch(0o600)
     (path / "incoming" / "plan").write_bytes(plan)
-    with pytest.raises(StoreDamaged, match="plan"):
+    with pytest.raises(StoreDamagedError, match="plan"):
         await found(path)
 
 
@@ -808,7 +808,7 @@ async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_p
     what = await home.load()
     assert isinstance(what, Opened)
     await home.destroy(NOON_MICROSECONDS)
-    with pytest.raises(Broken, match="not open"):
+    with pytest.raises(BrokenError, match="not open"):
         await home.write_head()
     await home.close()
     assert names(path) == ["lock", "tombstone"]
@@ -833,7 +833,9 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
     await home.destroy(NOON_MICROSECONDS)
     await home.close()
     shutil.copy(tmp_path / "copy" / name, path / name)
-    with pytest.raises(StoreEnded, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"):
+    with pytest.raises(
+        StoreEndedError, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"
+    ):
         await found(path)
     assert (path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes()
 
@@ -877,7 +879,7 @@ async def test_a_damaged_tombstone_is_refused_by_name(tmp_path: Path, offset: in
     raw = bytearray((path / "tombstone").read_bytes())
     raw[offset] ^= 1
     (path / "tombstone").write_bytes(raw)
-    with pytest.raises(StoreDamaged, match="tombstone is damaged"):
+    with pytest.raises(StoreDamagedError, match="tombstone is damaged"):
         await found(path)
 
 
@@ -887,7 +889,9 @@ async def test_a_tombstone_of_a_newer_version_is_refused_with_both_versions(tmp_
     raw = bytearray((path / "tombstone").read_bytes()[:-32])
     raw[8] = 2
     (path / "tombstone").write_bytes(raw + hashlib.sha256(raw).digest())
-    with pytest.raises(StoreNewer, match="tombstone has format 2, this version of Keyhouse reads"):
+    with pytest.raises(
+        StoreNewerError, match="tombstone has format 2, this version of Keyhouse reads"
+    ):
         await found(path)
 
 
@@ -940,7 +944,7 @@ async def test_no_error_or_name_shows_a_key(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path, base=b"canary-payload", index=b"index")
     shown = [repr(await found(path)), str(await found(path))]
-    with pytest.raises(WrongPlatform) as refused:
+    with pytest.raises(WrongPlatformError) as refused:
         await found(path, platform_kind="tdx")
     shown.append(f"{refused.value!r} {refused.value}")
     shown.append(repr(Continuation((b"canary-payload",))))

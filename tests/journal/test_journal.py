@@ -11,23 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.state import DEK, OTHER_DEK, STORE_ID
 
-from keyhouse.base.errors import KeyhouseError, TooLarge
+from keyhouse.base.errors import KeyhouseError, TooLargeError
 from keyhouse.journal import (
     MAX_PAYLOAD,
-    Conflict,
     Continuation,
     Journal,
     MemoryStore,
-    NotDurable,
-    OutcomeUnknown,
+    NotDurableError,
+    OutcomeUnknownError,
     Replay,
-    RolledBack,
-    StoreDamaged,
-    StoreEmpty,
-    StoreFull,
-    StoreNewer,
-    StoreUnreadable,
-    WrongKey,
+    RolledBackError,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreEmptyError,
+    StoreFullError,
+    StoreNewerError,
+    StoreUnreadableError,
+    WrongKeyError,
 )
 from keyhouse.journal.chain import NONCE_SIZE, Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
@@ -62,12 +62,12 @@ async def test_appending_nothing_changes_nothing() -> None:
 async def test_a_second_journal_is_not_made_over_the_first() -> None:
     store = MemoryStore()
     await new(store)
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await new(store)
 
 
 async def test_an_empty_store_has_no_journal() -> None:
-    with pytest.raises(StoreEmpty):
+    with pytest.raises(StoreEmptyError):
         await again(MemoryStore())
 
 
@@ -80,7 +80,7 @@ async def test_a_base_has_at_least_one_piece() -> None:
 
 async def test_a_payload_has_a_limit() -> None:
     journal = await new(MemoryStore())
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLargeError):
         await journal.append([bytes(MAX_PAYLOAD + 1)])
     await journal.append([b"still writes"])
 
@@ -90,18 +90,18 @@ async def test_two_journals_take_turns_by_conflict() -> None:
     one = await new(store)
     other, _ = await again(store)
     await one.append([b"1", b"2"])
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await other.append([b"lost"])
     assert await other.catch_up() == Continuation((b"1", b"2"))
     assert await other.catch_up() == Continuation(())
     assert other.position == one.position
     await other.append([b"3"])
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await one.begin_epoch([b"too late"])
     assert await one.catch_up() == Continuation((b"3",))
     await one.begin_epoch([b"new base"])
     await one.append([b"4"])
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await other.append([b"lost"])
     assert await other.catch_up() == Replay((b"new base",), (b"4",))
     assert other.position == one.position
@@ -114,9 +114,9 @@ async def test_catching_up_over_a_new_data_key_needs_that_key() -> None:
     one = await new(store)
     other, _ = await again(store)
     await one.begin_epoch([b"new base"], dek=OTHER_DEK)
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKeyError):
         await other.catch_up()
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKeyError):
         await again(store)
     _, replay = await Journal.open(store, store_id=STORE_ID, dek=OTHER_DEK)
     assert replay == Replay((b"new base",), ())
@@ -139,7 +139,7 @@ async def test_a_retry_after_conflict_seals_with_a_new_nonce() -> None:
     one = await new(store)
     other, _ = await again(store)
     await one.append([b"first"])
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await other.append([b"same"])
     await other.catch_up()
     await other.append([b"same"])
@@ -203,12 +203,12 @@ async def test_a_forged_record_with_an_equal_tag_breaks_the_chain() -> None:
     assert forged[-16:] == genuine.ciphertext[-16:]
 
     store._records[1] = msgspec.structs.replace(genuine, ciphertext=forged)
-    with pytest.raises(RolledBack):
+    with pytest.raises(RolledBackError):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
     store._records[1] = genuine
     await journal.append([b"after"])
     store._records[1] = msgspec.structs.replace(genuine, ciphertext=forged)
-    with pytest.raises(StoreDamaged, match="record 3 of the journal has been changed"):
+    with pytest.raises(StoreDamagedError, match="record 3 of the journal has been changed"):
         await again(store)
 
 
@@ -235,26 +235,26 @@ def repeat_one(records: list[Sealed]) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (exchange("header", lambda raw: b"\x02" + raw[1:]), StoreNewer),
-        (exchange("header", lambda raw: b"\x00" + raw[1:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:1] + b"\x01" + raw[2:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:1] + b"\x02" + raw[2:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:1] + b"\x09" + raw[2:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:2] + b"\x00" + raw[3:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:25] + b"\x02" + raw[26:]), StoreDamaged),
-        (exchange("header", lambda raw: raw[:33] + b"\x09"), StoreDamaged),
-        (exchange("header", lambda raw: raw[:-1]), StoreDamaged),
-        (exchange("header", lambda raw: raw + b"\0"), StoreDamaged),
-        (exchange("header", lambda _: b""), StoreDamaged),
-        (exchange("nonce", lambda _: bytes(12)), StoreDamaged),
-        (exchange("nonce", lambda raw: raw[:-1]), StoreDamaged),
-        (exchange("nonce", lambda _: b""), StoreDamaged),
-        (exchange("ciphertext", lambda raw: raw[:-1]), StoreDamaged),
-        (exchange("ciphertext", lambda raw: bytes([raw[0] ^ 1]) + raw[1:]), StoreDamaged),
-        (exchange("ciphertext", lambda _: b""), StoreDamaged),
-        (swap_two, StoreDamaged),
-        (drop_one, StoreDamaged),
-        (repeat_one, StoreDamaged),
+        (exchange("header", lambda raw: b"\x02" + raw[1:]), StoreNewerError),
+        (exchange("header", lambda raw: b"\x00" + raw[1:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:1] + b"\x01" + raw[2:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:1] + b"\x02" + raw[2:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:1] + b"\x09" + raw[2:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:2] + b"\x00" + raw[3:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:25] + b"\x02" + raw[26:]), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:33] + b"\x09"), StoreDamagedError),
+        (exchange("header", lambda raw: raw[:-1]), StoreDamagedError),
+        (exchange("header", lambda raw: raw + b"\0"), StoreDamagedError),
+        (exchange("header", lambda _: b""), StoreDamagedError),
+        (exchange("nonce", lambda _: bytes(12)), StoreDamagedError),
+        (exchange("nonce", lambda raw: raw[:-1]), StoreDamagedError),
+        (exchange("nonce", lambda _: b""), StoreDamagedError),
+        (exchange("ciphertext", lambda raw: raw[:-1]), StoreDamagedError),
+        (exchange("ciphertext", lambda raw: bytes([raw[0] ^ 1]) + raw[1:]), StoreDamagedError),
+        (exchange("ciphertext", lambda _: b""), StoreDamagedError),
+        (swap_two, StoreDamagedError),
+        (drop_one, StoreDamagedError),
+        (repeat_one, StoreDamagedError),
     ],
 )
 async def test_a_changed_record_is_refused(
@@ -272,13 +272,13 @@ async def test_a_changed_record_is_refused(
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"store_id": bytes(16)}, StoreDamaged),
-        ({"epoch": 3}, WrongKey),
-        ({"epoch": 1}, StoreDamaged),
-        ({"first": 2}, StoreDamaged),
-        ({"first": 7}, StoreDamaged),
-        ({"previous": bytes(32)}, StoreDamaged),
-        ({"key_check": bytes(32)}, WrongKey),
+        ({"store_id": bytes(16)}, StoreDamagedError),
+        ({"epoch": 3}, WrongKeyError),
+        ({"epoch": 1}, StoreDamagedError),
+        ({"first": 2}, StoreDamagedError),
+        ({"first": 7}, StoreDamagedError),
+        ({"previous": bytes(32)}, StoreDamagedError),
+        ({"key_check": bytes(32)}, WrongKeyError),
     ],
     ids=str,
 )
@@ -299,7 +299,7 @@ async def test_a_base_that_was_cut_off_is_refused() -> None:
     store = MemoryStore()
     await new(store, b"1", b"2", b"3")
     del store._records[2:]
-    with pytest.raises(StoreDamaged, match="ends within the base"):
+    with pytest.raises(StoreDamagedError, match="ends within the base"):
         await again(store)
 
 
@@ -313,13 +313,13 @@ async def test_a_journal_behind_a_known_position_was_rolled_back() -> None:
     _, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
     assert replay.events == (b"one", b"two")
     store._start, store._records = old
-    with pytest.raises(RolledBack, match=r"ends at 1\.1 but was at 1\.2"):
+    with pytest.raises(RolledBackError, match=r"ends at 1\.1 but was at 1\.2"):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
-    with pytest.raises(RolledBack):
+    with pytest.raises(RolledBackError):
         await journal.catch_up()
     forked, _ = await again(store)
     await forked.append([b"another one"])
-    with pytest.raises(RolledBack, match="another record 2"):
+    with pytest.raises(RolledBackError, match="another record 2"):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
 
 
@@ -329,7 +329,7 @@ async def test_an_older_epoch_than_known_was_rolled_back() -> None:
     old = (store._start, list(store._records))
     await journal.begin_epoch([b"base"])
     store._start, store._records = old
-    with pytest.raises(RolledBack):
+    with pytest.raises(RolledBackError):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
     with pytest.raises(KeyhouseError):
         await journal.catch_up()
@@ -345,16 +345,16 @@ async def test_a_known_position_before_the_epoch_is_compared() -> None:
         msgspec.structs.replace(known, chain=bytes(32)),
         msgspec.structs.replace(known, sequence=5),
     ):
-        with pytest.raises(RolledBack):
+        with pytest.raises(RolledBackError):
             await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=wrong)
 
 
 async def test_another_deployment_is_refused() -> None:
     store = MemoryStore()
     await new(store)
-    with pytest.raises(StoreDamaged, match="another deployment"):
+    with pytest.raises(StoreDamagedError, match="another deployment"):
         await Journal.open(store, store_id=bytes(16), dek=DEK)
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKeyError):
         await Journal.open(store, store_id=STORE_ID, dek=OTHER_DEK)
 
 
@@ -411,7 +411,7 @@ class Failing(MemoryStore):
 
     async def read(self, after_seq: int) -> Batch:
         if self.unreadable:
-            raise StoreUnreadable("test: unreadable")
+            raise StoreUnreadableError("test: unreadable")
         return await super().read(after_seq)
 
     def _fail(self) -> None:
@@ -421,19 +421,19 @@ class Failing(MemoryStore):
             raise fail
 
 
-UNKNOWN = OutcomeUnknown("test: unknown")
+UNKNOWN = OutcomeUnknownError("test: unknown")
 
 
 @pytest.mark.parametrize("epoch", [False, True], ids=["append", "begin_epoch"])
 @pytest.mark.parametrize(
     ("fail", "saved", "unreadable", "raised", "progress", "fatal"),
     [
-        (Conflict("test"), False, False, Conflict, False, False),
-        (StoreFull("test"), False, False, StoreFull, False, False),
-        (UNKNOWN, False, False, NotDurable, False, False),
+        (StoreConflictError("test"), False, False, StoreConflictError, False, False),
+        (StoreFullError("test"), False, False, StoreFullError, False, False),
+        (UNKNOWN, False, False, NotDurableError, False, False),
         (UNKNOWN, True, False, None, True, False),
-        (UNKNOWN, False, True, OutcomeUnknown, False, True),
-        (UNKNOWN, True, True, OutcomeUnknown, True, True),
+        (UNKNOWN, False, True, OutcomeUnknownError, False, True),
+        (UNKNOWN, True, True, OutcomeUnknownError, True, True),
     ],
     ids=["conflict", "full", "absent", "present", "absent-unreadable", "present-unreadable"],
 )
@@ -463,9 +463,9 @@ async def test_each_way_a_write_fails(
             await write()
     store.unreadable = False
     if fatal:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             await journal.append([b"next"])
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             await journal.catch_up()
         journal, _ = await again(store)
     await journal.append([b"next"])
@@ -483,7 +483,7 @@ async def test_an_unknown_outcome_with_anothers_records_there_is_a_conflict() ->
     store.fail, store.saved = UNKNOWN, False
     sealed, _ = other._sealer.seal(other.position, Kind.EVENT, b"theirs")
     store.between = lambda: store._records.append(sealed)
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await journal.append([b"ours"])
     assert await journal.catch_up() == Continuation((b"theirs",))
 
@@ -521,10 +521,10 @@ def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
     record, _ = sealer.seal(Position(1, 7, chain), Kind.EVENT, b"the eighth")
     for sequence in (1, 8):
         moved = msgspec.structs.replace(record, sequence=sequence)
-        with pytest.raises(StoreDamaged):
+        with pytest.raises(StoreDamagedError):
             sealer.unseal(Position(1, 0, chain), moved)
     first, _ = sealer.seal(Position(1, 0, chain), Kind.EVENT, b"the first")
-    with pytest.raises(StoreDamaged, match="where 1 must follow"):
+    with pytest.raises(StoreDamagedError, match="where 1 must follow"):
         sealer.unseal(Position(1, 0, chain), msgspec.structs.replace(first, sequence=8))
 
 
@@ -538,5 +538,5 @@ def test_who_has_the_data_key_cannot_mix_base_and_events(kinds: tuple[Kind, ...]
     *before, last = kinds
     for kind in before:
         replaying.take(sealer.seal(replaying.position, kind, b"payload")[0])
-    with pytest.raises(StoreDamaged, match="wrong kind"):
+    with pytest.raises(StoreDamagedError, match="wrong kind"):
         replaying.take(sealer.seal(replaying.position, last, b"payload")[0])

@@ -10,7 +10,7 @@ import pytest
 from support.samples.state import DEK, STORE_ID
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.journal import Journal, SqliteStore, StoreBusy
+from keyhouse.journal import Journal, SqliteStore, StoreBusyError
 from keyhouse.journal.offline.live_copy import copy_live_store
 
 # Writes what each line of its standard input says, and answers where the journal is.
@@ -147,7 +147,7 @@ def test_a_store_that_changes_all_the_time_is_given_up_by_name(
     writer: Writer, directory: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "copy").mkdir()
-    with pytest.raises(StoreBusy, match="each of 2 attempts"):
+    with pytest.raises(StoreBusyError, match="each of 2 attempts"):
         copy_live_store(
             directory,
             tmp_path / "copy",
@@ -162,7 +162,7 @@ def test_nothing_is_taken_while_a_new_store_is_put_in_place(
 ) -> None:
     (directory / "incoming").mkdir(mode=0o700)
     (tmp_path / "copy").mkdir()
-    with pytest.raises(StoreBusy, match="being put in place"):
+    with pytest.raises(StoreBusyError, match="being put in place"):
         copy_live_store(directory, tmp_path / "copy", attempts=2)
     assert not list((tmp_path / "copy").iterdir())
 

@@ -13,7 +13,7 @@ from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, 
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Fresh, Home, Locked, Opened, StoreDamaged, private_copy, restore
+from keyhouse.journal import Fresh, Home, Locked, Opened, StoreDamagedError, private_copy, restore
 from keyhouse.journal.directory.index_file import IndexFile
 
 FILES = ("recovery_index", "sealed_key", "journal.db")
@@ -76,7 +76,7 @@ async def refused(path: Path, *names: str) -> None:
     """See a start refused with ``names``, twice, and nothing of the directory changed by it."""
     before = contents(path)
     for _ in range(2):
-        with pytest.raises(StoreDamaged) as told:
+        with pytest.raises(StoreDamagedError) as told:
             await open_home(path)
         for name in ("incoming/plan", *names):
             assert name in str(told.value)
@@ -199,7 +199,7 @@ async def test_a_copy_that_is_looked_at_is_refused_like_the_directory(tmp_path: 
     path = tmp_path / "state"
     await establish(path)
     plant(path, b"clear x\n")
-    with pytest.raises(StoreDamaged, match="incoming/plan"), private_copy(path):
+    with pytest.raises(StoreDamagedError, match="incoming/plan"), private_copy(path):
         raise AssertionError
 
 

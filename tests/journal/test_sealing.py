@@ -11,13 +11,13 @@ from support.samples.state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Position, StoreDamaged, StoreNewer
+from keyhouse.journal import Position, StoreDamagedError, StoreNewerError
 from keyhouse.journal.chain import HEADER_SIZE, Header, Kind
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.journal.directory.sealing import (
     Contents,
     EpochKey,
-    SealedElsewhere,
+    SealedElsewhereError,
     parse,
     seal,
     unseal,
@@ -66,35 +66,35 @@ def test_data_keys_show_nowhere() -> None:
 
 @pytest.mark.parametrize("machine", ["two", "one, other code"])
 def test_another_sealing_key_does_not_open_it(machine: str) -> None:
-    with pytest.raises(SealedElsewhere):
+    with pytest.raises(SealedElsewhereError):
         unseal(parse(sealed()), sealing_key_of(machine)("ProductKey"))
-    with pytest.raises(SealedElsewhere):
+    with pytest.raises(SealedElsewhereError):
         unseal(parse(sealed()), sealing_key_of("one")("UniqueKey"))
 
 
 @pytest.mark.parametrize(
     ("what", "change", "error"),
     [
-        ("magic", lambda body: b"X" + body[1:], StoreDamaged),
-        ("newer", lambda body: body[:8] + b"\x02" + body[9:], StoreNewer),
-        ("version 0", lambda body: body[:8] + b"\x00" + body[9:], StoreDamaged),
-        ("kind", lambda body: body.replace(b"gramine", b"gramin3"), SealedElsewhere),
-        ("kind is text", lambda body: body.replace(b"gramine", b"gr\xffm ne"), StoreDamaged),
-        ("kind is empty", lambda body: body[:9] + b"\x00" + body[17:], StoreDamaged),
-        ("kind is long", lambda body: body[:9] + b"\xff" + body[10:], StoreDamaged),
-        ("policy", lambda body: body.replace(b"ProductKey", b"ProductKez"), StoreDamaged),
+        ("magic", lambda body: b"X" + body[1:], StoreDamagedError),
+        ("newer", lambda body: body[:8] + b"\x02" + body[9:], StoreNewerError),
+        ("version 0", lambda body: body[:8] + b"\x00" + body[9:], StoreDamagedError),
+        ("kind", lambda body: body.replace(b"gramine", b"gramin3"), SealedElsewhereError),
+        ("kind is text", lambda body: body.replace(b"gramine", b"gr\xffm ne"), StoreDamagedError),
+        ("kind is empty", lambda body: body[:9] + b"\x00" + body[17:], StoreDamagedError),
+        ("kind is long", lambda body: body[:9] + b"\xff" + body[10:], StoreDamagedError),
+        ("policy", lambda body: body.replace(b"ProductKey", b"ProductKez"), StoreDamagedError),
         (
             "policy of another",
             lambda body: body.replace(b"\x0aProductKey", b"\x09UniqueKey"),
-            SealedElsewhere,
+            SealedElsewhereError,
         ),
-        ("store id", lambda body: body.replace(STORE_ID, bytes(16)), SealedElsewhere),
-        ("nonce", lambda body: body[:44] + bytes(12) + body[56:], SealedElsewhere),
-        ("ciphertext", lambda body: body[:-1] + bytes([body[-1] ^ 1]), SealedElsewhere),
-        ("shorter", lambda body: body[:-1], SealedElsewhere),
-        ("no ciphertext", lambda body: body[:56], SealedElsewhere),
-        ("no nonce", lambda body: body[:50], StoreDamaged),
-        ("longer", lambda body: body + b"\0", SealedElsewhere),
+        ("store id", lambda body: body.replace(STORE_ID, bytes(16)), SealedElsewhereError),
+        ("nonce", lambda body: body[:44] + bytes(12) + body[56:], SealedElsewhereError),
+        ("ciphertext", lambda body: body[:-1] + bytes([body[-1] ^ 1]), SealedElsewhereError),
+        ("shorter", lambda body: body[:-1], SealedElsewhereError),
+        ("no ciphertext", lambda body: body[:56], SealedElsewhereError),
+        ("no nonce", lambda body: body[:50], StoreDamagedError),
+        ("longer", lambda body: body + b"\0", SealedElsewhereError),
     ],
 )
 def test_each_field_is_bound_even_with_a_digest_that_fits(
@@ -119,7 +119,7 @@ def test_each_field_is_bound_even_with_a_digest_that_fits(
     ids=["no key", "four keys", "short key", "policy", "head"],
 )
 def test_unsound_contents_are_refused_although_they_unseal(contents: Contents) -> None:
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         unseal(parse(sealed(contents)), SEALING_KEY)
 
 

@@ -19,15 +19,15 @@ from support.samples.state import DEK, STORE_ID
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import (
     Journal,
-    NotDurable,
-    OutcomeUnknown,
+    NotDurableError,
+    OutcomeUnknownError,
     Replay,
-    RolledBack,
+    RolledBackError,
     SqliteStore,
-    StoreDamaged,
-    StoreFull,
-    StoreLocked,
-    StoreNewer,
+    StoreDamagedError,
+    StoreFullError,
+    StoreLockedError,
+    StoreNewerError,
 )
 from keyhouse.journal.store import sqlite_file
 
@@ -78,13 +78,15 @@ def sql(path: Path, *statements: str) -> None:
 )
 async def test_a_planted_schema_is_refused(path: Path, statements: tuple[str, ...]) -> None:
     sql(path, *statements)
-    with pytest.raises(StoreDamaged, match=r"tables, triggers or views that Keyhouse did not make"):
+    with pytest.raises(
+        StoreDamagedError, match=r"tables, triggers or views that Keyhouse did not make"
+    ):
         await SqliteStore.open(path)
 
 
 async def test_a_newer_format_is_refused_with_both_versions(path: Path) -> None:
     sql(path, "PRAGMA user_version=7")
-    with pytest.raises(StoreNewer, match=r"journal\.db has format 7, .* Keyhouse reads 1"):
+    with pytest.raises(StoreNewerError, match=r"journal\.db has format 7, .* Keyhouse reads 1"):
         await SqliteStore.open(path)
 
 
@@ -98,7 +100,7 @@ async def test_a_newer_format_is_refused_with_both_versions(path: Path) -> None:
 )
 async def test_a_database_of_another_program_is_refused(path: Path, statement: str) -> None:
     sql(path, statement)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         await SqliteStore.open(path)
 
 
@@ -145,7 +147,7 @@ async def test_each_corrupt_page_is_noticed_or_harmless(path: Path) -> None:
         path.write_bytes(raw)
         try:
             assert await reopen(path) == Replay((b"base",), EVENTS)
-        except (StoreDamaged, StoreNewer):
+        except (StoreDamagedError, StoreNewerError):
             refused += 1
     assert refused >= 3
 
@@ -183,7 +185,7 @@ async def test_no_change_to_a_live_wal_gives_anything_but_a_shorter_journal(
     wal.write_bytes(genuine[: len(genuine) // 2])
     (crashed / "journal.db").write_bytes(database)
     store = await SqliteStore.open(crashed / "journal.db")
-    with pytest.raises(RolledBack):
+    with pytest.raises(RolledBackError):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
     await store.close()
 
@@ -194,9 +196,9 @@ async def test_a_swallowed_insert_is_noticed(path: Path) -> None:
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     trigger = "CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END"
     await store._worker.run(lambda: store._connected().execute(trigger).fetchall())
-    with pytest.raises(StoreDamaged, match="did not change as it was told"):
+    with pytest.raises(StoreDamagedError, match="did not change as it was told"):
         await journal.append([b"lost"])
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         await journal.begin_epoch([b"lost"])
     await store.close()
 
@@ -242,7 +244,7 @@ def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None
     database = f"file:{path}?immutable=1"
     with (
         closing(sqlite3.connect(database, uri=True, isolation_level=None)) as connection,
-        pytest.raises(StoreDamaged, match="journal_mode is not WAL"),
+        pytest.raises(StoreDamagedError, match="journal_mode is not WAL"),
     ):
         sqlite_file._prepare(connection, path)
 
@@ -252,7 +254,7 @@ async def test_damage_that_no_row_shows_is_noticed_at_the_start(path: Path) -> N
     raw = bytearray(path.read_bytes())
     raw[36:40] = (5).to_bytes(4)
     path.write_bytes(raw)
-    with pytest.raises(StoreDamaged, match="is damaged"):
+    with pytest.raises(StoreDamagedError, match="is damaged"):
         await SqliteStore.open(path)
 
 
@@ -263,7 +265,7 @@ async def test_what_is_no_plain_file_is_refused(path: Path, kind: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(path.with_name("elsewhere"))
-    with pytest.raises(StoreDamaged, match="is not a plain file"):
+    with pytest.raises(StoreDamagedError, match="is not a plain file"):
         await SqliteStore.open(path)
 
 
@@ -271,13 +273,13 @@ async def test_a_second_connection_is_refused(path: Path) -> None:
     store = await SqliteStore.open(path)
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from keyhouse.journal import SqliteStore, StoreLocked\n"
+        "from keyhouse.journal import SqliteStore, StoreLockedError\n"
         "try: asyncio.run(SqliteStore.open(Path(sys.argv[1])))\n"
-        "except StoreLocked as exc: print(exc)\n"
+        "except StoreLockedError as exc: print(exc)\n"
     )
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True)
     assert b"in use by another process" in other.stdout
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         await SqliteStore.open(path)
     await store.close()
 
@@ -307,7 +309,7 @@ async def fill(journal: Journal, size: int) -> tuple[list[bytes], type[KeyhouseE
         payload = len(written).to_bytes(4, "big") * (size // 4)
         try:
             await journal.append([payload])
-        except (StoreFull, NotDurable) as exc:
+        except (StoreFullError, NotDurableError) as exc:
             return written, type(exc)
         written.append(payload)
     pytest.fail("the disk was never full")
@@ -320,9 +322,9 @@ async def test_a_full_disk_stops_writes_and_not_reads(small_disk: Path) -> None:
     store = await SqliteStore.open(path)
     journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
     written, error = await fill(journal, 2000)
-    assert error is StoreFull
+    assert error is StoreFullError
     assert len(written) > 20
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFullError):
         await journal.begin_epoch([bytes(200_000), bytes(200_000)])
     assert (await store.head()).sequence == journal.position.sequence
     assert len((await store.read(0)).records) == len(written) + 1
@@ -346,7 +348,7 @@ async def test_a_full_disk_stops_no_start(small_disk: Path) -> None:
     store = await SqliteStore.open(path)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     assert replay.events == tuple(written)
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFullError):
         await journal.append([bytes(5000)])
     ballast.unlink()
     await journal.append([b"room again"])
@@ -356,7 +358,7 @@ async def test_a_full_disk_stops_no_start(small_disk: Path) -> None:
 LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
-from keyhouse.journal import Journal, NotDurable, OutcomeUnknown, SqliteStore
+from keyhouse.journal import Journal, NotDurableError, OutcomeUnknownError, SqliteStore
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 
@@ -389,7 +391,7 @@ async def test_a_write_error_is_settled_by_reading_back(path: Path) -> None:
         [sys.executable, "-c", LIMITED, path], capture_output=True, check=True, text=True
     )
     error, count = done.stdout.split()[:2]
-    assert error in {NotDurable.__name__, OutcomeUnknown.__name__}, done.stdout
+    assert error in {NotDurableError.__name__, OutcomeUnknownError.__name__}, done.stdout
     settled = "settled True" in done.stdout
     replay = await reopen(path)
     written = tuple(number.to_bytes(4, "big") * 400 for number in range(int(count)))
@@ -410,7 +412,7 @@ async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: 
     store = await SqliteStore.open(path, step=step)
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     armed = True
-    with pytest.raises(NotDurable):
+    with pytest.raises(NotDurableError):
         await journal.append([b"lost"])
     armed = False
     await journal.append([b"kept"])
@@ -466,7 +468,7 @@ async def test_a_call_on_the_workers_thread_goes_on_when_nobody_waits(path: Path
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(OutcomeUnknownError):
         await journal.append([b"more"])
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     assert replay.events in {EVENTS, (*EVENTS, b"cancelled")}

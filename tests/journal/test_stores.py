@@ -9,7 +9,7 @@ from support.samples.state import DEK, STORE_ID
 from keyhouse.journal.chain import Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.memory import MemoryStore
-from keyhouse.journal.store.protocol import Conflict, EpochStart, Head, Sealed, Store
+from keyhouse.journal.store.protocol import EpochStart, Head, Sealed, Store, StoreConflictError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
@@ -73,9 +73,9 @@ async def test_an_append_elsewhere_than_at_the_end_is_a_conflict(
 ) -> None:
     run = sealed_run(1, 2)
     await store.begin_epoch(0, start_of(1, 1), run)
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await store.append(expected, sealed_run(expected + 1, 1))
-    with pytest.raises(Conflict):
+    with pytest.raises(StoreConflictError):
         await store.begin_epoch(expected, start_of(2, expected + 1), sealed_run(expected + 1, 1))
     assert await everything(store) == run
 

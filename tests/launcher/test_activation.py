@@ -27,15 +27,15 @@ from support.peers.mesh import AnyClient, MeshPeer, coordinator_keys, leaf_for, 
 from support.samples.odd_certificates import odd_certificates
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Broken, KeyhouseError, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import (
-    ActivationRefused,
+    ActivationRefusedError,
     Anchor,
-    CoordinatorNotTrusted,
+    CoordinatorNotTrustedError,
     Delivered,
-    NotReachable,
-    NotReady,
+    NotReachableError,
+    NotReadyError,
     Request,
     activate,
     make_credentials,
@@ -77,7 +77,7 @@ async def test_request_and_answer_are_whole(anchor: Anchor | None) -> None:
 
 @pytest.mark.parametrize("anchor", [FULL, ROOT_ALONE], ids=["full", "root"])
 async def test_another_coordinator_is_refused(anchor: Anchor) -> None:
-    with MeshPeer(keys=THEIRS) as peer, pytest.raises(CoordinatorNotTrusted):
+    with MeshPeer(keys=THEIRS) as peer, pytest.raises(CoordinatorNotTrustedError):
         await _activate(peer.port, anchor)
 
     # With the intermediate at hand it was refused before it had got anything.
@@ -107,7 +107,7 @@ async def test_another_coordinator_is_refused_over_tls_1_2_too(tmp_path: Path) -
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises(CoordinatorNotTrusted, match="has not the key"):
+        with pytest.raises(CoordinatorNotTrustedError, match="has not the key"):
             await _activate(server.sockets[0].getsockname()[1])
 
 
@@ -120,7 +120,7 @@ async def test_workload_of_the_same_root_is_no_coordinator() -> None:
         x509.load_pem_x509_certificate(leaf).public_bytes(Encoding.DER),
     )
     for anchor in (FULL, ROOT_ALONE, None):
-        with MeshPeer(served=served) as peer, pytest.raises(CoordinatorNotTrusted):
+        with MeshPeer(served=served) as peer, pytest.raises(CoordinatorNotTrustedError):
             await _activate(peer.port, anchor)
         assert peer.asked == []
 
@@ -142,21 +142,21 @@ async def test_peer_whose_certificate_no_library_takes_is_no_coordinator(tmp_pat
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises(CoordinatorNotTrusted, match="cannot be read"):
+        with pytest.raises(CoordinatorNotTrustedError, match="cannot be read"):
             await _activate(server.sockets[0].getsockname()[1])
 
 
 @pytest.mark.parametrize(
     ("status", "raised", "hint"),
     [
-        (Status.UNAVAILABLE, NotReady, "its status"),
-        (Status.FAILED_PRECONDITION, NotReady, "upload"),
-        (Status.DEADLINE_EXCEEDED, NotReachable, "address"),
-        (Status.PERMISSION_DENIED, ActivationRefused, "manifest"),
-        (Status.INVALID_ARGUMENT, ActivationRefused, "--dns-names"),
-        (Status.UNAUTHENTICATED, ActivationRefused, "log"),
-        (Status.INTERNAL, ActivationRefused, "log"),
-        (Status.RESOURCE_EXHAUSTED, ActivationRefused, "log"),
+        (Status.UNAVAILABLE, NotReadyError, "its status"),
+        (Status.FAILED_PRECONDITION, NotReadyError, "upload"),
+        (Status.DEADLINE_EXCEEDED, NotReachableError, "address"),
+        (Status.PERMISSION_DENIED, ActivationRefusedError, "manifest"),
+        (Status.INVALID_ARGUMENT, ActivationRefusedError, "--dns-names"),
+        (Status.UNAUTHENTICATED, ActivationRefusedError, "log"),
+        (Status.INTERNAL, ActivationRefusedError, "log"),
+        (Status.RESOURCE_EXHAUSTED, ActivationRefusedError, "log"),
     ],
 )
 async def test_each_status_says_whether_trying_again_helps(
@@ -175,7 +175,7 @@ async def test_each_status_says_whether_trying_again_helps(
 async def test_answer_that_does_not_fit_is_refused() -> None:
     with (
         MeshPeer(env={"MARBLE_PREDEFINED_PRIVATE_KEY": b"none"}) as peer,
-        pytest.raises(CoordinatorNotTrusted, match="private key"),
+        pytest.raises(CoordinatorNotTrustedError, match="private key"),
     ):
         await _activate(peer.port)
 
@@ -184,14 +184,14 @@ async def test_nobody_there_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    with pytest.raises(NotReachable, match="no connection"):
+    with pytest.raises(NotReachableError, match="no connection"):
         await _activate(port)
 
 
 def test_name_that_does_not_exist_is_unreachable() -> None:
     request = _request(1)._replace(address=Address("nobody.invalid", 1))
 
-    with pytest.raises(NotReachable):
+    with pytest.raises(NotReachableError):
         run(activate(request, FULL, 30))
 
 
@@ -206,7 +206,7 @@ def test_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
     request = _request(1)._replace(address=Address("coordinator.example", 1))
 
     try:
-        with pytest.raises(NotReachable, match="in time"):
+        with pytest.raises(NotReachableError, match="in time"):
             run(activate(request, FULL, 0.2))
     finally:
         answered.set()
@@ -215,7 +215,7 @@ def test_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
 def test_proof_that_does_not_come_is_not_waited_for() -> None:
     came = threading.Event()
     try:
-        with pytest.raises(NotReachable, match="in time"):
+        with pytest.raises(NotReachableError, match="in time"):
             within(0.05, came.wait)
     finally:
         came.set()
@@ -247,19 +247,19 @@ def test_names_are_looked_up_beside_the_loop() -> None:
 async def test_one_who_accepts_and_is_silent_is_given_up() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(NotReachable, match="in time"),
+        pytest.raises(NotReachableError, match="in time"),
     ):
         await _activate(silent.getsockname()[1], seconds=0.05)
 
 
 async def test_peer_that_sends_without_end_is_cut_off() -> None:
-    with MeshPeer(files={"a": bytes(MOST_RECEIVED)}) as peer, pytest.raises(NotReachable):
+    with MeshPeer(files={"a": bytes(MOST_RECEIVED)}) as peer, pytest.raises(NotReachableError):
         await _activate(peer.port)
 
 
 async def test_peer_of_another_protocol_is_no_coordinator() -> None:
     """The Client API, say: it would not choose h2."""
-    with running() as server, pytest.raises((NotReachable, CoordinatorNotTrusted)):
+    with running() as server, pytest.raises((NotReachableError, CoordinatorNotTrustedError)):
         await _activate(server.port)
 
 
@@ -303,5 +303,5 @@ async def test_peer_that_speaks_something_else_is_told_by_name(sent: bytes) -> N
 
     server = await asyncio.start_server(say, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises((Refused, Unavailable, Broken)):
+        with pytest.raises((RefusedError, UnavailableError, BrokenError)):
             await _activate(server.sockets[0].getsockname()[1], seconds=5)

@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from keyhouse.attestation import Platform
 from keyhouse.attestation.quote.form import read_form
 from keyhouse.attestation.quote.report import read_report
-from keyhouse.launcher import LaunchRefused, make_credentials, quote_over, read_names
+from keyhouse.launcher import LaunchRefusedError, make_credentials, quote_over, read_names
 from keyhouse.launcher.activation import read_mesh_address
 from keyhouse.wire.address import Address
 from keyhouse_simulation import open_platform
@@ -40,7 +40,7 @@ def test_names_are_cut_at_commas(text: str, dns: tuple[str, ...], ips: tuple[str
 
 @pytest.mark.parametrize("text", ["ok,two words", "bücher.example", "a\0b", "fe80::1%eth0", "a/b"])
 def test_name_that_no_certificate_holds_is_refused(text: str) -> None:
-    with pytest.raises(LaunchRefused):
+    with pytest.raises(LaunchRefusedError):
         read_names(text)
 
 
@@ -135,5 +135,5 @@ def test_address_has_the_usual_port(text: str, host: str, port: int) -> None:
     ["", ":2001", "host:0", "host:65536", "https://host:1", "a b:1", "[::1", "[1.2]:1", "h:"],
 )
 def test_anything_else_is_no_address(text: str) -> None:
-    with pytest.raises(LaunchRefused):
+    with pytest.raises(LaunchRefusedError):
         read_mesh_address(text)

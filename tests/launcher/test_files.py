@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhouse.base.secret import Secret
-from keyhouse.launcher import LaunchRefused, files, write_files
+from keyhouse.launcher import LaunchRefusedError, files, write_files
 from keyhouse.launcher.files import Place, placed
 
 _NEW, _OLD = b"a new secret", b"what was there"
@@ -98,7 +98,7 @@ def test_link_at_any_component_is_refused(
     target = tmp_path / "away" / "not there" if dangling else tmp_path / "away"
     link.symlink_to(target)
 
-    with pytest.raises(LaunchRefused, match="symbolic link"):
+    with pytest.raises(LaunchRefusedError, match="symbolic link"):
         _write("a/b/c")
 
     assert link.is_symlink()
@@ -108,7 +108,7 @@ def test_link_to_itself_is_refused(here: Path) -> None:
     (here / "loop").symlink_to("loop")
 
     for path in ("loop", "loop/x"):
-        with pytest.raises(LaunchRefused, match="symbolic link"):
+        with pytest.raises(LaunchRefusedError, match="symbolic link"):
             _write(path)
 
 
@@ -116,7 +116,7 @@ def test_absolute_path_through_a_link_is_refused_with_the_real_one(tmp_path: Pat
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    with pytest.raises(LaunchRefused, match=rf"the real path is '{tmp_path}/real'"):
+    with pytest.raises(LaunchRefusedError, match=rf"the real path is '{tmp_path}/real'"):
         _write(f"{tmp_path}/link/file")
 
     assert not list((tmp_path / "real").iterdir())
@@ -130,7 +130,7 @@ def test_something_else_than_a_file_is_not_replaced(here: Path, kind: str) -> No
     else:
         os.mkfifo(there)
 
-    with pytest.raises(LaunchRefused, match="something else than a regular file"):
+    with pytest.raises(LaunchRefusedError, match="something else than a regular file"):
         _write("thing")
 
     assert not there.is_file()
@@ -139,7 +139,7 @@ def test_something_else_than_a_file_is_not_replaced(here: Path, kind: str) -> No
 def test_file_where_a_directory_is_needed_is_refused(here: Path) -> None:
     (here / "a").write_bytes(_OLD)
 
-    with pytest.raises(LaunchRefused, match="not a directory"):
+    with pytest.raises(LaunchRefusedError, match="not a directory"):
         _write("a/b")
 
     assert (here / "a").read_bytes() == _OLD
@@ -148,7 +148,7 @@ def test_file_where_a_directory_is_needed_is_refused(here: Path) -> None:
 def test_failure_leaves_none_of_the_files(here: Path) -> None:
     (here / "z").mkdir()
 
-    with pytest.raises(LaunchRefused, match="'z'"):
+    with pytest.raises(LaunchRefusedError, match="'z'"):
         _write("a", "deep/b", "z")
 
     assert not (here / "a").exists()
@@ -161,7 +161,7 @@ def test_full_disk_leaves_neither_parts_nor_the_files_before(here: Path) -> None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(LaunchRefused, match=r"'b' .* file too large"):
+        with pytest.raises(LaunchRefusedError, match=r"'b' .* file too large"):
             write_files({"a": Secret(_NEW), "b": Secret(bytes(1000))})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -191,7 +191,7 @@ def test_links_that_change_meanwhile_never_lead_outside(tmp_path: Path, here: Pa
         for number in range(100):
             try:
                 _write(f"a/{number}")
-            except LaunchRefused:
+            except LaunchRefusedError:
                 continue
     finally:
         done.set()
@@ -219,7 +219,7 @@ def test_links_that_change_meanwhile_never_lead_outside(tmp_path: Path, here: Pa
     ids=ascii,
 )
 def test_path_that_leads_to_no_file_or_upwards_is_refused(path: str) -> None:
-    with pytest.raises(LaunchRefused, match="its path"):
+    with pytest.raises(LaunchRefusedError, match="its path"):
         _write("good", path)
 
     assert not Path("good").exists()
@@ -231,7 +231,7 @@ def test_path_that_leads_to_no_file_or_upwards_is_refused(path: str) -> None:
 )
 def test_paths_in_each_others_way_are_refused(one: str, other: str) -> None:
     for paths in ((one, other), (other, one)):
-        with pytest.raises(LaunchRefused, match="its path"):
+        with pytest.raises(LaunchRefusedError, match="its path"):
             placed(paths)
 
 
@@ -278,7 +278,7 @@ def test_key_is_handed_to_the_special_file_itself(tmp_path: Path) -> None:
 
 
 def test_key_is_not_made_where_gramine_is_not() -> None:
-    with pytest.raises(LaunchRefused) as refused:
+    with pytest.raises(LaunchRefusedError) as refused:
         _write("/dev/attestation/keys/own")
 
     assert "Gramine" in refused.value.hint
@@ -302,7 +302,7 @@ def test_whatever_the_paths_nothing_leaves_the_working_directory(
     try:
         relative = [path.lstrip("/") for path in paths]
         _write(*relative)
-    except LaunchRefused:
+    except LaunchRefusedError:
         assert not [path for path in (top / "here").rglob("*") if path.is_file()]
     else:
         assert all((top / "here" / path).read_bytes() == _NEW for path in relative)

@@ -4,9 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.launcher import AnswerUnreadable, Delivered, LaunchRefused, program_of, retry
+from keyhouse.launcher import (
+    AnswerUnreadableError,
+    Delivered,
+    LaunchRefusedError,
+    program_of,
+    retry,
+)
 from keyhouse.launcher.parameters import checked
 
 
@@ -33,7 +39,7 @@ def test_program_by_command_line_and_manifest(
 
 
 def test_program_without_a_name_is_refused() -> None:
-    with pytest.raises(LaunchRefused, match="name is empty"):
+    with pytest.raises(LaunchRefusedError, match="name is empty"):
         program_of((b"",), {}, _delivered(("web",)))
 
 
@@ -50,7 +56,7 @@ def test_delivered_variables_replace_and_the_others_stay() -> None:
 
 
 def test_transparent_tls_that_nobody_would_do_stops_the_start() -> None:
-    with pytest.raises(LaunchRefused, match="TLS tags"):
+    with pytest.raises(LaunchRefusedError, match="TLS tags"):
         checked({}, {"MARBLE_TTLS_CONFIG": b"{}"}, ())
 
 
@@ -68,7 +74,7 @@ def test_transparent_tls_that_nobody_would_do_stops_the_start() -> None:
 def test_what_no_process_can_have_is_refused_by_name(
     env: Mapping[str, bytes], argv: tuple[str, ...], named: str
 ) -> None:
-    with pytest.raises(AnswerUnreadable, match=named) as refused:
+    with pytest.raises(AnswerUnreadableError, match=named) as refused:
         checked({}, env, argv)
 
     assert "secret" not in str(refused.value)
@@ -108,7 +114,7 @@ def _retried(clock: _Clock, errors: list[KeyhouseError], fraction: float = 0) ->
 def test_pauses_double_up_to_five_seconds() -> None:
     clock = _Clock()
 
-    left = _retried(clock, [Unavailable("later")] * 7)
+    left = _retried(clock, [UnavailableError("later")] * 7)
 
     assert clock.pauses == [0.25, 0.5, 1, 2, 4, 5, 5]
     assert left == 60 - sum(clock.pauses)
@@ -117,7 +123,7 @@ def test_pauses_double_up_to_five_seconds() -> None:
 def test_pauses_are_shortened_by_up_to_a_half() -> None:
     clock = _Clock()
 
-    _retried(clock, [Unavailable("later")] * 3, fraction=1)
+    _retried(clock, [UnavailableError("later")] * 3, fraction=1)
 
     assert clock.pauses == [0.125, 0.25, 0.5]
 
@@ -125,8 +131,8 @@ def test_pauses_are_shortened_by_up_to_a_half() -> None:
 def test_last_error_is_told_when_the_time_is_over() -> None:
     clock = _Clock()
 
-    with pytest.raises(Unavailable, match="later"):
-        _retried(clock, [Unavailable("later")] * 100)
+    with pytest.raises(UnavailableError, match="later"):
+        _retried(clock, [UnavailableError("later")] * 100)
 
     assert 55 <= clock.time - 100 <= 60
 
@@ -134,7 +140,7 @@ def test_last_error_is_told_when_the_time_is_over() -> None:
 def test_refusal_is_final() -> None:
     clock = _Clock()
 
-    with pytest.raises(Refused, match="no"):
-        _retried(clock, [Refused("no")])
+    with pytest.raises(RefusedError, match="no"):
+        _retried(clock, [RefusedError("no")])
 
     assert clock.pauses == []

@@ -15,7 +15,7 @@ from support.samples.odd_certificates import odd_certificates
 
 from keyhouse.authority import renew_intermediate
 from keyhouse.base.secret import Secret
-from keyhouse.launcher import Anchor, CoordinatorNotTrusted, read_anchor
+from keyhouse.launcher import Anchor, CoordinatorNotTrustedError, read_anchor
 from keyhouse.launcher.trust import require_answer, require_issued, require_served
 
 OURS, THEIRS = coordinator_keys(0), coordinator_keys(1)
@@ -64,14 +64,14 @@ def test_the_coordinator_itself_is_taken(anchor: Anchor | None) -> None:
     ids=["another", "root", "renewed", "intermediate", "leaf", "garbage"],
 )
 def test_no_other_certificate_is_taken_for_the_marble_root(served: bytes) -> None:
-    with pytest.raises(CoordinatorNotTrusted):
+    with pytest.raises(CoordinatorNotTrustedError):
         require_served(served, FULL)
 
 
 @pytest.mark.parametrize("served", [OURS.intermediate_cert, _leaf(), b""])
 def test_what_signs_itself_not_is_no_marble_root_for_anybody(served: bytes) -> None:
     for anchor in (ROOT_ALONE, None):
-        with pytest.raises(CoordinatorNotTrusted):
+        with pytest.raises(CoordinatorNotTrustedError):
             require_served(served, anchor)
 
 
@@ -132,7 +132,7 @@ def test_answer_that_does_not_fit_is_refused(
     env = predefined(OURS, str(WHO), KIND)
     bend(env)
 
-    with pytest.raises(CoordinatorNotTrusted):
+    with pytest.raises(CoordinatorNotTrustedError):
         _answer(env, anchor)
 
 
@@ -141,7 +141,7 @@ def test_whole_answer_of_another_coordinator_is_refused_by_the_root_alone() -> N
     env = predefined(THEIRS, str(WHO), KIND)
     require_served(THEIRS.marble_root_cert, ROOT_ALONE)
 
-    with pytest.raises(CoordinatorNotTrusted, match="not the trusted one"):
+    with pytest.raises(CoordinatorNotTrustedError, match="not the trusted one"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 
@@ -149,7 +149,7 @@ def test_certificates_of_the_right_coordinator_do_not_help_another_one() -> None
     """All public certificates can be copied; the key of the handshake cannot."""
     env = predefined(OURS, str(WHO), KIND)
 
-    with pytest.raises(CoordinatorNotTrusted, match="not what it serves"):
+    with pytest.raises(CoordinatorNotTrustedError, match="not what it serves"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 
@@ -157,7 +157,7 @@ def test_private_key_is_not_in_what_is_said() -> None:
     env = predefined(OURS, str(WHO), KIND)
     env["MARBLE_PREDEFINED_PRIVATE_KEY"] = secret = _LEAF_OF_OTHER_TYPE[1]
 
-    with pytest.raises(CoordinatorNotTrusted) as refused:
+    with pytest.raises(CoordinatorNotTrustedError) as refused:
         _answer(env, FULL)
 
     assert secret.decode().splitlines()[1] not in f"{refused.value!r} {refused.value}"
@@ -186,7 +186,7 @@ def test_anchor_is_the_root_or_the_intermediate_and_the_root() -> None:
     ids=["empty", "text", "intermediate", "order", "twice", "twin", "others", "three", "leaf"],
 )
 def test_file_that_is_no_anchor_is_named(content: bytes) -> None:
-    with pytest.raises(CoordinatorNotTrusted):
+    with pytest.raises(CoordinatorNotTrustedError):
         read_anchor(content, "root.pem")
 
 
@@ -199,24 +199,24 @@ def _odd(certificate: bytes, signer: Secret) -> dict[str, bytes]:
 def test_certificate_that_no_library_takes_is_refused_as_any_other() -> None:
     """Whoever answers has made them, and is not trusted yet."""
     for served in _odd(OURS.marble_root_cert, OURS.intermediate_key).values():
-        with pytest.raises(CoordinatorNotTrusted):
+        with pytest.raises(CoordinatorNotTrustedError):
             require_served(served, FULL)
     for intermediate in _odd(OURS.intermediate_cert, OURS.root_key).values():
-        with pytest.raises(CoordinatorNotTrusted):
+        with pytest.raises(CoordinatorNotTrustedError):
             require_issued(intermediate, OURS.root_cert)
         anchor = ssl.DER_cert_to_PEM_cert(intermediate).encode() + pem(OURS.root_cert)
-        with pytest.raises(CoordinatorNotTrusted):
+        with pytest.raises(CoordinatorNotTrustedError):
             read_anchor(anchor, "root.pem")
     for leaf in _odd(_leaf(), OURS.intermediate_key).values():
         env = predefined(OURS, str(WHO), KIND)
         chain = ssl.DER_cert_to_PEM_cert(leaf).encode() + _INTERMEDIATE
         env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"] = chain
-        with pytest.raises(CoordinatorNotTrusted):
+        with pytest.raises(CoordinatorNotTrustedError):
             _answer(env, None)
 
 
 def test_root_does_not_vouch_for_itself_as_intermediate() -> None:
-    with pytest.raises(CoordinatorNotTrusted):
+    with pytest.raises(CoordinatorNotTrustedError):
         require_issued(OURS.root_cert, OURS.root_cert)
 
 
@@ -229,14 +229,16 @@ def test_nobody_is_marble_root_by_copying_the_true_root_and_intermediate() -> No
     env["MARBLE_PREDEFINED_PRIVATE_KEY"] = key
     require_served(THEIRS.marble_root_cert, ROOT_ALONE)
 
-    with pytest.raises(CoordinatorNotTrusted, match="not the key of the intermediate"):
+    with pytest.raises(CoordinatorNotTrustedError, match="not the key of the intermediate"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 
 def test_answer_with_another_intermediate_than_the_pinned_one_is_refused() -> None:
     env = predefined(OURS, str(WHO), KIND)
 
-    with pytest.raises(CoordinatorNotTrusted, match="intermediate certificate is not the trusted"):
+    with pytest.raises(
+        CoordinatorNotTrustedError, match="intermediate certificate is not the trusted"
+    ):
         _answer(env, Anchor(OURS.root_cert, RENEWED.intermediate_cert))
 
 
@@ -256,5 +258,5 @@ def test_a_twin_has_the_subject_of_the_intermediate_as_well_as_its_key() -> None
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(signer, SHA256())
     )
-    with pytest.raises(CoordinatorNotTrusted, match="has not the key of the intermediate"):
+    with pytest.raises(CoordinatorNotTrustedError, match="has not the key of the intermediate"):
         require_served(same_key.public_bytes(Encoding.DER), FULL)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.launcher import LaunchRefused, own_uuid, read_uuid
+from keyhouse.launcher import LaunchRefusedError, own_uuid, read_uuid
 
 _TEXT = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 _UUID = uuid.UUID(_TEXT)
@@ -85,7 +85,7 @@ def test_unusable_value_is_fatal_and_stays(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "uuid"
     path.write_bytes(content)
 
-    with pytest.raises(LaunchRefused, match="uuid cannot be used"):
+    with pytest.raises(LaunchRefusedError, match="uuid cannot be used"):
         own_uuid(str(path))
 
     assert path.read_bytes() == content
@@ -101,7 +101,7 @@ def test_value_is_read_through_a_link_as_orchestrators_mount_them(tmp_path: Path
 def test_no_file_is_made_where_a_link_leads(tmp_path: Path) -> None:
     (tmp_path / "uuid").symlink_to("elsewhere")
 
-    with pytest.raises(LaunchRefused, match="no such file"):
+    with pytest.raises(LaunchRefusedError, match="no such file"):
         own_uuid(str(tmp_path / "uuid"))
 
     assert not (tmp_path / "elsewhere").exists()
@@ -112,12 +112,12 @@ def test_something_else_than_a_file_is_refused_at_once(tmp_path: Path, make: obj
     assert callable(make)
     make(tmp_path / "uuid")
 
-    with pytest.raises(LaunchRefused, match="no regular file"):
+    with pytest.raises(LaunchRefusedError, match="no regular file"):
         own_uuid(str(tmp_path / "uuid"))
 
 
 def test_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchRefused, match=r"missing/uuid cannot be used: no such file"):
+    with pytest.raises(LaunchRefusedError, match=r"missing/uuid cannot be used: no such file"):
         own_uuid(str(tmp_path / "missing/uuid"))
 
 

@@ -29,7 +29,7 @@ from support.samples.manifests import (
     sample,
 )
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.manifest import Action, FeatureGate, SealMode, check, decode, fingerprint
 from keyhouse.wire.secret_types import SecretType, Uri
@@ -40,7 +40,7 @@ def accept(raw: bytes) -> None:
 
 
 def problems_of(raw: bytes) -> tuple[Problem, ...]:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidError) as refused:
         fully_checked(raw)
     return refused.value.problems
 
@@ -117,7 +117,7 @@ def test_replay_is_lenient_where_the_check_may_become_stricter() -> None:
     [b"", b"[]", b"{", b"\xff", b'{"Marbles": 1}', b'{"Users": {"a": {}}}'],
 )
 def test_replay_of_what_never_was_a_manifest_is_refused(raw: bytes) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         decode(raw)
 
 
@@ -437,7 +437,7 @@ def test_a_certificate_serves_as_template_until_it_ends() -> None:
     assert checked.manifest.secrets["edCert"].cert_der == base64.b64decode(der)
     document["Secrets"]["edCert"]["ValidFor"] = 3
     assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets.edCert.ValidFor"]
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         fully_checked(json.dumps(document).encode(), now=NOW + timedelta(days=400))
 
 
@@ -637,7 +637,7 @@ JSON = st.recursive(
 def outcome(raw: bytes) -> object:
     try:
         return check(raw, now=NOW)
-    except Invalid as invalid:
+    except InvalidError as invalid:
         return invalid.problems
 
 
@@ -645,7 +645,7 @@ def outcome(raw: bytes) -> object:
 @settings(max_examples=200)
 def test_arbitrary_bytes_raise_only_invalid(raw: bytes) -> None:
     assert isinstance(outcome(raw), tuple)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         decode(raw)
 
 

@@ -15,13 +15,13 @@ from support.samples.manifests import (
     sample,
 )
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 
 
 def problems_of(raw: bytes) -> tuple[Problem, ...]:
     try:
         fully_checked(raw)
-    except Invalid as invalid:
+    except InvalidError as invalid:
         return invalid.problems
     return ()
 

@@ -24,7 +24,7 @@ from support.samples.manifests import (
     sample,
 )
 
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.manifest.source.schema_fields import DESCRIBED
 
@@ -40,7 +40,7 @@ def _taken(document: Document) -> bool:
     """Tell whether the coordinator's check takes ``document``."""
     try:
         fully_checked(json.dumps(document).encode())
-    except Invalid:
+    except InvalidError:
         return False
     return True
 

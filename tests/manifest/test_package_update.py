@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.samples.manifests import full, sample
 
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.manifest import check_package_update, read_package_update, warnings_of_versions
 
 CURRENT = {"frontend": 3, "backend": None, "other": 0}
@@ -15,7 +15,7 @@ CURRENT = {"frontend": 3, "backend": None, "other": 0}
 def problems_of(update: object) -> list[str]:
     read = read_package_update(json.dumps(update).encode())
     assert read is not None
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidError) as refused:
         check_package_update(read, CURRENT)
     return [problem.at for problem in refused.value.problems]
 
@@ -102,5 +102,5 @@ def test_all_problems_are_told_and_nothing_is_applied() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"Packages":{"a":{"SecurityVersion":"4"}}}'])
 def test_what_cannot_be_read_is_refused(raw: bytes) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         read_package_update(raw)

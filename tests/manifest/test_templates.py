@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.rules.templates import call_problem
-from keyhouse.manifest.templates import Call, MissingValue, Source, Values, parse
+from keyhouse.manifest.templates import Call, MissingValueError, Source, Values, parse
 from keyhouse.wire.secret_types import SecretType
 
 
@@ -98,14 +98,14 @@ def test_templates_are_rendered(text: str | bytes, content: bytes) -> None:
     ],
 )  # fmt: skip
 def test_other_constructs_are_refused_with_what_is_supported(text: str | bytes) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadRequestError) as refused:
         parse(text if isinstance(text, bytes) else text.encode())
     assert "line 1, column 1" in refused.value.message
     assert "supported are pem, hex, base64, raw and string" in refused.value.hint
 
 
 def test_a_refusal_names_line_and_column() -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadRequestError) as refused:
         parse(b"ok\n  {{ hex .Secrets.k }} {{ bad }}")
     assert "line 2, column 24" in refused.value.message
 
@@ -130,13 +130,13 @@ def test_pem_has_lines_of_64_characters() -> None:
      "{{ hex .MarbleRun.MarbleCert.Cert }}", "{{ hex .Secrets.k.Cert }}"],
 )  # fmt: skip
 def test_a_missing_value_is_named(text: str) -> None:
-    with pytest.raises(MissingValue) as missing:
+    with pytest.raises(MissingValueError) as missing:
         render(text)
     assert f"{{{{ {missing.value.call} }}}}" == text
 
 
 def test_a_zero_byte_is_no_string_and_is_not_shown() -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadRequestError) as refused:
         render("{{ string .Secrets.k }}")
     assert "zero byte in string .Secrets.k" in refused.value.message
 
@@ -152,7 +152,7 @@ def test_calls_of_unusual_names_are_shown_as_they_are_written() -> None:
 def test_any_content_is_a_template_or_refused(data: bytes) -> None:
     try:
         template = parse(data)
-    except BadRequest:
+    except BadRequestError:
         return
     if b"{{" not in data:
         assert template.parts == ((data,) if data else ())

@@ -25,8 +25,8 @@ from keyhouse.attestation import (
     report_data,
 )
 from keyhouse.attestation.platforms.find import SimulatedTcb
-from keyhouse.base.errors import Refused
-from keyhouse_simulation import FolderDamaged, open_platform
+from keyhouse.base.errors import RefusedError
+from keyhouse_simulation import FolderDamagedError, open_platform
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -157,7 +157,7 @@ def test_a_damaged_machine_file_is_named_and_left_as_it_is(tmp_path: Path, case:
     folder = tmp_path / "m"
     bad = damage(contents(folder))[case]
     (folder / "machine.json").write_text(bad)
-    with pytest.raises(FolderDamaged, match=r"machine\.json") as caught:
+    with pytest.raises(FolderDamagedError, match=r"machine\.json") as caught:
         open_platform(folder, now=clock())
     assert "CANARY" not in str(caught.value)
     assert (folder / "machine.json").read_text() == bad
@@ -169,7 +169,7 @@ def test_each_changed_character_of_the_machine_file_is_noticed(tmp_path: Path) -
     for at in range(0, len(good) - 1, 41):
         other = "1" if good[at] != "1" else "2"
         (folder / "machine.json").write_text(good[:at] + other + good[at + 1 :])
-        with pytest.raises(FolderDamaged, match=r"machine\.json"):
+        with pytest.raises(FolderDamagedError, match=r"machine\.json"):
             open_platform(folder, now=clock())
 
 
@@ -178,7 +178,7 @@ def test_a_missing_machine_file_among_the_others_is_damage_and_no_new_machine(
 ) -> None:
     open_platform(tmp_path / "m", now=clock())
     (tmp_path / "m" / "machine.json").unlink()
-    with pytest.raises(FolderDamaged, match="missing"):
+    with pytest.raises(FolderDamagedError, match="missing"):
         open_platform(tmp_path / "m", now=clock())
 
 
@@ -186,11 +186,11 @@ def test_wider_permissions_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     open_platform(folder, now=clock())
     (folder / "machine.json").chmod(0o640)
-    with pytest.raises(Refused, match="other users"):
+    with pytest.raises(RefusedError, match="other users"):
         open_platform(folder, now=clock())
     (folder / "machine.json").chmod(0o600)
     folder.chmod(0o755)
-    with pytest.raises(Refused, match="other users"):
+    with pytest.raises(RefusedError, match="other users"):
         open_platform(folder, now=clock())
 
 
@@ -199,13 +199,13 @@ def test_a_link_or_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> N
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     open_platform(tmp_path / "elsewhere", now=clock())
     for name in ("file", "link", "file/below"):
-        with pytest.raises(Refused, match="cannot be used"):
+        with pytest.raises(RefusedError, match="cannot be used"):
             open_platform(tmp_path / name, now=clock())
 
 
 def test_a_clock_before_the_machine_was_made_is_an_error(tmp_path: Path) -> None:
     open_platform(tmp_path / "m", now=clock())
-    with pytest.raises(FolderDamaged, match="not-yet-valid"):
+    with pytest.raises(FolderDamagedError, match="not-yet-valid"):
         open_platform(tmp_path / "m", now=clock(NOW - 30 * DAY))
 
 

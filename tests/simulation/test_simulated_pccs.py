@@ -6,9 +6,9 @@ import pytest
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralRefused,
-    CollateralUnavailable,
-    CollateralUnusable,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    CollateralUnusableError,
     read_collateral,
     read_facts,
     require_sound,
@@ -52,16 +52,16 @@ async def test_what_is_stale_is_true_and_older(folder: Path, machine: SimulatedP
 
 async def test_another_vendors_is_not_true(folder: Path, machine: SimulatedPlatform) -> None:
     foreign = await fetched(folder, "--fault", "wrong-ca=1.0")
-    with pytest.raises(CollateralUnusable, match="do not lead to the pinned root"):
+    with pytest.raises(CollateralUnusableError, match="do not lead to the pinned root"):
         require_sound(foreign, machine.root_ca, read_facts(machine.collateral).issued)
 
 
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault.SLOW, CollateralUnavailable),
-        (Fault.NOT_FOUND, CollateralUnavailable),
-        (Fault.GARBAGE, CollateralRefused),
+        (Fault.SLOW, CollateralUnavailableError),
+        (Fault.NOT_FOUND, CollateralUnavailableError),
+        (Fault.GARBAGE, CollateralRefusedError),
     ],
 )
 @pytest.mark.usefixtures("machine")

@@ -17,7 +17,7 @@ from keyhouse.attestation import (
     Measurements,
     Platform,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
     SealPolicy,
     TcbStatus,
     Verdict,
@@ -65,7 +65,7 @@ def verify(bent: SimulatedPlatform, at: datetime = NOW) -> Verdict:
 def reason(quote: bytes, collateral: Collateral) -> QuoteProblem | None:
     try:
         Verifier(GOOD.root_ca).verify(quote, collateral, NOW)
-    except QuoteRefused as refusal:
+    except QuoteRefusedError as refusal:
         return refusal.reason
     return None
 
@@ -94,7 +94,7 @@ def test_its_measurements_are_plainly_artificial() -> None:
 
 def test_intels_root_and_another_machines_root_refuse_it() -> None:
     for root in (INTEL_SGX_ROOT, platform(machine=OTHER_CA).root_ca):
-        with pytest.raises(QuoteRefused, match="pinned root"):
+        with pytest.raises(QuoteRefusedError, match="pinned root"):
             Verifier(root).verify(QUOTE, GOOD.collateral, NOW)
 
 
@@ -118,7 +118,7 @@ def test_statuses_and_advisories_come_out_as_they_were_put_in() -> None:
         info = TcbInfo(status=status, advisories=("INTEL-SA-00334",))
         bent = platform(Parameters(tcb_info=info))
         if status is TcbStatus.REVOKED:
-            with pytest.raises(QuoteRefused) as caught:
+            with pytest.raises(QuoteRefusedError) as caught:
                 verify(bent)
             assert caught.value.reason is QuoteProblem.REVOKED
         else:
@@ -230,7 +230,7 @@ TRUE_SIGNATURES: dict[str, tuple[Parameters, QuoteProblem]] = {
 @pytest.mark.parametrize("case", TRUE_SIGNATURES)
 def test_what_is_wrong_under_true_signatures_is_refused_for_its_reason(case: str) -> None:
     parameters, why = TRUE_SIGNATURES[case]
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         verify(platform(parameters))
     assert caught.value.reason is why, caught.value.message
 
@@ -247,7 +247,7 @@ def test_what_is_wrong_under_true_signatures_is_refused_for_its_reason(case: str
     ids=["FMSPC", "pceId", "CPUSVN", "PCESVN", "one component"],
 )
 def test_a_machine_that_the_collateral_does_not_describe_is_refused(pck: Pck) -> None:
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         verify(platform(machine=make_machine(NOW, pck)))
     assert caught.value.reason in {QuoteProblem.WRONG_PLATFORM, QuoteProblem.TCB_LEVEL}
 

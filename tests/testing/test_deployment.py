@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from keyhouse.base.errors import Refused
-from keyhouse.client import CallRefused
-from keyhouse.launcher import NotReady
+from keyhouse.base.errors import RefusedError
+from keyhouse.client import CallRefusedError
+from keyhouse.launcher import NotReadyError
 from keyhouse.testing import (
-    ActivationRefused,
+    ActivationRefusedError,
     Deployment,
     Marble,
     TcbStatus,
@@ -120,7 +120,7 @@ def test_secrets_are_shared_or_of_one_instance(deployment: Deployment) -> None:
     ids=["signer", "product", "old version", "package", "another build", "type"],
 )
 def test_refusal_names_the_rule(deployment: Deployment, kind: str, who: Any, rule: str) -> None:
-    with pytest.raises(ActivationRefused, match=rule) as refused:
+    with pytest.raises(ActivationRefusedError, match=rule) as refused:
         deployment.activate(kind, who)
 
     assert refused.value.status == "PERMISSION_DENIED"
@@ -180,13 +180,13 @@ def test_limit_holds_and_certificates_end_and_time_goes_ahead_only() -> None:
     with Deployment(manifest(), certificate_days=10) as deployment:
         web = deployment.activate("web", WEB)
         assert deployment.activate("db", DB).argv == ("db", "--serve")
-        with pytest.raises(ActivationRefused, match="which is its MaxActivations"):
+        with pytest.raises(ActivationRefusedError, match="which is its MaxActivations"):
             deployment.activate("db", DB)
 
         deployment.advance(timedelta(days=11))
 
         assert web.certificate.not_valid_after_utc < deployment.clock.moment()
-        with deployment.client(web.identity) as client, pytest.raises(CallRefused):
+        with deployment.client(web.identity) as client, pytest.raises(CallRefusedError):
             client.raise_counter("starts", 1)
         renewed = deployment.activate("web", WEB)
         assert renewed.certificate.not_valid_before_utc > datetime.now(UTC) + timedelta(days=10)
@@ -202,7 +202,7 @@ def test_update_rotates_the_roots_and_raises_the_version() -> None:
         with deployment.client(ALICE.identity) as alice:
             alice.update(b'{"Packages": {"web": {"SecurityVersion": 3}}}')
 
-        with pytest.raises(ActivationRefused, match="SecurityVersion"):
+        with pytest.raises(ActivationRefusedError, match="SecurityVersion"):
             deployment.activate("web", WEB)
         after = deployment.activate("web", enclave("web", security_version=3))
         assert after.root_ca != before.root_ca
@@ -218,16 +218,16 @@ def test_machine_whose_tcb_is_outdated_is_refused_where_the_package_says_so() ->
 
         deployment.set_tcb(TcbStatus.OUT_OF_DATE)
 
-        with pytest.raises(ActivationRefused, match="OutOfDate"):
+        with pytest.raises(ActivationRefusedError, match="OutOfDate"):
             deployment.activate("web", WEB)
         deployment.activate("old", DB)
         deployment.advance(timedelta(days=400))  # new collateral says the same
-        with pytest.raises(ActivationRefused, match="OutOfDate"):
+        with pytest.raises(ActivationRefusedError, match="OutOfDate"):
             deployment.activate("web", WEB)
         deployment.set_tcb("SWHardeningNeeded", ["SA-1"])
         deployment.activate("old", DB)
         deployment.set_tcb("SWHardeningNeeded", ["SA-1", "SA-2"])
-        with pytest.raises(ActivationRefused, match="SA-2"):
+        with pytest.raises(ActivationRefusedError, match="SA-2"):
             deployment.activate("old", DB)
         deployment.set_tcb("UpToDate")
         deployment.activate("web", WEB)
@@ -246,7 +246,7 @@ def test_process_that_joins_later_leaves_the_machine_as_it_is(tmp_path: Path) ->
 
         assert ended.code == 0, ended.errors
         deployment.activate("old", DB)
-        with pytest.raises(ActivationRefused, match="OutOfDate"):
+        with pytest.raises(ActivationRefusedError, match="OutOfDate"):
             deployment.activate("web", WEB)
 
 
@@ -264,14 +264,14 @@ def test_folder_that_is_opened_again_goes_on_at_its_own_time(tmp_path: Path, day
         assert after.certificate.not_valid_before_utc >= before.certificate.not_valid_before_utc
         again.advance(timedelta(days=400))
         again.activate("old", DB)
-        with pytest.raises(ActivationRefused, match="OutOfDate"):
+        with pytest.raises(ActivationRefusedError, match="OutOfDate"):
             again.activate("web", WEB)
 
 
 def test_first_manifest_is_waited_for_and_the_folder_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Deployment(folder=folder) as deployment:
-        with pytest.raises(NotReady):
+        with pytest.raises(NotReadyError):
             deployment.activate("web", WEB)
         assert deployment.set_manifest(manifest()) == {}
         token, root = deployment.activate("web", WEB).files, deployment.root
@@ -280,13 +280,13 @@ def test_first_manifest_is_waited_for_and_the_folder_is_kept(tmp_path: Path) -> 
     with Deployment(folder=folder) as again:
         assert again.root == root
         assert again.activate("web", WEB).files == token
-        with pytest.raises(ActivationRefused):
+        with pytest.raises(ActivationRefusedError):
             again.activate("db", DB)
 
 
 def test_manifest_with_problems_stops_the_start(tmp_path: Path) -> None:
     with (
-        pytest.raises(CallRefused, match="Packges"),
+        pytest.raises(CallRefusedError, match="Packges"),
         Deployment({"Packges": {}}, folder=tmp_path / "data"),
     ):
         pass
@@ -295,5 +295,5 @@ def test_manifest_with_problems_stops_the_start(tmp_path: Path) -> None:
 def test_folder_of_others_stops_the_start(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "simulation").mkdir(mode=0o755)
-    with pytest.raises(Refused), Deployment(folder=tmp_path):
+    with pytest.raises(RefusedError), Deployment(folder=tmp_path):
         pass

@@ -37,4 +37,4 @@ def test_manifest_with_problems_fails_the_test_with_the_coordinators_words(
     done = pytester.runpytest_subprocess(*_ALONE)
 
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*CallRefused*"])
+    done.stdout.fnmatch_lines(["*CallRefusedError*"])

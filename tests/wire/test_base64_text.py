@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64, decode_base64url
 
 
@@ -26,13 +26,13 @@ def test_two_texts_never_mean_the_same_bytes(text: str) -> None:
     bare = text.replace("\r", "").replace("\n", "")
     try:
         decoded = decode_base64(text)
-    except BadRequest:
+    except BadRequestError:
         pass
     else:
         assert base64.b64encode(decoded).decode() == bare
     try:
         decoded = decode_base64url(text, maximum=100)
-    except BadRequest:
+    except BadRequestError:
         return
     encoded = base64.urlsafe_b64encode(decoded).decode()
     assert text in {encoded, encoded.rstrip("=")}
@@ -42,7 +42,7 @@ def test_two_texts_never_mean_the_same_bytes(text: str) -> None:
     "text", ["QQ=", "QR", "QQ===", "QQ==\n", "+w==", "Q", "Q Q=", "=", "é", "QQ==QQ=="]
 )
 def test_other_url_texts_are_refused(text: str) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadRequestError) as refused:
         decode_base64url(text, maximum=16)
     assert text not in refused.value.message.split()
 
@@ -51,8 +51,8 @@ def test_limits_hold_before_and_after_decoding() -> None:
     assert decode_base64("QUJD", maximum=3) == b"ABC"
     assert decode_base64url("QUJD", maximum=3, size=3) == b"ABC"
     for text, maximum in (("QUJDRA==", 3), ("QUI=", 1)):
-        with pytest.raises(BadRequest):
+        with pytest.raises(BadRequestError):
             decode_base64(text, maximum=maximum)
     for text, maximum, size in (("QUI", 1, None), ("A" * 1_000_000, 1024, None), ("QUJD", 9, 2)):
-        with pytest.raises(BadRequest):
+        with pytest.raises(BadRequestError):
             decode_base64url(text, maximum=maximum, size=size)

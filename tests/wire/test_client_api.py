@@ -9,7 +9,7 @@ import pytest
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api as api
-from keyhouse.wire.json_decoder import Unreadable, decode
+from keyhouse.wire.json_decoder import UnreadableError, decode
 from keyhouse.wire.sent import LEFT_OUT, NULL, encoded
 
 SHARES = {"ann": b"\x00\x01"}
@@ -168,7 +168,7 @@ def test_what_another_implementation_sends_is_read(
 
 @pytest.mark.parametrize("name", SENT)
 def test_answer_of_another_shape_is_not_read(name: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableError):
         decode(b"[]", type(SENT[name][0]))
 
 

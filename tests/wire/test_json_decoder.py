@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhouse.base.errors import BadRequest, Problem
+from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.secret import Secret
-from keyhouse.wire.json_decoder import UInt16, UInt64, Unreadable, decode, nearest, read
+from keyhouse.wire.json_decoder import UInt16, UInt64, UnreadableError, decode, nearest, read
 
 Name = NewType("Name", str)
 
@@ -41,7 +41,7 @@ class Outer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def problems_of(value: object) -> list[tuple[str, str]]:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableError) as refused:
         decode(json.dumps(value).encode(), Outer)
     return [(problem.at, problem.problem) for problem in refused.value.problems]
 
@@ -163,21 +163,21 @@ def test_every_problem_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("raw", [b"[]", b'"a"', b"1", b"true"])
 def test_the_whole_must_have_the_right_type(raw: bytes) -> None:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableError) as refused:
         decode(raw, Outer)
     assert [problem.at for problem in refused.value.problems] == [""]
     assert list(refused.value.fields) == ["body"]
-    assert isinstance(refused.value, BadRequest)
+    assert isinstance(refused.value, BadRequestError)
 
 
 def test_null_is_no_value_of_a_type_that_needs_fields() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableError):
         decode(b"null", Must)
 
 
 def test_text_after_the_value_is_refused_or_ignored() -> None:
     assert decode(b'{"name":"a"} x', Outer, ignore_rest=True).name == "a"
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableError):
         decode(b'{"name":"a"} x', Outer)
 
 
@@ -211,7 +211,7 @@ def test_no_message_holds_a_value() -> None:
     canary = "c4n4ry-c4n4ry-c4n4ry"
     for value in (canary, [canary], {"a": canary}, base64.b64encode(canary.encode()).decode()[:-1]):
         for field in ("data", "key", "many", "byName", "maybe", "musts", "number"):
-            with pytest.raises(Unreadable) as refused:
+            with pytest.raises(UnreadableError) as refused:
                 decode(json.dumps({field: value, "name": 1}).encode(), Outer)
             shown = f"{refused.value} {refused.value.fields} {refused.value.problems}"
             assert canary not in shown
@@ -236,6 +236,6 @@ def test_arbitrary_json_becomes_a_value_or_our_error(value: object) -> None:
     raw = json.dumps(value).encode()
     try:
         made = read(raw, Outer)
-    except Unreadable:
+    except UnreadableError:
         return
     assert made.value == decode(raw, Outer)

@@ -12,13 +12,13 @@ from keyhouse.wire.json_parser import (
     MAX_NESTING,
     MAX_VALUES,
     Repeated,
-    Unreadable,
+    UnreadableError,
     read_json,
 )
 
 
 def problem_of(data: bytes, *, ignore_rest: bool = False) -> str:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableError) as refused:
         read_json(data, ignore_rest=ignore_rest)
     (problem,) = refused.value.problems
     return problem.problem
@@ -139,7 +139,7 @@ def test_a_refusal_of_16_mebibytes_costs_little_memory(part: bytes) -> None:
 def test_whatever_is_accepted_is_json_and_nothing_else_is_raised(data: bytes) -> None:
     try:
         value = read_json(data)
-    except Unreadable:
+    except UnreadableError:
         return
     expected = json.loads(data)
     assert value is INEXACT or type(value) is type(expected) or isinstance(value, Repeated)

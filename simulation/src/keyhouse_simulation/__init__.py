@@ -1,6 +1,6 @@
 """A software DCAP platform: true quotes under a root of its own, for trying out and testing."""
 
-from keyhouse_simulation.folder import FolderDamaged, open_platform
+from keyhouse_simulation.folder import FolderDamagedError, open_platform
 from keyhouse_simulation.machine import Machine, make_machine
 from keyhouse_simulation.parameters import (
     COORDINATOR,
@@ -17,7 +17,7 @@ from keyhouse_simulation.platform import SimulatedPlatform
 __all__ = [
     "COORDINATOR",
     "Enclave",
-    "FolderDamaged",
+    "FolderDamagedError",
     "Lists",
     "Machine",
     "Parameters",

@@ -24,10 +24,10 @@ import msgspec
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralRefused,
-    ConfigurationRefused,
+    CollateralRefusedError,
+    ConfigurationRefusedError,
     Measurements,
-    QuoteRefused,
+    QuoteRefusedError,
     TcbStatus,
     Verifier,
     read_collateral,
@@ -38,13 +38,13 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory
-from keyhouse.base.errors import Broken, Refused
+from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import Parameters, TcbInfo
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
-from keyhouse_simulation.record import MAX_RECORD, Unusable, read_record, write_record
+from keyhouse_simulation.record import MAX_RECORD, UnusableRecordError, read_record, write_record
 
-__all__ = ["FolderDamaged", "open_platform"]
+__all__ = ["FolderDamagedError", "open_platform"]
 
 _MACHINE = "machine.json"
 _ROOT = "root.pem"
@@ -53,7 +53,7 @@ _ATTESTATION = "attestation.json"
 _RENEW_BEFORE = timedelta(days=90)
 
 
-class FolderDamaged(Broken):
+class FolderDamagedError(BrokenError):
     """The folder of a simulated machine cannot be used as it is."""
 
     code = "simulation-damaged"
@@ -73,13 +73,13 @@ def open_platform(
     ``tcb``: what new collateral says of the machine from now on.
     The public files are up to date afterwards, and the production verifier has accepted a quote
     under them. Without ``upkeep`` they stay as they are, also where ``now`` differs from the clock
-    that they were made by. Raises ``FolderDamaged`` or ``Refused``, naming the file.
+    that they were made by. Raises ``FolderDamagedError`` or ``RefusedError``, naming the file.
     """
     try:
         with _locked(folder):
             platform = _open(folder, now, tcb, upkeep=upkeep)
     except OSError as exc:
-        raise Refused(
+        raise RefusedError(
             f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
             hint="choose a state directory that this user can write to",
         ) from None
@@ -95,9 +95,9 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     platform = SimulatedPlatform(machine, Parameters(tcb_info=info), now=now, collateral=collateral)
     try:
         _try_out(platform, platform.collateral, moment)
-    except QuoteRefused as exc:
+    except QuoteRefusedError as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
-    except ConfigurationRefused:
+    except ConfigurationRefusedError:
         raise _damaged(folder, f"{_MACHINE} holds a root that is none") from None
     if not upkeep:
         return platform
@@ -124,7 +124,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _require_private(mode: int, path: Path) -> None:
     if stat.S_IMODE(mode) & 0o077:
-        raise Refused(
+        raise RefusedError(
             f"{path} can be read or changed by other users",
             hint=f"make it private: chmod go= {path}",
         )
@@ -136,7 +136,7 @@ def _machine(folder: Path, moment: datetime) -> Machine:
         _require_private(path.lstat().st_mode, path)
         try:
             return read_record(_read(path, MAX_RECORD))
-        except Unusable as exc:
+        except UnusableRecordError as exc:
             raise _damaged(folder, f"{_MACHINE} {exc.problem}") from None
     # A missing key file among others is damage; a new machine would be a silent change of root.
     if (folder / _ROOT).exists():
@@ -154,7 +154,7 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         collateral = read_collateral(_read(path, MAX_COLLATERAL))
         platform = SimulatedPlatform(machine, collateral=collateral)
         end = _try_out(platform, collateral, moment)
-    except (CollateralRefused, ConfigurationRefused, QuoteRefused):
+    except (CollateralRefusedError, ConfigurationRefusedError, QuoteRefusedError):
         return None  # it is public and is made again
     return collateral if end - moment > _RENEW_BEFORE else None
 
@@ -174,7 +174,7 @@ def _said(folder: Path) -> SimulatedTcb:
     try:
         text = read_collateral(_read(path, MAX_COLLATERAL)).tcb_info
         [level] = msgspec.json.decode(text, type=_Info).tcbLevels
-    except (FileNotFoundError, CollateralRefused, msgspec.DecodeError):
+    except (FileNotFoundError, CollateralRefusedError, msgspec.DecodeError):
         return SimulatedTcb()  # none is there yet, or it is damaged
     if level.tcbStatus is TcbStatus.REVOKED:  # so damaged, too: nobody can tell a machine that
         return SimulatedTcb()
@@ -198,8 +198,8 @@ def _write_if_changed(path: Path, content: bytes) -> None:
         replace_file(path, content, alone=True)
 
 
-def _damaged(folder: Path, problem: str) -> FolderDamaged:
-    return FolderDamaged(
+def _damaged(folder: Path, problem: str) -> FolderDamagedError:
+    return FolderDamagedError(
         f"the simulated machine in {folder} is damaged: {problem}",
         hint="restore the folder; or delete it for a new machine, which opens no old state",
     )

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralRefused,
+    CollateralRefusedError,
     PlatformKind,
     Tee,
     read_collateral,
@@ -41,7 +41,7 @@ from keyhouse.attestation import (
 from keyhouse_simulation.certificates import issue_authority, issue_leaf
 from keyhouse_simulation.machine import make_machine, pem
 from keyhouse_simulation.platform import SimulatedPlatform
-from keyhouse_simulation.record import Unusable, read_record
+from keyhouse_simulation.record import UnusableRecordError, read_record
 
 __all__ = ["Fault", "PccsServer", "Served", "from_arguments", "main"]
 
@@ -291,7 +291,7 @@ def _port(text: str) -> int:
 def _served(folder: Path) -> Served:
     """Return the collateral of the machine in ``folder``, and another vendor's; for each fault one.
 
-    Raises ``OSError``, ``CollateralRefused`` and ``Unusable`` if it holds none.
+    Raises ``OSError``, ``CollateralRefusedError`` and ``UnusableRecordError`` if it holds none.
     """
     now = datetime.now(UTC)
     machine = read_record((folder / "machine.json").read_bytes())
@@ -316,7 +316,7 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
     given = parser.parse_args(words)
     try:
         served = _served(given.folder)
-    except (OSError, CollateralRefused, Unusable):
+    except (OSError, CollateralRefusedError, UnusableRecordError):
         parser.error(f"{given.folder} is not the folder of a simulated machine")
     server = PccsServer([served], faults=dict(given.fault), seed=given.seed, port=given.port)
     return server, given.ca

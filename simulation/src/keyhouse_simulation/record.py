@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from keyhouse.base.secret import Secret
 from keyhouse_simulation.machine import Machine
 
-__all__ = ["MAX_RECORD", "Unusable", "read_record", "write_record"]
+__all__ = ["MAX_RECORD", "UnusableRecordError", "read_record", "write_record"]
 
 MAX_RECORD = 65_536
 _VERSION = 1
@@ -29,7 +29,7 @@ _CERTIFICATES = {
 }
 
 
-class Unusable(Exception):
+class UnusableRecordError(Exception):
     """The file is not the machine that was written; ``problem`` says how, without its content."""
 
     def __init__(self, problem: str) -> None:
@@ -61,19 +61,24 @@ def write_record(machine: Machine) -> bytes:
 
 
 def read_record(data: bytes) -> Machine:
-    """Return the machine in ``data``; raises ``Unusable``. Keys and certificates fit together."""
+    """Return the machine in ``data``.
+
+    Raises ``UnusableRecordError``. Keys and certificates fit together.
+    """
     record = _decode(data)
     if record.version != _VERSION:
-        raise Unusable(f"has version {record.version}; this program knows version {_VERSION}")
+        raise UnusableRecordError(
+            f"has version {record.version}; this program knows version {_VERSION}"
+        )
     if record.checksum != _checksum(record):
-        raise Unusable("was changed: its checksum is wrong")
+        raise UnusableRecordError("was changed: its checksum is wrong")
     if set(record.keys) != set(_KEYS) or set(record.certificates) != set(_CERTIFICATES):
-        raise Unusable("lacks a key or a certificate, or has one too many")
+        raise UnusableRecordError("lacks a key or a certificate, or has one too many")
     try:
         return _machine(record)
     # What the parsers raise differs by version and may hold a part of the input.
     except Exception:  # noqa: BLE001
-        raise Unusable("holds keys and certificates that do not fit together") from None
+        raise UnusableRecordError("holds keys and certificates that do not fit together") from None
 
 
 def _machine(record: _Record) -> Machine:
@@ -106,11 +111,11 @@ def _checksum(record: _Record) -> str:
 
 def _decode(data: bytes) -> _Record:
     if len(data) > MAX_RECORD:
-        raise Unusable(f"has more than {MAX_RECORD} bytes")
+        raise UnusableRecordError(f"has more than {MAX_RECORD} bytes")
     try:
         return msgspec.json.decode(data, type=_Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Unusable("is not the JSON object that was written") from None
+        raise UnusableRecordError("is not the JSON object that was written") from None
 
 
 def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:

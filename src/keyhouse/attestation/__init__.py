@@ -5,13 +5,13 @@ from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, r
 from keyhouse.attestation.collateral.marks import Mark, marks_of, newer_marks, require_as_new
 from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind, platform_kind
 from keyhouse.attestation.errors import (
-    CollateralRefused,
-    CollateralUnavailable,
-    CollateralUnusable,
-    ConfigurationRefused,
-    IdentityRefused,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    CollateralUnusableError,
+    ConfigurationRefusedError,
+    IdentityRefusedError,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
 )
 from keyhouse.attestation.identity import (
     ExpectedIdentity,
@@ -20,8 +20,12 @@ from keyhouse.attestation.identity import (
     write_expected_identity,
 )
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT, INTEL_SGX_ROOT_SHA256
-from keyhouse.attestation.platforms.files import NoSealingKey, PlatformUnusable, QuoteNotMade
-from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissing, open_platform
+from keyhouse.attestation.platforms.files import (
+    NoSealingKeyError,
+    PlatformUnusableError,
+    QuoteNotMadeError,
+)
+from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
@@ -35,25 +39,25 @@ __all__ = [
     "PLATFORMS",
     "Collateral",
     "CollateralFacts",
-    "CollateralRefused",
-    "CollateralUnavailable",
-    "CollateralUnusable",
-    "ConfigurationRefused",
+    "CollateralRefusedError",
+    "CollateralUnavailableError",
+    "CollateralUnusableError",
+    "ConfigurationRefusedError",
     "ExpectedIdentity",
     "Freshness",
-    "IdentityRefused",
+    "IdentityRefusedError",
     "Mark",
     "Measurements",
-    "NoSealingKey",
+    "NoSealingKeyError",
     "PckCa",
     "Platform",
     "PlatformKind",
-    "PlatformMissing",
-    "PlatformUnusable",
+    "PlatformMissingError",
+    "PlatformUnusableError",
     "QuoteForm",
-    "QuoteNotMade",
+    "QuoteNotMadeError",
     "QuoteProblem",
-    "QuoteRefused",
+    "QuoteRefusedError",
     "SealPolicy",
     "TcbStatus",
     "TdMeasurements",

@@ -11,13 +11,13 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.attestation.errors import IdentityRefused
+from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.attestation.tcb import accept_advisories, accept_status
 
-__all__ = ["Mismatch", "PackageRefused", "PackageRules", "Rule", "admit", "mismatches"]
+__all__ = ["Mismatch", "PackageRefusedError", "PackageRules", "Rule", "admit", "mismatches"]
 
 
 class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Mismatch(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class PackageRefused(IdentityRefused):
+class PackageRefusedError(IdentityRefusedError):
     """A true quote, but the package does not admit it; ``rule`` says by what."""
 
     code = "package-refused"
@@ -70,12 +70,12 @@ class PackageRefused(IdentityRefused):
 
 
 def admit(verdict: Verdict, rules: PackageRules, *, binding: bytes) -> None:
-    """Raise ``PackageRefused`` for the first rule that fails.
+    """Raise ``PackageRefusedError`` for the first rule that fails.
 
     ``binding``: the 32 bytes that the quote has to bind (``quote_binding``).
     """
     for mismatch in _all(verdict, rules, binding):
-        raise PackageRefused(mismatch)
+        raise PackageRefusedError(mismatch)
 
 
 def mismatches(verdict: Verdict, rules: PackageRules) -> tuple[Mismatch, ...]:
@@ -105,7 +105,7 @@ def _all(verdict: Verdict, rules: PackageRules, binding: bytes | None) -> Iterat
 def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
     try:
         require()
-    except IdentityRefused as refused:
+    except IdentityRefusedError as refused:
         yield Mismatch(rule, refused.message, refused.hint)
 
 

@@ -2,28 +2,28 @@
 
 ::
 
-    Refused
-     +-- QuoteRefused       the quote does not verify; ``reason`` says why
-     +-- CollateralRefused  the bundle of collateral is unreadable
-     |    +-- CollateralUnusable  it is readable but not true, not now, or not of this platform
-     +-- IdentityRefused    a valid quote, but of another identity than expected
-     +-- ConfigurationRefused  what was expected is itself incomplete or unreadable
-    Unavailable
-     +-- CollateralUnavailable  no collateral is available now, so the quote cannot be verified
+    RefusedError
+     +-- QuoteRefusedError          the quote does not verify; ``reason`` says why
+     +-- CollateralRefusedError     the bundle of collateral is unreadable
+     |    +-- CollateralUnusableError   readable but not true, not now, or not of this platform
+     +-- IdentityRefusedError       a valid quote, but of another identity than expected
+     +-- ConfigurationRefusedError  what was expected is itself incomplete or unreadable
+    UnavailableError
+     +-- CollateralUnavailableError  no collateral is available now, so the quote cannot be verified
 """
 
 from enum import StrEnum
 
-from keyhouse.base.errors import Refused, Unavailable
+from keyhouse.base.errors import RefusedError, UnavailableError
 
 __all__ = [
-    "CollateralRefused",
-    "CollateralUnavailable",
-    "CollateralUnusable",
-    "ConfigurationRefused",
-    "IdentityRefused",
+    "CollateralRefusedError",
+    "CollateralUnavailableError",
+    "CollateralUnusableError",
+    "ConfigurationRefusedError",
+    "IdentityRefusedError",
     "QuoteProblem",
-    "QuoteRefused",
+    "QuoteRefusedError",
 ]
 
 
@@ -44,7 +44,7 @@ class QuoteProblem(StrEnum):
     OTHER = "not-verified"
 
 
-class QuoteRefused(Refused):
+class QuoteRefusedError(RefusedError):
     """The quote does not verify."""
 
     code = "quote-refused"
@@ -54,13 +54,13 @@ class QuoteRefused(Refused):
         self.reason = reason
 
 
-class CollateralRefused(Refused):
+class CollateralRefusedError(RefusedError):
     """The bundle of collateral cannot be used."""
 
     code = "collateral-refused"
 
 
-class CollateralUnusable(CollateralRefused):
+class CollateralUnusableError(CollateralRefusedError):
     """The collateral is not true, not in its time, or of another platform: see ``reason``."""
 
     def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
@@ -68,19 +68,19 @@ class CollateralUnusable(CollateralRefused):
         self.reason = reason
 
 
-class CollateralUnavailable(Unavailable):
+class CollateralUnavailableError(UnavailableError):
     """No collateral is available now. The quote has not been verified."""
 
     code = "collateral-unavailable"
 
 
-class ConfigurationRefused(Refused):
+class ConfigurationRefusedError(RefusedError):
     """What was expected is incomplete, contradictory or unreadable."""
 
     code = "attestation-configuration"
 
 
-class IdentityRefused(Refused):
+class IdentityRefusedError(RefusedError):
     """The quote is true, but speaks for somebody else, or its platform is not accepted."""
 
     code = "identity-refused"

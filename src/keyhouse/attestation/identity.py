@@ -4,14 +4,14 @@ import binascii
 
 import msgspec
 
-from keyhouse.attestation.errors import ConfigurationRefused, IdentityRefused
+from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import Unreadable, read
+from keyhouse.wire.json_decoder import UnreadableError, read
 
 __all__ = [
     "ExpectedIdentity",
@@ -29,9 +29,9 @@ _MAX_NONCE = 1024
 class ExpectedIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The one coordinator (or several versions of it) that a client is ready to trust.
 
-    Making one that would let in anybody raises ``ConfigurationRefused``: it names a ``unique_id``,
-    or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0. ``b""``, 0 and
-    ``()`` mean: not given. Source: wire reference, "Attestation configuration file".
+    Making one that would let in anybody raises ``ConfigurationRefusedError``: it names a
+    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0.
+    ``b""``, 0 and ``()`` mean: not given. Source: wire reference, "Attestation configuration file".
     """
 
     unique_id: bytes = b""  # MRENCLAVE, 32 bytes
@@ -72,13 +72,13 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
     """Return the identity in an attestation configuration file, JSON.
 
     Field names match in any case; unknown and repeated ones are refused, for a misspelt
-    restriction must never mean none. Raises ``ConfigurationRefused``.
+    restriction must never mean none. Raises ``ConfigurationRefusedError``.
     """
     if len(data) > _MAX_FILE:
         raise _configuration(f"it has more than {_MAX_FILE} bytes")
     try:
         found = read(data, _File)
-    except Unreadable as exc:
+    except UnreadableError as exc:
         raise _configuration("; ".join(map(str, exc.problems[:5]))) from None
     if found.problems:
         raise _configuration("; ".join(map(str, found.problems[:5])))
@@ -114,7 +114,7 @@ def write_expected_identity(expected: ExpectedIdentity) -> bytes:
 
 
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
-    """Raise ``IdentityRefused`` unless ``verdict`` is of ``expected`` and binds ``binding``.
+    """Raise ``IdentityRefusedError`` unless ``verdict`` is of ``expected`` and binds ``binding``.
 
     In this order, so that the first that fails is named: TCB status, advisories, report data
     (the 32 bytes of ``quote_binding``), debug, unique id, signer id, product id, security version.
@@ -129,7 +129,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     )
     require_binding(verdict.report_data, binding)
     if verdict.tee is not Tee.SGX:
-        raise IdentityRefused(
+        raise IdentityRefusedError(
             "the quote is of a TDX domain, which no identity can describe yet",
             hint="run the coordinator in an SGX enclave",
         )
@@ -167,19 +167,19 @@ def _status(text: str) -> TcbStatus:
 def _nonce(text: str) -> bytes:
     try:
         return decode_base64(text, maximum=_MAX_NONCE)
-    except BadRequest as exc:
+    except BadRequestError as exc:
         raise _configuration(f"Nonce {exc.message}") from None
 
 
-def _configuration(problem: str) -> ConfigurationRefused:
-    return ConfigurationRefused(
+def _configuration(problem: str) -> ConfigurationRefusedError:
+    return ConfigurationRefusedError(
         f"the attestation configuration cannot be used: {problem}",
         hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more",
     )
 
 
-def _mismatch(field: str, found: str) -> IdentityRefused:
-    return IdentityRefused(
+def _mismatch(field: str, found: str) -> IdentityRefusedError:
+    return IdentityRefusedError(
         f"the enclave is not the expected one: {field} does not match, {found}",
         hint="do not trust it; if it was updated on purpose, take its new configuration",
     )

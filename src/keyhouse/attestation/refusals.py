@@ -1,6 +1,6 @@
 """Our words for what the quote library refuses; its own text is never shown."""
 
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 
 __all__ = ["reason_for", "refusal"]
 
@@ -57,7 +57,7 @@ def reason_for(text: str) -> QuoteProblem:
     return QuoteProblem.OTHER
 
 
-def refusal(reason: QuoteProblem) -> QuoteRefused:
+def refusal(reason: QuoteProblem) -> QuoteRefusedError:
     """Return the refusal for ``reason``, in our words."""
     message, hint = _MESSAGES[reason]
-    return QuoteRefused(reason, f"the quote does not verify: {message}", hint=hint)
+    return QuoteRefusedError(reason, f"the quote does not verify: {message}", hint=hint)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from keyhouse.attestation.errors import IdentityRefused
+from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.verdict import TcbStatus
 
 __all__ = ["accept_advisories", "accept_status", "accept_tcb"]
@@ -17,7 +17,7 @@ def accept_tcb(
     accepted_statuses: Collection[str] = (),
     accepted_advisories: Collection[str] = (),
 ) -> None:
-    """Raise ``IdentityRefused`` unless the platform's state is accepted.
+    """Raise ``IdentityRefusedError`` unless the platform's state is accepted.
 
     Source: manifest format, "TCB status and advisories".
     """
@@ -26,7 +26,7 @@ def accept_tcb(
 
 
 def accept_status(status: TcbStatus, accepted: Collection[str]) -> None:
-    """Raise ``IdentityRefused`` unless ``status`` is accepted.
+    """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 
     ``UpToDate`` always is; ``Revoked`` never, listed or not; any other only if listed, where an
     empty list means ``SWHardeningNeeded``. Names match exactly.
@@ -34,14 +34,14 @@ def accept_status(status: TcbStatus, accepted: Collection[str]) -> None:
     if status is TcbStatus.UP_TO_DATE:
         return
     if status is TcbStatus.REVOKED or status not in (accepted or _DEFAULT):
-        raise IdentityRefused(
+        raise IdentityRefusedError(
             f"the platform's TCB status is {status}, which is not accepted",
             hint="update the platform, or list the status in AcceptedTCBStatuses",
         )
 
 
 def accept_advisories(status: TcbStatus, found: Collection[str], accepted: Collection[str]) -> None:
-    """Raise ``IdentityRefused`` if software hardening is needed for what is not ``accepted``.
+    """Raise ``IdentityRefusedError`` if software hardening is needed for what is not ``accepted``.
 
     Advisories count for exactly ``SWHardeningNeeded``: each must be listed (in any case of
     letters) unless no list is given.
@@ -51,7 +51,7 @@ def accept_advisories(status: TcbStatus, found: Collection[str], accepted: Colle
     listed = {name.casefold() for name in accepted}
     others = sorted(name for name in found if name.casefold() not in listed)
     if others:
-        raise IdentityRefused(
+        raise IdentityRefusedError(
             f"the platform needs software hardening for {', '.join(others)}",
             hint="make sure that the enclave is hardened, then list them in AcceptedAdvisories",
         )

@@ -29,7 +29,7 @@ from keyhouse.attestation.collateral.authentic import (
 )
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.quote.claims import Claims, read_claims
 from keyhouse.attestation.quote.form import QuoteForm, read_form
 from keyhouse.attestation.quote.report import read_report
@@ -58,7 +58,7 @@ _qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
 class Verifier:
     """Verifies quotes under one pinned root certificate, DER. May be shared among threads.
 
-    Raises ``ConfigurationRefused`` for bytes that are no root certificate.
+    Raises ``ConfigurationRefusedError`` for bytes that are no root certificate.
     """
 
     def __init__(self, root_ca: bytes) -> None:
@@ -74,8 +74,8 @@ class Verifier:
     def verify(self, quote: bytes, collateral: Collateral, at: datetime) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it verifies at ``at``.
 
-        Raises ``QuoteRefused`` with its reason, and nothing else, whatever the bytes are. ``at``
-        is a time with a zone. TCB status and identity still have to be appraised.
+        Raises ``QuoteRefusedError`` with its reason, and nothing else, whatever the bytes are.
+        ``at`` is a time with a zone. TCB status and identity still have to be appraised.
         """
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")
@@ -86,7 +86,7 @@ class Verifier:
         tcb_info = _matching_tcb_info(collateral)  # 2
         claims = self._claims(form, collateral, at)  # 3
         if bytes(claims.platform.pck.pce_id).hex() != tcb_info.pce_id.lower():  # 4
-            raise QuoteRefused(
+            raise QuoteRefusedError(
                 QuoteProblem.WRONG_PLATFORM,
                 "the collateral is for another platform: its pceId differs from the quote's",
                 hint="use the collateral of the platform that made the quote",
@@ -135,13 +135,13 @@ def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
         tcb_info = _tcb_info_decoder.decode(collateral.tcb_info)
         qe_identity = _qe_identity_decoder.decode(collateral.qe_identity)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise QuoteRefused(
+        raise QuoteRefusedError(
             QuoteProblem.COLLATERAL,
             "the collateral's TCB info or QE identity is unreadable or of another version",
             hint="fetch the collateral again, TCB info of version 3 and QE identity of version 2",
         ) from None
     if tcb_info.evaluation_number != qe_identity.evaluation_number:
-        raise QuoteRefused(
+        raise QuoteRefusedError(
             QuoteProblem.COLLATERAL,
             "TCB info and QE identity of the collateral have different evaluation numbers",
             hint="fetch both at the same time",

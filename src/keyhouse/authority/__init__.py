@@ -5,7 +5,7 @@ from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_marble_key
 from keyhouse.authority.recovery.ephemeral_key import EphemeralKey
 from keyhouse.authority.recovery.index import (
-    IndexDamaged,
+    IndexDamagedError,
     IndexHolder,
     RecoveryIndex,
     SealedIndex,
@@ -24,7 +24,7 @@ from keyhouse.authority.recovery.material import (
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
 from keyhouse.authority.recovery.submitted import (
     PLAIN_SIZES,
-    ShareRefused,
+    ShareRefusedError,
     SubmittedShare,
     data_key,
     require_signed,
@@ -61,14 +61,14 @@ __all__ = [
     "CoordinatorKeys",
     "Curve",
     "EphemeralKey",
-    "IndexDamaged",
+    "IndexDamagedError",
     "IndexHolder",
     "MarbleIdentity",
     "RecoveryHolder",
     "RecoveryIndex",
     "RecoveryMaterial",
     "SealedIndex",
-    "ShareRefused",
+    "ShareRefusedError",
     "SigningRequest",
     "StoredSecret",
     "SubmittedShare",

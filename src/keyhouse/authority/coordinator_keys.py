@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from keyhouse.authority.curve import Curve
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 __all__ = ["CoordinatorKeys", "certificate_of", "private_key_of"]
@@ -52,9 +52,9 @@ def _parse_private_key(pkcs8: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_der_private_key(pkcs8, password=None)
     except (ValueError, TypeError):
-        raise Broken("a private key of the coordinator cannot be read") from None
+        raise BrokenError("a private key of the coordinator cannot be read") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise Broken("a private key of the coordinator is not on an elliptic curve")
+        raise BrokenError("a private key of the coordinator is not on an elliptic curve")
     return key
 
 
@@ -63,4 +63,4 @@ def _parse_certificate(der: bytes) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
     except ValueError:
-        raise Broken("a certificate of the coordinator cannot be read") from None
+        raise BrokenError("a certificate of the coordinator cannot be read") from None

@@ -6,7 +6,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_sizes import LARGEST_DERIVED_KEY, size_problem
@@ -30,7 +30,7 @@ def derive_marble_key(
 
     HKDF-SHA256 (RFC 5869) of the root secret, salted with the canonical UUID and the name, for
     the marble type; ``bind_to_type=False`` is the manifest's ``DisableSecretBinding`` and leaves
-    the type out. Raises ``Invalid`` for the nil UUID, an empty type or an impossible size.
+    the type out. Raises ``InvalidError`` for the nil UUID, an empty type or an impossible size.
     Source: manifest format, "Derivation of per-marble symmetric keys".
     """
     problems: list[Problem] = []
@@ -42,7 +42,7 @@ def derive_marble_key(
         hint = f"give a multiple of 8 up to {LARGEST_DERIVED_KEY}"
         problems.append(Problem("Size", "is not a size for a derived key", hint))
     if problems:
-        raise Invalid(f"no key for secret {quoted(secret_name)}", problems)
+        raise InvalidError(f"no key for secret {quoted(secret_name)}", problems)
     kdf = HKDF(
         algorithm=SHA256(),
         length=bits // 8,

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
-from keyhouse.base.errors import BadRequest, Broken
+from keyhouse.base.errors import BadRequestError, BrokenError
 
 __all__ = [
     "EPHEMERAL_CONTEXT",
@@ -59,20 +59,20 @@ def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:
     ASN.1 DER over SHA-256 of the bytes. Source: manifest format, "Encoding and JSON rules".
     """
     if not raw_manifest.lstrip(_JSON_SPACE).startswith(b"{"):
-        raise Broken("asked to sign a manifest that is not a JSON object")
+        raise BrokenError("asked to sign a manifest that is not a JSON object")
     return _sign(keys, raw_manifest)
 
 
 def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> bytes:
     """Return the root key's signature over ``base64(quote) + tcb_status``.
 
-    ``quote`` is the verified quote as it was submitted. Raises ``BadRequest`` if another quote
+    ``quote`` is the verified quote as it was submitted. Raises ``BadRequestError`` if another quote
     with another status would give the same text. Source: Client API, "sign-quote".
     """
     if tcb_status not in _STATUSES:
-        raise Broken("asked to sign a TCB status that is not one of the known ones")
+        raise BrokenError("asked to sign a TCB status that is not one of the known ones")
     if _is_ambiguous(len(quote), tcb_status):
-        raise BadRequest(
+        raise BadRequestError(
             "the quote's length and TCB status would make an ambiguous signature",
             fields={"sgxQuote": "ambiguous length for this TCB status"},
             hint="submit the other form of the quote (with or without the 16-byte header)",

@@ -3,18 +3,18 @@
 ::
 
     KeyhouseError
-     +-- Refused            the caller's doing; nothing has changed
-     |    +-- BadRequest         the request itself: unreadable, a broken field rule      400 fail
-     |    +-- TooLarge           a limit on a part of the request                         413 fail
-     |    +-- Unauthenticated    no certificate of a user                                 401 fail
-     |    +-- Forbidden          a user without the permission, or a closed gate          403
-     |    +-- NotFound           nothing there (never: an unknown path)                   404
-     |    +-- Gone               was here in an older version of the interface            410
-     |    +-- WrongPhase         not in this phase of the coordinator                     409
-     |    +-- Conflicting        contradicts what is stored or pending                    409
-     |    +-- Invalid            content that breaks the rules: every problem at once     400
-     +-- Unavailable        try again later: full disk, too busy, shutting down           503
-     +-- Broken             an invariant does not hold; an operator has to look           500
+     +-- RefusedError           the caller's doing; nothing has changed
+     |    +-- BadRequestError        the request itself: unreadable, a broken field rule  400 fail
+     |    +-- TooLargeError          a limit on a part of the request                     413 fail
+     |    +-- UnauthenticatedError   no certificate of a user                             401 fail
+     |    +-- ForbiddenError         a user without the permission, or a closed gate      403
+     |    +-- NotFoundError          nothing there (never: an unknown path)               404
+     |    +-- GoneError              was here in an older version of the interface        410
+     |    +-- WrongPhaseError        not in this phase of the coordinator                 409
+     |    +-- ConflictError          contradicts what is stored or pending                409
+     |    +-- InvalidError           content that breaks the rules: every problem at once 400
+     +-- UnavailableError       try again later: full disk, too busy, shutting down       503
+     +-- BrokenError            an invariant does not hold; an operator has to look       500
 
 ``code`` is stable and for programs, the text is for people: what, where, and what to do.
 No text carries a secret, a value from secret-bearing input, or a library's own message.
@@ -26,20 +26,20 @@ from typing import ClassVar
 import msgspec
 
 __all__ = [
-    "BadRequest",
-    "Broken",
-    "Conflicting",
-    "Forbidden",
-    "Gone",
-    "Invalid",
+    "BadRequestError",
+    "BrokenError",
+    "ConflictError",
+    "ForbiddenError",
+    "GoneError",
+    "InvalidError",
     "KeyhouseError",
-    "NotFound",
+    "NotFoundError",
     "Problem",
-    "Refused",
-    "TooLarge",
-    "Unauthenticated",
-    "Unavailable",
-    "WrongPhase",
+    "RefusedError",
+    "TooLargeError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "WrongPhaseError",
 ]
 
 
@@ -74,13 +74,13 @@ class KeyhouseError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-class Refused(KeyhouseError):
+class RefusedError(KeyhouseError):
     """The caller's doing. Nothing has changed."""
 
     code = "refused"
 
 
-class BadRequest(Refused):
+class BadRequestError(RefusedError):
     """The request itself is wrong. ``fields`` maps each field at fault to its reason."""
 
     code = "bad-request"
@@ -92,49 +92,49 @@ class BadRequest(Refused):
         self.fields = dict(fields or {})
 
 
-class TooLarge(BadRequest):
+class TooLargeError(BadRequestError):
     """A part of the request is over its limit."""
 
     code = "too-large"
 
 
-class Unauthenticated(Refused):
+class UnauthenticatedError(RefusedError):
     """The caller presented no certificate, or one of no user."""
 
     code = "unauthenticated"
 
 
-class Forbidden(Refused):
+class ForbiddenError(RefusedError):
     """The caller is known and may not do this, or the manifest has not enabled it."""
 
     code = "forbidden"
 
 
-class NotFound(Refused):
+class NotFoundError(RefusedError):
     """What was asked for does not exist."""
 
     code = "not-found"
 
 
-class Gone(Refused):
+class GoneError(RefusedError):
     """Was here in an older version of the interface."""
 
     code = "gone"
 
 
-class WrongPhase(Refused):
+class WrongPhaseError(RefusedError):
     """The coordinator is not in a phase in which this can be done."""
 
     code = "wrong-phase"
 
 
-class Conflicting(Refused):
+class ConflictError(RefusedError):
     """What was asked for contradicts what is stored or pending."""
 
     code = "conflict"
 
 
-class Invalid(Refused):
+class InvalidError(RefusedError):
     """Content that breaks the rules: ``what`` it is, and every finding, sorted by place."""
 
     code = "invalid"
@@ -148,13 +148,13 @@ class Invalid(Refused):
         super().__init__(f"{what}: {shown}{rest}")
 
 
-class Unavailable(KeyhouseError):
+class UnavailableError(KeyhouseError):
     """Cannot be done now; the same request may succeed later. Nothing has changed."""
 
     code = "unavailable"
 
 
-class Broken(KeyhouseError):
+class BrokenError(KeyhouseError):
     """Something that must hold does not. Stop and tell an operator."""
 
     code = "broken"

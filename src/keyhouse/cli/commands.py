@@ -12,7 +12,7 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
-from keyhouse.cli.output.command import REFUSED, WrongUsage
+from keyhouse.cli.output.command import REFUSED, WrongUsageError
 from keyhouse.cli.output.show import show_error
 
 __all__ = ["COMMANDS", "app_of", "launch", "run", "serve"]
@@ -115,9 +115,9 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         write_error(f"error: the output cannot be written: {os_reason(error)}\n")
     except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
-        from keyhouse.base.process.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import UnexpectedError
 
-        write_error(error_text(Unexpected.of(error)))
+        write_error(error_text(UnexpectedError.of(error)))
     sys.exit(REFUSED)
 
 
@@ -133,6 +133,6 @@ def _run_typed() -> None:
         if text is None or code is None:
             raise
         message = str(text()).rstrip(".")
-        show_error(WrongUsage(message[:1].lower() + message[1:]), as_json=True)
+        show_error(WrongUsageError(message[:1].lower() + message[1:]), as_json=True)
         sys.exit(code)
     sys.exit(code if isinstance(code, int) else 0)

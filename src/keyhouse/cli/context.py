@@ -12,12 +12,12 @@ from keyhouse.cli.options.context_file import (
     NAMES,
     Context,
     Contexts,
-    ContextUnusable,
+    ContextUnusableError,
     change,
     contexts_path,
     read,
 )
-from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsage, command
+from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsageError, command
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 
 __all__ = ["ContextOptions", "app"]
@@ -91,13 +91,18 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     ] = ""
 
     def as_context(self) -> Context:
-        """Return the context, its paths absolute. Raises ``WrongUsage`` or ``ClientSetup``."""
+        """Return the context, its paths absolute.
+
+        Raises ``WrongUsageError`` or ``ClientSetupError``.
+        """
         from keyhouse.client import parse_address
 
         if (self.key and not self.cert) or (self.cert and not (self.key or self.pkcs11_config)):
-            raise WrongUsage("--cert and --key go together", hint="or --pkcs11-config, for a token")
+            raise WrongUsageError(
+                "--cert and --key go together", hint="or --pkcs11-config, for a token"
+            )
         if self.cert is not None and self.pkcs12 is not None:
-            raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
+            raise WrongUsageError("there are two of you", hint="--pkcs12, or --cert with --key")
         if self.address:
             parse_address(self.address)
         memory = self.memory if self.memory in {"", "none"} else _absolute(Path(self.memory))
@@ -143,7 +148,7 @@ def add(
     Files are named, not copied: what they hold counts when a command runs. No password is kept.
     """
     if not NAMES.fullmatch(name) or name == "none":
-        raise WrongUsage(
+        raise WrongUsageError(
             f"{name!r} cannot name a context",
             hint="letters, digits, dots, dashes and underlines; up to 64; not none",
         )
@@ -151,7 +156,7 @@ def add(
 
     def step(known: Contexts) -> Contexts:
         if name in known.contexts and not replace:
-            raise ContextUnusable(
+            raise ContextUnusableError(
                 f"there is a context {name!r}", hint="--replace it, or name another"
             )
         return Contexts(known.current or name, {**known.contexts, name: made})
@@ -215,7 +220,7 @@ def show(
     known = _known()
     name = name or known.current
     if not name:
-        raise ContextUnusable("no context is in use", hint="name one; keyhouse context list")
+        raise ContextUnusableError("no context is in use", hint="name one; keyhouse context list")
     _show(name, _require(known, name), current=name == known.current, as_json=as_json)
 
 
@@ -245,14 +250,14 @@ def _known() -> Contexts:
 
 def _require(known: Contexts, name: str) -> Context:
     if name not in known.contexts:
-        raise ContextUnusable(f"there is no context {name!r}", hint="keyhouse context list")
+        raise ContextUnusableError(f"there is no context {name!r}", hint="keyhouse context list")
     return known.contexts[name]
 
 
 def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
     path: Path | None = contexts_path()
     if path is None:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
     return change(path, step)

@@ -12,7 +12,7 @@ from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, WrongUsage, command
+from keyhouse.cli.output.command import AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import read_file, write_output
 from keyhouse.cli.output.show import show_json, show_rows
 
@@ -105,18 +105,18 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     """Return names and coordinator of ``NAME... HOST``.
 
     In a context that has an address HOST may be left out; then the last word is one only if it
-    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsage`` without a name,
-    and for a word that looks like one and is not said to be another coordinator.
+    looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsageError`` without a
+    name, and for a word that looks like one and is not said to be another coordinator.
     """
     named = chosen_context(trusting.context)
     last = words[-1]
     is_host = named is None or not named.context.address or _looks_like_address(last)
     names = words[:-1] if is_host and (len(words) > 1 or named is None) else words
     if not names:
-        raise WrongUsage("no secret is named", hint="keyhouse secret get NAME... HOST")
+        raise WrongUsageError("no secret is named", hint="keyhouse secret get NAME... HOST")
     host = last if len(names) < len(words) else ""
     if named is not None and trusting.attestation is None and is_of_another(named, host):
-        raise WrongUsage(
+        raise WrongUsageError(
             f"{host} is taken for an address, and the context {named.name!r} is for"
             f" {named.context.address}",
             hint=f"if it is a secret, name the address, too: keyhouse secret get ... {host}"
@@ -132,7 +132,7 @@ def _looks_like_address(word: str) -> bool:
 def _require_no_watcher(output: str, *, show: bool) -> None:
     """Return if secrets may be printed: not on a terminal, where somebody may look on."""
     if sys.stdout.isatty() and not output and not show:
-        raise WrongUsage(
+        raise WrongUsageError(
             "secrets are not printed on a terminal",
             hint="-o FILE for a new file, a pipe, or --show to see them here",
         )

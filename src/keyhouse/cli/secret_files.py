@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.wire.json_decoder import Unreadable, read
+from keyhouse.wire.json_decoder import UnreadableError, read
 from keyhouse.wire.secret_types import UserSecret
 
 __all__ = ["read_pem_secret", "read_secret_file"]
@@ -24,15 +24,15 @@ __all__ = ["read_pem_secret", "read_secret_file"]
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     """Return the uploads by name from JSON; bytes are base64.
 
-    Raises ``Invalid`` with every problem, also for unknown fields and names that come twice: a
+    Raises ``InvalidError`` with every problem, also for unknown fields and names that come twice: a
     value that is not used must not look uploaded.
     """
     try:
         found = read(content, dict[str, UserSecret])
-    except Unreadable as unreadable:
-        raise Invalid("the file of secrets", unreadable.problems) from None
+    except UnreadableError as unreadable:
+        raise InvalidError("the file of secrets", unreadable.problems) from None
     if found.problems:
-        raise Invalid("the file of secrets", found.problems)
+        raise InvalidError("the file of secrets", found.problems)
     return found.value
 
 
@@ -41,7 +41,7 @@ _CERTIFICATE: Final = b"CERTIFICATE"
 _KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"})
 
 
-class PemUnusable(Refused):
+class PemUnusableError(RefusedError):
     """The PEM file is not one certificate, with or without its key."""
 
     code = "pem-unusable"
@@ -50,14 +50,14 @@ class PemUnusable(Refused):
 def read_pem_secret(content: bytes) -> SecretUpload:
     """Return the upload for the one certificate in ``content``, and its key if there is one.
 
-    Raises ``PemUnusable``; no message holds anything of the file.
+    Raises ``PemUnusableError``; no message holds anything of the file.
     """
     blocks = [(match[1], match[0]) for match in _BLOCK.finditer(content)]
     certificates = [block for label, block in blocks if label == _CERTIFICATE]
     keys = [block for label, block in blocks if label in _KEYS]
     known = len(certificates) + len(keys)
     if len(certificates) != 1 or len(keys) > 1 or known != len(blocks):
-        raise PemUnusable(
+        raise PemUnusableError(
             f"the PEM file has {len(certificates)} certificates, {len(keys)} private keys and"
             f" {len(blocks) - known} other blocks",
             hint="it needs one certificate, and its private key, not encrypted, if it has one",
@@ -71,7 +71,7 @@ def _certificate(block: bytes) -> bytes:
     try:
         return x509.load_pem_x509_certificate(block).public_bytes(Encoding.DER)
     except ValueError:
-        raise PemUnusable("the certificate in the PEM file cannot be read") from None
+        raise PemUnusableError("the certificate in the PEM file cannot be read") from None
 
 
 def _private(block: bytes) -> Secret:
@@ -79,6 +79,6 @@ def _private(block: bytes) -> Secret:
         key = load_pem_private_key(block, password=None)
         return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PemUnusable(
+        raise PemUnusableError(
             "the private key in the PEM file cannot be read", hint="it must not be encrypted"
         ) from None

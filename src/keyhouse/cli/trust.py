@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.base.errors import NotFound
+from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_rows
@@ -66,7 +66,9 @@ def forget(
 
     _required(memory).change(step)
     if not lost:
-        raise NotFound(f"nothing is remembered of {address}", hint="keyhouse trust show lists all")
+        raise NotFoundError(
+            f"nothing is remembered of {address}", hint="keyhouse trust show lists all"
+        )
     if as_json:
         show_json({"forgotten": lost})
     else:
@@ -76,7 +78,7 @@ def forget(
 def _required(option: str) -> "StateMemory":
     memory = memory_of(option)
     if memory is None:
-        raise NotFound("there is no memory", hint="--memory FILE names one")
+        raise NotFoundError("there is no memory", hint="--memory FILE names one")
     return memory
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from keyhouse.cli.output.command import WrongUsage, command
+from keyhouse.cli.output.command import WrongUsageError, command
 
 __all__ = ["check", "install", "precheck", "uninstall"]
 
@@ -16,7 +16,7 @@ _CHECK: Final = (
 def _unsupported(reason: str, hint: str = _CHART) -> Callable[[], None]:
     def refuse() -> None:
         """Say where to look: not offered."""
-        raise WrongUsage(reason, hint=hint)
+        raise WrongUsageError(reason, hint=hint)
 
     return command(refuse)
 

@@ -1,12 +1,12 @@
 """Verify a coordinator first, then talk to it."""
 
 from keyhouse.client.errors import (
-    AnswerUnreadable,
-    CallPutOff,
-    CallRefused,
-    ClientSetup,
-    TrustFailed,
-    Unreachable,
+    AnswerUnreadableError,
+    CallRefusedError,
+    ClientSetupError,
+    ServiceUnavailableError,
+    TrustError,
+    UnreachableError,
 )
 from keyhouse.client.exchange import Keep
 from keyhouse.client.http.retries import NO_RETRIES, Retries, Timeouts
@@ -17,7 +17,7 @@ from keyhouse.client.identity import (
     read_pem,
     read_pkcs12,
 )
-from keyhouse.client.memory.file import FileMemory, MemoryUnusable
+from keyhouse.client.memory.file import FileMemory, MemoryUnusableError
 from keyhouse.client.memory.states import Memories, Place, StateMemory, forgotten
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import (
@@ -63,12 +63,11 @@ __all__ = [
     "Activation",
     "Activations",
     "Address",
-    "AnswerUnreadable",
+    "AnswerUnreadableError",
     "AsyncCoordinator",
-    "CallPutOff",
-    "CallRefused",
+    "CallRefusedError",
     "ClientIdentity",
-    "ClientSetup",
+    "ClientSetupError",
     "CollateralFor",
     "Coordinator",
     "CurrentManifest",
@@ -77,7 +76,7 @@ __all__ = [
     "Keep",
     "LogEntry",
     "Memories",
-    "MemoryUnusable",
+    "MemoryUnusableError",
     "Offer",
     "PemIdentity",
     "Pending",
@@ -90,6 +89,7 @@ __all__ = [
     "Retries",
     "SecretObject",
     "SecretUpload",
+    "ServiceUnavailableError",
     "SignedQuote",
     "StateMemory",
     "Status",
@@ -97,9 +97,9 @@ __all__ = [
     "TokenIdentity",
     "TokenKey",
     "Trust",
-    "TrustFailed",
+    "TrustError",
     "TrustedCoordinator",
-    "Unreachable",
+    "UnreachableError",
     "UpdateAnswer",
     "User",
     "UserIdentity",

@@ -13,7 +13,7 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import shown
-from keyhouse.client.errors import AnswerUnreadable, CallPutOff, CallRefused
+from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, ServiceUnavailableError
 from keyhouse.client.steps import Answer
 from keyhouse.wire.client_api import (
     LogEntry,
@@ -25,7 +25,7 @@ from keyhouse.wire.client_api import (
     SetManifestData,
     Status,
 )
-from keyhouse.wire.json_decoder import Unreadable, decode
+from keyhouse.wire.json_decoder import UnreadableError, decode
 
 __all__ = [
     "data_and_message",
@@ -67,9 +67,9 @@ E = TypeVar("E", bound=_Envelope)
 def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
     """Return the data of a successful ``answer`` as a ``kind``.
 
-    If ``optional``, missing data are read as an empty object. Raises ``CallRefused`` or
-    ``CallPutOff`` with the coordinator's own words if it refused, and ``AnswerUnreadable`` if the
-    answer is not of the interface.
+    If ``optional``, missing data are read as an empty object. Raises ``CallRefusedError`` or
+    ``ServiceUnavailableError`` with the coordinator's own words if it refused, and
+    ``AnswerUnreadableError`` if the answer is not of the interface.
     """
     return data_and_message(answer, kind, optional=optional)[0]
 
@@ -95,8 +95,8 @@ def document(answer: Answer) -> bytes:
         raise _refusal(answer)
     try:
         decode(answer.body, _Anything)
-    except Unreadable:
-        raise AnswerUnreadable("the coordinator's answer is no JSON object") from None
+    except UnreadableError:
+        raise AnswerUnreadableError("the coordinator's answer is no JSON object") from None
     return answer.body
 
 
@@ -104,8 +104,8 @@ def log_entry(text: str) -> LogEntry:
     """Return a line of the update log as an entry."""
     try:
         return msgspec.structs.replace(decode(text.encode(), LogEntry), text=text)
-    except (Unreadable, UnicodeEncodeError):
-        raise AnswerUnreadable("a line of the update log is no JSON object") from None
+    except (UnreadableError, UnicodeEncodeError):
+        raise AnswerUnreadableError("a line of the update log is no JSON object") from None
 
 
 def old_status(answer: Answer) -> Status:
@@ -119,7 +119,9 @@ def old_manifest(answer: Answer) -> ManifestData:
     """Return the data of ``GET /manifest``."""
     data = data_of(answer, OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
-        raise AnswerUnreadable("the coordinator's answer has no manifest", hint="is there one?")
+        raise AnswerUnreadableError(
+            "the coordinator's answer has no manifest", hint="is there one?"
+        )
     return ManifestData(data.signature, data.fingerprint, data.manifest)
 
 
@@ -139,7 +141,7 @@ def old_log(answer: Answer) -> tuple[LogEntry, ...]:
     try:
         entries = msgspec.json.decode(text or "[]", type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeEncodeError):
-        raise AnswerUnreadable("the update log is no JSON array") from None
+        raise AnswerUnreadableError("the update log is no JSON array") from None
     return tuple(log_entry(bytes(entry).decode()) for entry in entries)
 
 
@@ -164,24 +166,24 @@ def _successful(answer: Answer, whole: type[E]) -> E:
 def _decoded(answer: Answer, whole: type[E]) -> E:
     try:
         return decode(answer.body, whole)
-    except Unreadable:
+    except UnreadableError:
         # Its findings could name what an answer with secrets holds; the status is enough.
-        raise AnswerUnreadable(
+        raise AnswerUnreadableError(
             f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
             hint="is it a coordinator, and of this version?",
         ) from None
 
 
-def _refusal(answer: Answer) -> CallRefused | CallPutOff | AnswerUnreadable:
+def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | AnswerUnreadableError:
     status, envelope = answer.http_status, _decoded(answer, _Envelope)
     if status == _OK or envelope.status not in {"fail", "error"}:
-        return AnswerUnreadable(f"the coordinator's answer has no JSend status ({status})")
+        return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
     if answer.is_of_older:
-        return AnswerUnreadable("the coordinator does not know this call", hint="is it older?")
+        return AnswerUnreadableError("the coordinator does not know this call", hint="is it older?")
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_put_off:
-        return CallPutOff(message, hint="try again later")
-    return CallRefused(
+        return ServiceUnavailableError(message, hint="try again later")
+    return CallRefusedError(
         status,
         message,
         kind="fail" if envelope.status == "fail" else "error",
@@ -197,5 +199,5 @@ def _part(answer: Answer, kind: type[T]) -> T:
     """Return the details of a refusal as ``kind``; empty if they are of another kind."""
     try:
         return decode(answer.body, kind)
-    except Unreadable:
+    except UnreadableError:
         return kind()

@@ -24,7 +24,7 @@ from keyhouse.client.answers import (
     old_status,
     require_success,
 )
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
@@ -110,8 +110,8 @@ def _text(name: str) -> str:
         raise _no_text() from None
 
 
-def _no_text() -> ClientSetup:
-    return ClientSetup("a name is no text", hint="it holds bytes that are no UTF-8")
+def _no_text() -> ClientSetupError:
+    return ClientSetupError("a name is no text", hint="it holds bytes that are no UTF-8")
 
 
 def _data(kind: type[T]) -> Callable[[Answer], T]:
@@ -243,7 +243,7 @@ def signing(quote: bytes) -> Call[wire.SignedQuote]:
 def counting(name: str, value: int) -> Call[int]:
     """Return the call that raises the counter ``name`` to ``value`` if it is lower."""
     if not 0 <= value <= _LARGEST:
-        raise ClientSetup("a counter's value must be 0 or more, and less than 2**64")
+        raise ClientSetupError("a counter's value must be 0 or more, and less than 2**64")
     return Call(
         _post("/api/v2/monotonic-counter", _json(wire.CounterBody(name, value))),
         lambda answer: data_of(answer, wire.CounterData).value,

@@ -2,30 +2,30 @@
 
 ::
 
-    Refused
-     +-- TrustFailed    the peer is not proven to be the coordinator: never retry, send nothing
-     +-- CallRefused    the coordinator said no; ``reason``, ``fields`` and its own words
-     +-- ClientSetup    address, user certificate or key cannot be used
-    Unavailable
-     +-- Unreachable    no answer; ``sent`` says whether the request may have been carried out
-     +-- CallPutOff     the coordinator is too busy or cannot write now
-    Broken
-     +-- AnswerUnreadable  the answer is not of this interface
+    RefusedError
+     +-- TrustError               the peer is not proven to be the coordinator: never retry
+     +-- CallRefusedError         the coordinator said no; ``reason``, ``fields``, its own words
+     +-- ClientSetupError         address, user certificate or key cannot be used
+    UnavailableError
+     +-- UnreachableError         no answer; ``sent``: it may have been carried out
+     +-- ServiceUnavailableError  the coordinator is too busy or cannot write now
+    BrokenError
+     +-- AnswerUnreadableError    the answer is not of this interface
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from keyhouse.base.errors import Broken, Problem, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, Problem, RefusedError, UnavailableError
 
 __all__ = [
     "REASONS",
-    "AnswerUnreadable",
-    "CallPutOff",
-    "CallRefused",
-    "ClientSetup",
-    "TrustFailed",
-    "Unreachable",
+    "AnswerUnreadableError",
+    "CallRefusedError",
+    "ClientSetupError",
+    "ServiceUnavailableError",
+    "TrustError",
+    "UnreachableError",
 ]
 
 FailKind = Literal["fail", "error"]
@@ -48,13 +48,13 @@ REASONS: Final[Mapping[int, str]] = {
 """HTTP status to the reason of a refusal; any other is "refused"."""
 
 
-class TrustFailed(Refused):
+class TrustError(RefusedError):
     """It is not proven that the peer is the expected coordinator."""
 
     code = "trust-failed"
 
 
-class CallRefused(Refused):
+class CallRefusedError(RefusedError):
     """The coordinator refused the call; nothing has changed there, unless ``reason`` is "broken".
 
     ``fields``: each field of the request at fault, with why. ``problems``: every finding in a
@@ -84,13 +84,13 @@ class CallRefused(Refused):
         return "invalid" if self.problems else REASONS.get(self.http_status, "refused")
 
 
-class ClientSetup(Refused):
+class ClientSetupError(RefusedError):
     """Something that the caller gave cannot be used."""
 
     code = "client-setup"
 
 
-class Unreachable(Unavailable):
+class UnreachableError(UnavailableError):
     """No whole answer came. If ``sent``, the coordinator may have carried out a change.
 
     ``connected``: there was a connection, so the request may have arrived.
@@ -106,13 +106,13 @@ class Unreachable(Unavailable):
         self.connected = connected or sent
 
 
-class CallPutOff(Unavailable):
+class ServiceUnavailableError(UnavailableError):
     """The coordinator cannot do it now (HTTP 429, 503). Nothing has changed there."""
 
     code = "call-put-off"
 
 
-class AnswerUnreadable(Broken):
+class AnswerUnreadableError(BrokenError):
     """The answer is not one that the interface has."""
 
     code = "answer-unreadable"

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 
 __all__ = [
     "ClientIdentity",
@@ -47,7 +47,7 @@ class UserIdentity(Protocol):
     """A user, as a TLS context can present one."""
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` present the user's certificate. Raises ``ClientSetup``."""
+        """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
         ...
 
 
@@ -58,11 +58,11 @@ class ClientIdentity(msgspec.Struct, frozen=True):
     key: Path
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` present the user's certificate. Raises ``ClientSetup``."""
+        """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_refuse_password)
         except (OSError, ssl.SSLError, ValueError):
-            raise ClientSetup(
+            raise ClientSetupError(
                 f"the user certificate {self.certificate} with the key {self.key} cannot be used",
                 hint="both are PEM files that can be read; the key belongs to the certificate"
                 " and is not encrypted",
@@ -76,7 +76,7 @@ class PemIdentity(msgspec.Struct, frozen=True):
     key: Secret
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` present the user's certificate. Raises ``ClientSetup``."""
+        """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""
         try:
             with (
                 unnamed_file(self.certificate) as certificate,
@@ -86,7 +86,7 @@ class PemIdentity(msgspec.Struct, frozen=True):
                     path_of(certificate), path_of(key), password=_refuse_password
                 )
         except (OSError, ssl.SSLError, ValueError):
-            raise ClientSetup(
+            raise ClientSetupError(
                 "the user's certificate with its key cannot be used",
                 hint="both are PEM; the key belongs to the certificate",
             ) from None
@@ -95,7 +95,7 @@ class PemIdentity(msgspec.Struct, frozen=True):
 def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) -> PemIdentity:
     """Return the user with this PEM certificate and PEM key, which ``password`` decrypts.
 
-    Raises ``ClientSetup``; no message holds anything of the key.
+    Raises ``ClientSetupError``; no message holds anything of the key.
     """
     if password is None:
         return PemIdentity(certificate, key)
@@ -103,7 +103,7 @@ def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) ->
         plain = load_pem_private_key(key.reveal(), password.reveal())
         pem = plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ClientSetup(
+        raise ClientSetupError(
             "the user's key cannot be decrypted",
             hint="is it an encrypted PEM key, and this its password?",
         ) from None
@@ -113,18 +113,18 @@ def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) ->
 def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
     """Return the user in a PKCS #12 file (.p12, .pfx), which ``password`` decrypts.
 
-    Further certificates in the file are ignored. Raises ``ClientSetup``.
+    Further certificates in the file are ignored. Raises ``ClientSetupError``.
     """
     try:
         key, certificate, _ = pkcs12.load_key_and_certificates(
             content.reveal(), password.reveal() if password is not None else None
         )
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ClientSetup(
+        raise ClientSetupError(
             "the PKCS #12 file cannot be read", hint="is the password right?"
         ) from None
     if key is None or certificate is None:
-        raise ClientSetup("the PKCS #12 file holds no certificate with its private key")
+        raise ClientSetupError("the PKCS #12 file holds no certificate with its private key")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
 

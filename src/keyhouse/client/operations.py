@@ -14,7 +14,7 @@ import msgspec
 
 from keyhouse.base.printable import shown
 from keyhouse.client import calls
-from keyhouse.client.errors import CallRefused, TrustFailed
+from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
 from keyhouse.client.recovery import (
     RecoveryKey,
@@ -65,7 +65,7 @@ def status(session: Session) -> Steps[Status]:
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-    Raises ``TrustFailed`` if it does not: its TCB may have become outdated since it was verified.
+    Raises ``TrustError`` if it does not: its TCB may have become outdated since it was verified.
     """
     nonce = secrets.token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
@@ -81,7 +81,7 @@ def manifest(session: Session) -> Steps[CurrentManifest]:
     """Return the manifest in force; its fingerprint and signature are checked."""
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-        raise TrustFailed("the manifest does not have the fingerprint that came with it")
+        raise TrustError("the manifest does not have the fingerprint that came with it")
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
@@ -89,12 +89,12 @@ def manifest(session: Session) -> Steps[CurrentManifest]:
 def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentManifest]:
     """Return the manifest in force if it is ``expected``: its bytes, or its fingerprint in hex.
 
-    Raises ``TrustFailed`` if another is in force.
+    Raises ``TrustError`` if another is in force.
     """
     wanted = expected if isinstance(expected, str) else hashlib.sha256(expected).hexdigest()
     found = yield from manifest(session)
     if not _same(found.fingerprint, wanted):
-        raise TrustFailed(
+        raise TrustError(
             f"another manifest is in force: its fingerprint is {found.fingerprint},"
             f" must be {shown(wanted.lower())}",
             hint="keyhouse manifest get shows it, keyhouse manifest log how it came to be",
@@ -134,7 +134,7 @@ def set_manifest(
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
-        raise TrustFailed("another manifest is in force than the one that was set")
+        raise TrustError("another manifest is in force than the one that was set")
     return data.shares
 
 
@@ -176,7 +176,7 @@ def pending(session: Session) -> Steps[Pending | None]:
     """Return the update that waits for acknowledgements, or None."""
     try:
         return (yield from carry(session, calls.PENDING))
-    except CallRefused as refused:
+    except CallRefusedError as refused:
         if refused.http_status == _NOT_FOUND:
             return None
         raise
@@ -194,7 +194,7 @@ def read_secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, Secr
     """Return the secrets of these names, all or none."""
     found = yield from carry(session, calls.reading_secrets(names))
     if set(found) != set(names):
-        raise TrustFailed("the answer has other secrets than those that were asked for")
+        raise TrustError("the answer has other secrets than those that were asked for")
     return found
 
 
@@ -245,7 +245,7 @@ def recover_with(
 ) -> Steps[Progress]:
     """Decrypt the holder's share with ``key`` and hand it in, if the deployment is the kept one.
 
-    ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustFailed`` before
+    ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
     anything is decrypted or sent if the state is of another deployment.
     """
     offer = yield from recovery_offer(session)
@@ -275,7 +275,7 @@ def _same(digest: str, given: str) -> bool:
 
 def _require_plan_of(manifest: bytes, found: PlanData) -> None:
     if found.plan.manifest != hashlib.sha256(manifest).hexdigest():
-        raise TrustFailed("the plan is one of another manifest")
+        raise TrustError("the plan is one of another manifest")
 
 
 def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:
@@ -287,7 +287,7 @@ def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps
         return ""
     found = yield from plan(session, manifest)
     if not _same(found.digest, expected):
-        raise CallRefused(
+        raise CallRefusedError(
             _CONFLICT,
             f"this is no longer the plan that was reviewed: the plan is now {shown(found.digest)}",
         )

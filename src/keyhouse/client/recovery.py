@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.trust import require_signature
 from keyhouse.wire.client_api import Offer
 
@@ -80,7 +80,7 @@ class HolderKey:
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, rsa.RSAPrivateKey):
-            raise ClientSetup(
+            raise ClientSetupError(
                 "the recovery key cannot be read",
                 hint="a PEM file with the RSA private key of the holder, not encrypted",
             )
@@ -93,11 +93,11 @@ class HolderKey:
         return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return the plain share. Raises ``ClientSetup`` if it is for another key."""
+        """Return the plain share. Raises ``ClientSetupError`` if it is for another key."""
         try:
             return Secret(self._key.decrypt(ciphertext, _OAEP))
         except ValueError:
-            raise ClientSetup(
+            raise ClientSetupError(
                 "the recovery secret is not encrypted to this recovery key",
                 hint="take the one that was answered under the name of this key",
             ) from None
@@ -110,7 +110,7 @@ class HolderKey:
 def require_offer(offer: Offer, root_der: bytes) -> None:
     """Return if the verified (temporary) root signed the ephemeral key, and the key is strong.
 
-    Raises ``TrustFailed``: nothing may be encrypted to it.
+    Raises ``TrustError``: nothing may be encrypted to it.
     """
     message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
     require_signature(
@@ -126,10 +126,10 @@ def require_offer(offer: Offer, root_der: bytes) -> None:
 def require_root(offer: Offer, kept_root: bytes) -> None:
     """Return if the state to be recovered has the root certificate (DER) that the holder kept.
 
-    Raises ``TrustFailed``: it is another deployment.
+    Raises ``TrustError``: it is another deployment.
     """
     if not hmac.compare_digest(offer.index.root, kept_root):
-        raise TrustFailed(
+        raise TrustError(
             "the state to be recovered has another root certificate than the one that you kept",
             hint="send nothing: it is another deployment, or one that was made up",
         )
@@ -138,10 +138,10 @@ def require_root(offer: Offer, kept_root: bytes) -> None:
 def require_remembered(offer: Offer, root: str) -> None:
     """Return if ``root`` (SHA-256, hex) is that of the state to be recovered, or "": none is known.
 
-    Raises ``TrustFailed``: another deployment was at this address.
+    Raises ``TrustError``: another deployment was at this address.
     """
     if root and not hmac.compare_digest(hashlib.sha256(offer.index.root).hexdigest(), root):
-        raise TrustFailed(
+        raise TrustError(
             "the state to be recovered has another root certificate than the one that is"
             " remembered at this address",
             hint="send nothing: it is another deployment, or one that was made up; keyhouse trust"
@@ -152,12 +152,12 @@ def require_remembered(offer: Offer, root: str) -> None:
 def require_listed(offer: Offer, public_key: bytes) -> str:
     """Return the name of the recovery key (SubjectPublicKeyInfo DER) in the state's index.
 
-    Raises ``TrustFailed`` if it is not there: this is not a state of that holder.
+    Raises ``TrustError`` if it is not there: this is not a state of that holder.
     """
     for name, listed in offer.index.keys.items():
         if hmac.compare_digest(listed, public_key):
             return name
-    raise TrustFailed(
+    raise TrustError(
         "your key is not among the recovery keys of the state to be recovered",
         hint="send nothing: it is another deployment, an old state, or its keys were replaced",
     )
@@ -166,12 +166,12 @@ def require_listed(offer: Offer, public_key: bytes) -> str:
 def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
     """Return the name of the listed recovery key that signed the plain share.
 
-    Raises ``TrustFailed`` if none did.
+    Raises ``TrustError`` if none did.
     """
     for name, listed in offer.index.keys.items():
         if _verifies(listed, signature, share):
             return name
-    raise TrustFailed(
+    raise TrustError(
         "the share is not signed by a recovery key of the state to be recovered",
         hint="send nothing: it is another deployment, or the signature is of something else",
     )
@@ -180,7 +180,7 @@ def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
 def encrypt_share(ephemeral_public_key: bytes, share: Secret) -> bytes:
     """Return the plain share under the key of an offer (DER): RSA-OAEP, SHA-256, empty label.
 
-    Raises ``TrustFailed`` if that is no RSA key of 4096 bits.
+    Raises ``TrustError`` if that is no RSA key of 4096 bits.
     """
     return _ephemeral_key(ephemeral_public_key).encrypt(share.reveal(), _OAEP)
 
@@ -192,7 +192,7 @@ def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
         key = None
     if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
         return key
-    raise TrustFailed("the key for the recovery is no RSA key of 4096 bits", hint="send nothing")
+    raise TrustError("the key for the recovery is no RSA key of 4096 bits", hint="send nothing")
 
 
 def _is_strong(key: rsa.RSAPublicKey) -> bool:

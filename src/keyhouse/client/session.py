@@ -72,9 +72,10 @@ class _Operation(Generic[P, T]):
 class _Operations:
     """The operations on a verified coordinator.
 
-    All operations raise ``TrustFailed`` if another peer answers, or if the state that came with the
-    answer contradicts the memory; ``Unreachable`` if there is no answer; ``CallRefused``
-    or ``CallPutOff`` if the coordinator says no; ``AnswerUnreadable`` if its answer is invalid.
+    All operations raise ``TrustError`` if another peer answers, or if the state that came with the
+    answer contradicts the memory; ``UnreachableError`` if there is no answer; ``CallRefusedError``
+    or ``ServiceUnavailableError`` if the coordinator says no; ``AnswerUnreadableError`` if its
+    answer is invalid.
     """
 
     status = _Operation(operations.status)

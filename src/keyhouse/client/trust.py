@@ -31,9 +31,9 @@ from keyhouse.attestation import (
     quote_binding,
 )
 from keyhouse.attestation.collateral.chain import read_chain
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.client.calls import quoting
-from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
@@ -60,7 +60,10 @@ __all__ = [
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
-"""Returns the collateral for a quote; may raise ``Refused`` (no trust) and ``Unavailable``."""
+"""Returns the collateral for a quote.
+
+May raise ``RefusedError`` (no trust) and ``UnavailableError``.
+"""
 
 _HINT = "do not use it: it may be another machine that answers at this address"
 
@@ -111,8 +114,8 @@ def verify_coordinator(
     or another deployment by the same code stay unnoticed: a quote cannot show them. Do without only
     to talk to a coordinator in recovery mode, whose root is a temporary one.
 
-    Raises ``TrustFailed`` if it does not prove it, ``Unreachable`` if it does not answer, and what
-    ``memory`` raises if it cannot be used.
+    Raises ``TrustError`` if it does not prove it, ``UnreachableError`` if it does not answer, and
+    what ``memory`` raises if it cannot be used.
     """
     trust = Trust(expected=expected, collateral=collateral, root_ca_der=root_ca_der)
     return verify(address, trust, memory, nonce=nonce, now=now, timeout=timeout)
@@ -155,9 +158,9 @@ async def verify_async(
 def parse_address(text: str) -> Address:
     """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 4433 if it has none.
 
-    Raises ``ClientSetup``.
+    Raises ``ClientSetupError``.
     """
-    return read_address(text, port=CLIENT_API_PORT, refused=ClientSetup)
+    return read_address(text, port=CLIENT_API_PORT, refused=ClientSetupError)
 
 
 def _address(address: Address | str) -> Address:
@@ -203,7 +206,7 @@ def proven(
 ) -> TrustedCoordinator:
     """Return what the quote in ``data`` proves about the owner of the certificate ``leaf`` (DER).
 
-    ``nonce``: the one that the quote was requested with. Raises ``TrustFailed``; may block.
+    ``nonce``: the one that the quote was requested with. Raises ``TrustError``; may block.
     """
     try:
         intermediate, root = _chain(data.cert)
@@ -213,10 +216,10 @@ def proven(
             data.quote, _for(trust.collateral, data.quote), now or datetime.now(UTC)
         )
         appraise(verdict, trust.expected, binding=quote_binding(root, nonce))
-    except TrustFailed:
+    except TrustError:
         raise
-    except Refused as exc:
-        raise TrustFailed(
+    except RefusedError as exc:
+        raise TrustError(
             f"the coordinator at {where} is not trusted: {exc.message}", hint=exc.hint or _HINT
         ) from exc
     return TrustedCoordinator(where, root, intermediate, verdict, data.quote, nonce, memory)
@@ -225,14 +228,14 @@ def proven(
 def require_signature(
     root_der: bytes, message: bytes, signature: bytes, what: str, *, hint: str = ""
 ) -> None:
-    """Raise ``TrustFailed`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
+    """Raise ``TrustError`` unless ``root_der`` signed ``message``: ECDSA, SHA-256, ASN.1 DER.
 
     ``what`` describes the message, for people; ``hint``: what to do if it is not signed.
     """
     key = x509.load_der_x509_certificate(root_der).public_key()
     signed = isinstance(key, ec.EllipticCurvePublicKey) and _verifies(key, message, signature)
     if not signed:
-        raise TrustFailed(f"{what} is not signed by the coordinator's root", hint=hint)
+        raise TrustError(f"{what} is not signed by the coordinator's root", hint=hint)
 
 
 def _for(collateral: Collateral | CollateralFor, quote: bytes) -> Collateral:
@@ -273,8 +276,8 @@ def _require_remembered(
     Watch(memory, where, root).check(known, answer.state, answer.http_status)
 
 
-def _untrusted(problem: str) -> TrustFailed:
-    return TrustFailed(f"the coordinator is not trusted: {problem}", hint=_HINT)
+def _untrusted(problem: str) -> TrustError:
+    return TrustError(f"the coordinator is not trusted: {problem}", hint=_HINT)
 
 
 def _verifies(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> bool:

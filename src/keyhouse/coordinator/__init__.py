@@ -16,7 +16,7 @@ from keyhouse.coordinator.core.commands import (
     SeeCollateral,
     SetCounter,
     SetManifest,
-    Stale,
+    StaleError,
     UpdatePackages,
     UploadSecrets,
 )
@@ -43,13 +43,13 @@ from keyhouse.coordinator.engine.engine import Engine, Process
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
-from keyhouse.coordinator.engine.recovery_check import RecoveryRefused
+from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload, until_current
 from keyhouse.coordinator.update.prepare import (
-    CannotBeApplied,
-    PlanChanged,
+    CannotBeAppliedError,
+    PlanChangedError,
     prepare_acknowledgement,
     prepare_plan,
     prepare_update,
@@ -65,7 +65,7 @@ __all__ = [
     "ActivationRequest",
     "AuditView",
     "CancelUpdate",
-    "CannotBeApplied",
+    "CannotBeAppliedError",
     "Clock",
     "Command",
     "Context",
@@ -84,18 +84,18 @@ __all__ = [
     "Parameters",
     "Pending",
     "Phase",
-    "PlanChanged",
+    "PlanChangedError",
     "Policy",
     "Process",
     "Recipe",
     "Recovering",
     "Recovery",
-    "RecoveryRefused",
+    "RecoveryRefusedError",
     "Running",
     "SeeCollateral",
     "SetCounter",
     "SetManifest",
-    "Stale",
+    "StaleError",
     "State",
     "UpdateLog",
     "UpdatePackages",

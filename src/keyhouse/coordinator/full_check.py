@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from keyhouse import manifest as manifests
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import MOST, reported
 from keyhouse.base.place import at
 from keyhouse.manifest import Checked
@@ -23,7 +23,7 @@ def check_fully(
     now: datetime,
     building: Callable[[SecretDefinition], bool] = lambda _definition: True,
 ) -> Checked:
-    """Return the manifest and its warnings, or raise ``Invalid`` with every problem at once.
+    """Return the manifest and its warnings, or raise ``InvalidError`` with every problem at once.
 
     ``keys`` are the coordinator's: certificates are issued on trial under its intermediate CA, and
     may not have its own names. All templates are checked. A caller that issues some certificates
@@ -31,11 +31,11 @@ def check_fully(
     """
     try:
         checked = manifests.check(raw, now=now)
-    except Invalid as invalid:
+    except InvalidError as invalid:
         raise _merged(invalid, _trial_of(raw, keys, now)) from None
     problems = _trials(checked.manifest, keys, now, building)
     if problems:
-        raise Invalid("the manifest", reported(problems))
+        raise InvalidError("the manifest", reported(problems))
     return checked
 
 
@@ -43,7 +43,7 @@ def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]
     """Return the problems that the trial finds; none if the manifest cannot be decoded."""
     try:
         return _trials(manifests.decode(raw), keys, now, lambda _definition: True)
-    except Invalid:
+    except InvalidError:
         return []
 
 
@@ -69,7 +69,7 @@ def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
     """Return why the value that a manifest gives to a user-defined secret is invalid."""
     try:
         initial_secret(name, definition)
-    except Invalid as invalid:
+    except InvalidError as invalid:
         return [
             replace(problem, at=at("Secrets", name, _FIELDS.get(problem.at, problem.at)))
             for problem in invalid.problems
@@ -81,7 +81,7 @@ def initial_secret(name: str, definition: SecretDefinition) -> StoredSecret | No
     """Return the value that a manifest gives to a user-defined secret; None without one.
 
     Raises:
-        Invalid: the value does not fit the definition.
+        InvalidError: the value does not fit the definition.
     """
     if definition.private is None:
         return None
@@ -95,8 +95,8 @@ def initial_secret(name: str, definition: SecretDefinition) -> StoredSecret | No
 _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Public"}
 
 
-def _merged(invalid: Invalid, more: list[Problem]) -> Invalid:
+def _merged(invalid: InvalidError, more: list[Problem]) -> InvalidError:
     """Return all problems; if a rule and the trial both found one at a place, that of the rule."""
     known = {problem.at for problem in invalid.problems}
     others = (found for found in more if found.at not in known)
-    return Invalid("the manifest", reported((*invalid.problems, *others)))
+    return InvalidError("the manifest", reported((*invalid.problems, *others)))

@@ -21,10 +21,10 @@ from keyhouse.authority import (
     make_recovery,
     sign_manifest,
 )
-from keyhouse.base.errors import BadRequest, Invalid, Problem, Unavailable
+from keyhouse.base.errors import BadRequestError, InvalidError, Problem, UnavailableError
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import SetManifest, Stale, UploadSecrets
+from keyhouse.coordinator.core.commands import SetManifest, StaleError, UploadSecrets
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
@@ -43,7 +43,7 @@ def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: 
     """Check ``raw`` completely, and make everything that it needs.
 
     Raises:
-        Invalid: every problem of the manifest.
+        InvalidError: every problem of the manifest.
     """
     checked = check_fully(raw, keys=state.keys, now=moment(now), building=_is_not_made_below)
     manifest = checked.manifest
@@ -87,9 +87,9 @@ def prepare_upload(
     ``within``: the field of the request with the uploads; empty if the request is the map itself.
 
     Raises:
-        Unauthenticated, Forbidden: the caller may not write all of these names.
-        BadRequest: an upload mixes a key with a certificate.
-        Invalid: every problem of the values, or of the templates that would read them.
+        UnauthenticatedError, ForbiddenError: the caller may not write all of these names.
+        BadRequestError: an upload mixes a key with a certificate.
+        InvalidError: every problem of the values, or of the templates that would read them.
     """
     policy = policy_of(state.manifest)
     policy.authorize(identity, Action.WRITE_SECRET, uploads)
@@ -101,16 +101,16 @@ def prepare_upload(
         place = at(within, name) if within else at(name)
         try:
             value = import_secret(definition, upload, name=name)
-        except Invalid as invalid:
+        except InvalidError as invalid:
             problems += (_below(place, problem) for problem in invalid.problems)
             continue
-        except BadRequest as mixed:
+        except BadRequestError as mixed:
             raise _placed(place, mixed) from None
         problems += policy.templates.check_upload(name, value)
         problems += (_in_pending(found) for found in waiting(name, value))
         ready.append(Uploaded(name=name, type=definition.type, value=value))
     if problems:
-        raise Invalid("the upload", problems)
+        raise InvalidError("the upload", problems)
     assert identity is not None  # noqa: S101 it was authorized
     return UploadSecrets(
         identity=identity,
@@ -150,10 +150,10 @@ def _below(place: str, problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 
-def _placed(place: str, mixed: BadRequest) -> BadRequest:
+def _placed(place: str, mixed: BadRequestError) -> BadRequestError:
     """Return a refusal of the upload at ``place`` with its fields' places in the whole request."""
     fields = {f"{place}.{field}": why for field, why in mixed.fields.items()}
-    return BadRequest(mixed.message, fields=fields, hint=mixed.hint)
+    return BadRequestError(mixed.message, fields=fields, hint=mixed.hint)
 
 
 def _is_not_made_below(definition: SecretDefinition) -> bool:
@@ -166,7 +166,7 @@ def _initial_secrets(
     """Make the shared secrets; per-marble ones are made at activation.
 
     Raises:
-        Invalid: every certificate that cannot be made.
+        InvalidError: every certificate that cannot be made.
     """
     secrets: dict[str, StoredSecret] = {}
     problems: list[Problem] = []
@@ -178,13 +178,13 @@ def _initial_secrets(
                 value = generate(definition, name=name, keys=keys, now=now)
             else:
                 continue
-        except Invalid as invalid:
+        except InvalidError as invalid:
             problems += invalid.problems
         else:
             if value is not None:
                 secrets[name] = value
     if problems:
-        raise Invalid("the manifest", problems)
+        raise InvalidError("the manifest", problems)
     return secrets
 
 
@@ -197,12 +197,12 @@ ATTEMPTS: Final = 3
 async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
     """Return the result of ``change``, which prepares from the present state and submits.
 
-    It is called again after ``Stale``. Raises ``Unavailable`` with the message ``too_fast`` after
-    ``ATTEMPTS`` calls, and other errors of ``change``.
+    It is called again after ``StaleError``. Raises ``UnavailableError`` with the message
+    ``too_fast`` after ``ATTEMPTS`` calls, and other errors of ``change``.
     """
     for _ in range(ATTEMPTS):
         try:
             return await change()
-        except Stale:
+        except StaleError:
             continue
-    raise Unavailable(too_fast, hint="retry")
+    raise UnavailableError(too_fast, hint="retry")

@@ -1,16 +1,16 @@
 """The journal: encrypted, chained records of events, in a store with a small protocol."""
 
 from keyhouse.journal.chain import MAX_PAYLOAD, Position
-from keyhouse.journal.codec import Codec, Undecodable, Unencodable
+from keyhouse.journal.codec import Codec, UndecodableError, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
-from keyhouse.journal.directory.disk import InsecureFile
+from keyhouse.journal.directory.disk import InsecureFileError
 from keyhouse.journal.directory.found import (
     Fresh,
     Locked,
-    MixedDeployments,
+    MixedDeploymentsError,
     Opened,
-    StoreEnded,
-    WrongPlatform,
+    StoreEndedError,
+    WrongPlatformError,
 )
 from keyhouse.journal.directory.home import Home
 from keyhouse.journal.directory.inspect import (
@@ -22,23 +22,30 @@ from keyhouse.journal.directory.inspect import (
     see_tombstone,
 )
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, NotDurable, RolledBack, StoreEmpty, Weight, WrongKey
+from keyhouse.journal.journal import (
+    Journal,
+    NotDurableError,
+    RolledBackError,
+    StoreEmptyError,
+    Weight,
+    WrongKeyError,
+)
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key
-from keyhouse.journal.offline.archive import NotRestorable, StoreSeen, list_stores, restore
-from keyhouse.journal.offline.backup import NotEmpty, make_backup, restore_backup
-from keyhouse.journal.offline.live_copy import StoreBusy
+from keyhouse.journal.offline.archive import NotRestorableError, StoreSeen, list_stores, restore
+from keyhouse.journal.offline.backup import NotEmptyError, make_backup, restore_backup
+from keyhouse.journal.offline.live_copy import StoreBusyError
 from keyhouse.journal.offline.private_copy import private_copy
 from keyhouse.journal.replay import Continuation, Replay
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import (
-    Conflict,
-    OutcomeUnknown,
+    OutcomeUnknownError,
     Store,
-    StoreDamaged,
-    StoreFull,
-    StoreLocked,
-    StoreNewer,
-    StoreUnreadable,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreFullError,
+    StoreLockedError,
+    StoreNewerError,
+    StoreUnreadableError,
 )
 from keyhouse.journal.store.sqlite import SqliteStore
 
@@ -47,42 +54,42 @@ __all__ = [
     "MAX_PAYLOAD",
     "STORE_ID_SIZE",
     "Codec",
-    "Conflict",
     "Continuation",
     "Fresh",
     "Home",
-    "InsecureFile",
+    "InsecureFileError",
     "Journal",
     "JournalSeen",
     "KeySeen",
     "Locked",
     "MemoryStore",
-    "MixedDeployments",
-    "NotDurable",
-    "NotEmpty",
-    "NotRestorable",
+    "MixedDeploymentsError",
+    "NotDurableError",
+    "NotEmptyError",
+    "NotRestorableError",
     "Opened",
-    "OutcomeUnknown",
+    "OutcomeUnknownError",
     "Position",
     "Replay",
-    "RolledBack",
+    "RolledBackError",
     "SqliteStore",
     "Store",
-    "StoreBusy",
-    "StoreDamaged",
-    "StoreEmpty",
-    "StoreEnded",
-    "StoreFull",
-    "StoreLocked",
-    "StoreNewer",
+    "StoreBusyError",
+    "StoreConflictError",
+    "StoreDamagedError",
+    "StoreEmptyError",
+    "StoreEndedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreNewerError",
     "StoreSeen",
-    "StoreUnreadable",
+    "StoreUnreadableError",
     "Tombstone",
-    "Undecodable",
-    "Unencodable",
+    "UndecodableError",
+    "UnencodableError",
     "Weight",
-    "WrongKey",
-    "WrongPlatform",
+    "WrongKeyError",
+    "WrongPlatformError",
     "check_state_directory",
     "index_mac_key",
     "list_stores",

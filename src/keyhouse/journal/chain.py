@@ -22,10 +22,10 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
-from keyhouse.base.errors import TooLarge
+from keyhouse.base.errors import TooLargeError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
-from keyhouse.journal.store.protocol import Sealed, StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import Sealed, StoreDamagedError, StoreNewerError
 
 __all__ = [
     "CHAIN_SIZE",
@@ -72,17 +72,17 @@ class Header(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> "Header":
-        """Return the fields; raise ``StoreNewer`` or ``StoreDamaged``."""
+        """Return the fields; raise ``StoreNewerError`` or ``StoreDamagedError``."""
         if raw[:1] > bytes([FORMAT_VERSION]):
-            raise StoreNewer(
+            raise StoreNewerError(
                 f"the journal has records of format {raw[0]}, this version reads {FORMAT_VERSION}",
                 hint="start the version of Keyhouse that wrote it, or a later one",
             )
         if len(raw) != HEADER_SIZE or raw[0] != FORMAT_VERSION:
-            raise StoreDamaged("the journal has a record whose header cannot be read")
+            raise StoreDamagedError("the journal has a record whose header cannot be read")
         _, kind, store_id, epoch, sequence = _LAYOUT.unpack(raw)
         if kind not in Kind._value2member_map_:
-            raise StoreDamaged(f"record {sequence} of the journal is of an unknown kind")
+            raise StoreDamagedError(f"record {sequence} of the journal is of an unknown kind")
         return cls(Kind(kind), store_id, epoch, sequence)
 
 
@@ -122,7 +122,7 @@ class Sealer:
         another payload is sealed with the same sequence number.
         """
         if len(payload) > MAX_PAYLOAD:
-            raise TooLarge(
+            raise TooLargeError(
                 f"a record would have {len(payload)} bytes, {MAX_PAYLOAD} are the most",
                 hint="change less at once",
             )
@@ -138,12 +138,12 @@ class Sealer:
         header = Header.decode(sealed.header)
         sequence = after.sequence + 1
         if sealed.sequence != sequence:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"the journal has record {sealed.sequence} where {sequence} must follow",
                 hint="restore the state directory from a backup",
             )
         if header != Header(header.kind, self._store_id, self._epoch, sequence):
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"record {sequence} of the journal belongs to another place or deployment",
                 hint="restore the state directory from a backup",
             )
@@ -152,7 +152,7 @@ class Sealer:
                 sealed.nonce, sealed.ciphertext, sealed.header + after.chain
             )
         except (InvalidTag, ValueError):
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"record {sequence} of the journal has been changed",
                 hint="restore the state directory from a backup",
             ) from None

@@ -6,21 +6,21 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 import immutables
 import msgspec
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
-__all__ = ["Codec", "Undecodable", "Unencodable"]
+__all__ = ["Codec", "UndecodableError", "UnencodableError"]
 
 T = TypeVar("T")
 
 
-class Undecodable(Broken):
+class UndecodableError(BrokenError):
     """Verified bytes that are not of the expected type."""
 
     code = "undecodable"
 
 
-class Unencodable(Broken):
+class UnencodableError(BrokenError):
     """A value whose encoding would not decode to an equal value."""
 
     code = "unencodable"
@@ -44,7 +44,7 @@ class Codec(Generic[T]):
         try:
             return self._encoder.encode(value)
         except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
-            raise Unencodable(f"a {self._name} cannot be encoded") from None
+            raise UnencodableError(f"a {self._name} cannot be encoded") from None
 
     def encode_checked(self, value: T) -> bytes:
         """Return the canonical bytes, proven to decode to an equal value."""
@@ -52,17 +52,17 @@ class Codec(Generic[T]):
         try:
             back = self._decoder.decode(encoded)
         except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
-            raise Unencodable(f"a {self._name} would not decode again") from None
+            raise UnencodableError(f"a {self._name} would not decode again") from None
         if back != value:
-            raise Unencodable(f"a {self._name} would decode to something else")
+            raise UnencodableError(f"a {self._name} would decode to something else")
         return encoded
 
     def decode(self, encoded: bytes) -> T:
-        """Return the value; raise ``Undecodable``, which echoes nothing of the bytes."""
+        """Return the value; raise ``UndecodableError``, which echoes nothing of the bytes."""
         try:
             return self._decoder.decode(encoded)
         except Exception:  # noqa: BLE001 - whatever it is, its text may echo the value
-            raise Undecodable(
+            raise UndecodableError(
                 f"stored bytes are not a {self._name}",
                 hint="the store was written by another version, or this version has a fault",
             ) from None

@@ -5,46 +5,53 @@ import hmac
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
+from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
 from keyhouse.journal.replay import Continuation, Replay, Replaying
 from keyhouse.journal.store.protocol import (
     Batch,
-    Conflict,
     EpochStart,
-    OutcomeUnknown,
+    OutcomeUnknownError,
     Sealed,
     Store,
-    StoreDamaged,
+    StoreConflictError,
+    StoreDamagedError,
 )
 
-__all__ = ["Journal", "NotDurable", "RolledBack", "StoreEmpty", "Weight", "WrongKey"]
+__all__ = [
+    "Journal",
+    "NotDurableError",
+    "RolledBackError",
+    "StoreEmptyError",
+    "Weight",
+    "WrongKeyError",
+]
 
 _RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
 _LIGHTEST_BASE = 1024 * 1024
 
 
-class NotDurable(Unavailable):
+class NotDurableError(UnavailableError):
     """The write did not happen."""
 
     code = "not-durable"
 
 
-class WrongKey(Broken):
+class WrongKeyError(BrokenError):
     """The given data key is not that of the journal's present epoch."""
 
     code = "wrong-key"
 
 
-class RolledBack(Broken):
+class RolledBackError(BrokenError):
     """The store has fewer records, or other ones, than it had before."""
 
     code = "rolled-back"
 
 
-class StoreEmpty(Broken):
+class StoreEmptyError(BrokenError):
     """There is no journal in the store."""
 
     code = "store-empty"
@@ -89,7 +96,8 @@ class Journal:
         """Begin an epoch with ``base`` in an empty store; it is durable when this returns.
 
         ``after`` is the position of the journal in another store, which this one continues: epochs,
-        sequences and chain. None: a new journal. Raises ``Conflict`` if the store is not empty.
+        sequences and chain. None: a new journal. Raises ``StoreConflictError`` if the store is not
+        empty.
         """
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
@@ -103,8 +111,9 @@ class Journal:
     ) -> "tuple[Journal, Replay]":
         """Read and verify everything from the present base on.
 
-        ``at_least`` is a position that the journal is known to have had. Raises ``StoreEmpty``,
-        ``StoreDamaged``, ``StoreNewer``, ``WrongKey`` or ``RolledBack``.
+        ``at_least`` is a position that the journal is known to have had. Raises
+        ``StoreEmptyError``, ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or
+        ``RolledBackError``.
         """
         position, replay = await _read_whole(store, store_id, dek, at_least)
         journal = cls(store, store_id=store_id, dek=dek, position=position)
@@ -114,9 +123,9 @@ class Journal:
     async def append(self, payloads: Sequence[bytes]) -> Position:
         """Return the position behind ``payloads`` once all are durable, in one transaction.
 
-        Raises ``Conflict`` (nothing was written: catch up, decide and append again), ``StoreFull``
-        or ``NotDurable`` (nothing was written), ``OutcomeUnknown`` (the store could not be read
-        back; this journal refuses further writes).
+        Raises ``StoreConflictError`` (nothing was written: catch up, decide and append again),
+        ``StoreFullError`` or ``NotDurableError`` (nothing was written), ``OutcomeUnknownError``
+        (the store could not be read back; this journal refuses further writes).
         """
         async with self._turn:
             self._require_settled()
@@ -127,7 +136,7 @@ class Journal:
             self._unsettled = True
             try:
                 await self._store.append(self.position.sequence, sealed)
-            except OutcomeUnknown:
+            except OutcomeUnknownError:
                 await self._settle(self.position.epoch, sealed)
             except KeyhouseError:
                 self._unsettled = False
@@ -141,7 +150,7 @@ class Journal:
         """Return what others wrote since ``position``, verified, and move behind it.
 
         ``Continuation``: the events that follow. ``Replay``: another writer began an epoch, whose
-        base replaces everything. Raises ``WrongKey`` if that epoch has another data key.
+        base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key.
         """
         async with self._turn:
             self._require_settled()
@@ -156,7 +165,7 @@ class Journal:
                 for record in batch.records:
                     kind, payload, before = self._sealer.unseal(before, record)
                     if kind is not Kind.EVENT:
-                        raise StoreDamaged(
+                        raise StoreDamagedError(
                             f"record {before.sequence} of the journal is no event but must be"
                         )
                     events.append(payload)
@@ -232,13 +241,13 @@ class Journal:
     ) -> None:
         try:
             await self._store.begin_epoch(expected_seq, start, run.seal(base))
-        except OutcomeUnknown:
+        except OutcomeUnknownError:
             if run.complete:
                 await self._settle(start.epoch, run.first)
                 return
             # The store never received the whole base, so it cannot have been committed.
             self._unsettled = False
-            raise NotDurable("the epoch could not be begun") from None
+            raise NotDurableError("the epoch could not be begun") from None
         except KeyhouseError:
             self._unsettled = False
             raise
@@ -262,8 +271,8 @@ class Journal:
         self._unsettled = False
         if found:
             # Nonces are random, so any other records were written by another.
-            raise Conflict("another wrote first")
-        raise NotDurable(
+            raise StoreConflictError("another wrote first")
+        raise NotDurableError(
             "the change could not be written and has not happened",
             hint="try again; if it goes on, look at the disk of the state directory",
         )
@@ -336,7 +345,7 @@ async def _read_whole(
     batch = await store.read(0)
     start = _require_start(batch, store_id)
     if not hmac.compare_digest(start.key_check, key_check(dek, store_id, start.epoch)):
-        raise WrongKey(
+        raise WrongKeyError(
             f"the data key is not the one of the journal's epoch {start.epoch}",
             hint="the recovery keys or the sealed_key belong to another epoch or deployment",
         )
@@ -347,7 +356,7 @@ async def _read_whole(
             _check_known(replaying.take(record), known)
         batch = await store.read(replaying.position.sequence)
         if batch.start != start:
-            raise Conflict("another began an epoch while the journal was read")
+            raise StoreConflictError("another began an epoch while the journal was read")
     replay = replaying.finish()
     _check_reached(replaying.position, known)
     return replaying.position, replay
@@ -357,8 +366,8 @@ def _weight(payloads: Sequence[bytes]) -> int:
     return sum(map(len, payloads)) + _RECORD_OVERHEAD * len(payloads)
 
 
-def _outcome_unknown(why: str) -> OutcomeUnknown:
-    return OutcomeUnknown(
+def _outcome_unknown(why: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
         f"a write may or may not have happened: {why}",
         hint="look at the disk of the state directory; a restart settles what happened",
     )
@@ -372,16 +381,16 @@ def _check_sizes(store_id: bytes, dek: Secret) -> None:
 def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
     start = batch.start
     if start is None:
-        raise StoreEmpty(
+        raise StoreEmptyError(
             "there is no journal in the store", hint="restore the state directory from a backup"
         )
     if start.store_id != store_id:
-        raise StoreDamaged(
+        raise StoreDamagedError(
             "the journal belongs to another deployment",
             hint="restore the state directory from a backup",
         )
     if start.epoch == 1 and (start.first, start.previous) != (1, first_link(store_id)):
-        raise StoreDamaged("the journal's beginning has been changed")
+        raise StoreDamagedError("the journal's beginning has been changed")
     return start
 
 
@@ -397,7 +406,7 @@ def _check_link(start: EpochStart, known: Position | None) -> None:
             raise _rolled_back(start.epoch, start.first, known)
         _check_known(before, known)
     elif known.sequence < start.first:
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"epoch {start.epoch} of the journal begins at another place than it did"
         )
 
@@ -406,7 +415,7 @@ def _check_known(position: Position, known: Position | None) -> None:
     if known is None or position.epoch != known.epoch or position.sequence != known.sequence:
         return
     if position.chain != known.chain:
-        raise RolledBack(
+        raise RolledBackError(
             f"the journal has another record {known.sequence} than it had before: "
             "it was rolled back and then continued",
             hint="restore the newest state directory, or recover from a backup",
@@ -420,8 +429,8 @@ def _check_reached(position: Position, known: Position | None) -> None:
         raise _rolled_back(position.epoch, position.sequence, known)
 
 
-def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBack:
-    return RolledBack(
+def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
+    return RolledBackError(
         f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
         "it was rolled back",
         hint="restore the newest state directory, or recover from a backup",

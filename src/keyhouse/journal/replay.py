@@ -3,7 +3,7 @@
 import msgspec
 
 from keyhouse.journal.chain import Kind, Position, Sealer
-from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamaged
+from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamagedError
 
 __all__ = ["Continuation", "Replay", "Replaying"]
 
@@ -43,7 +43,9 @@ class Replaying:
         """Verify the next record and return the position behind it."""
         kind, payload, position = self._sealer.unseal(self.position, record)
         if (kind is Kind.EVENT) != self._base_ended:
-            raise StoreDamaged(f"record {position.sequence} of the journal is of the wrong kind")
+            raise StoreDamagedError(
+                f"record {position.sequence} of the journal is of the wrong kind"
+            )
         if kind is Kind.EVENT:
             self._events.append(payload)
         else:
@@ -53,9 +55,9 @@ class Replaying:
         return position
 
     def finish(self) -> Replay:
-        """Return the replay; raise ``StoreDamaged`` if the base is not complete."""
+        """Return the replay; raise ``StoreDamagedError`` if the base is not complete."""
         if not self._base_ended:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 "the journal ends within the base of its epoch: its head is missing",
                 hint="restore the state directory from a backup",
             )

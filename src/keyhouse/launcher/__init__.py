@@ -9,12 +9,12 @@ from keyhouse.launcher.credentials import (
     read_names,
 )
 from keyhouse.launcher.errors import (
-    ActivationRefused,
-    AnswerUnreadable,
-    CoordinatorNotTrusted,
-    LaunchRefused,
-    NotReachable,
-    NotReady,
+    ActivationRefusedError,
+    AnswerUnreadableError,
+    CoordinatorNotTrustedError,
+    LaunchRefusedError,
+    NotReachableError,
+    NotReadyError,
 )
 from keyhouse.launcher.files import write_files
 from keyhouse.launcher.lookup import run, start_without_signals, within
@@ -25,18 +25,18 @@ from keyhouse.launcher.trust import Anchor, read_anchor
 from keyhouse.launcher.uuid_file import own_uuid, read_uuid
 
 __all__ = [
-    "ActivationRefused",
+    "ActivationRefusedError",
     "Anchor",
-    "AnswerUnreadable",
+    "AnswerUnreadableError",
     "Clock",
-    "CoordinatorNotTrusted",
+    "CoordinatorNotTrustedError",
     "Credentials",
     "Delivered",
-    "LaunchRefused",
+    "LaunchRefusedError",
     "MonotonicClock",
     "Names",
-    "NotReachable",
-    "NotReady",
+    "NotReachableError",
+    "NotReadyError",
     "Program",
     "Request",
     "activate",

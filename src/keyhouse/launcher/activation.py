@@ -14,14 +14,14 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import shown
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
-    ActivationRefused,
-    AnswerUnreadable,
-    LaunchRefused,
-    NotReachable,
-    NotReady,
+    ActivationRefusedError,
+    AnswerUnreadableError,
+    LaunchRefusedError,
+    NotReachableError,
+    NotReadyError,
 )
 from keyhouse.launcher.parameters import Delivered, checked
-from keyhouse.launcher.tls import ClientContext, PeerRefused
+from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
 from keyhouse.wire.address import WORKLOAD_API_PORT, Address, read_address
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
@@ -52,9 +52,9 @@ class Request(NamedTuple):
 def read_mesh_address(text: str) -> Address:
     """Return ``host``, ``host:port`` or ``[IPv6]:port`` as an address; port 2001 if it has none.
 
-    Raises ``LaunchRefused``.
+    Raises ``LaunchRefusedError``.
     """
-    return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefused)
+    return read_address(text, port=WORKLOAD_API_PORT, refused=LaunchRefusedError)
 
 
 async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 grpclib is told it, too
@@ -63,7 +63,8 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     ``anchor``: the deployment to trust; None trusts any peer. ``timeout`` in seconds, in total.
 
     Raises:
-        CoordinatorNotTrusted, ActivationRefused, AnswerUnreadable, LaunchRefused: final.
+        CoordinatorNotTrustedError, ActivationRefusedError, AnswerUnreadableError,
+            LaunchRefusedError: final.
         NotReachable, NotReady: trying again may help.
     """
     seen: list[bytes] = []
@@ -80,7 +81,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
         raise _told(error, request.address) from None
     except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
         # grpclib takes for granted that there is a :status, a known form of message, and so on.
-        raise AnswerUnreadable(
+        raise AnswerUnreadableError(
             f"what answers at {request.address} does not speak this interface",
             hint="name the coordinator's workload API",
         ) from None
@@ -110,30 +111,30 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
 
 def _told(error: Exception, address: Address) -> KeyhouseError:
     """Return what ``error``, of the connection or the call, means for the launcher."""
-    if isinstance(error, PeerRefused):
+    if isinstance(error, PeerRefusedError):
         return error.reason_why
     if isinstance(error, GRPCError):
         return _refusal(error, address)
     if isinstance(error, TimeoutError):
-        return NotReachable(f"{address} gives no answer in time", hint=_TRY_AGAIN)
+        return NotReachableError(f"{address} gives no answer in time", hint=_TRY_AGAIN)
     if isinstance(error, ssl.SSLError):
-        return NotReachable(f"no TLS connection to {address}", hint=_TRY_AGAIN)
+        return NotReachableError(f"no TLS connection to {address}", hint=_TRY_AGAIN)
     if isinstance(error, StreamTerminatedError):
-        return NotReachable(f"{address} closed before it answered", hint=_TRY_AGAIN)
-    return NotReachable(f"no connection to {address}", hint=_TRY_AGAIN)
+        return NotReachableError(f"{address} closed before it answered", hint=_TRY_AGAIN)
+    return NotReachableError(f"no connection to {address}", hint=_TRY_AGAIN)
 
 
 def _refusal(error: GRPCError, address: Address) -> KeyhouseError:
     words = shown(error.message or "no reason given")
     if error.status is Status.DEADLINE_EXCEEDED:
-        return NotReachable(f"{address} gives no answer in time", hint=_TRY_AGAIN)
+        return NotReachableError(f"{address} gives no answer in time", hint=_TRY_AGAIN)
     if error.status in _LATER:
-        return NotReady(
+        return NotReadyError(
             f"the coordinator cannot activate now ({error.status.name}): {words}",
             hint="see its status: it may wait for a manifest, for its recovery, or for a secret"
             " that a user has to upload",
         )
-    return ActivationRefused(
+    return ActivationRefusedError(
         f"the coordinator refused the activation ({error.status.name}): {words}",
         status=error.status.name,
         hint=_HINTS.get(error.status, "see the coordinator's log"),

@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from keyhouse.attestation import Platform, quote_binding, report_data
 from keyhouse.attestation.quote.form import Tee, add_header, read_form
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.errors import LaunchRefusedError
 
 __all__ = ["COMMON_NAME", "Credentials", "Names", "make_credentials", "quote_over", "read_names"]
 
@@ -59,7 +59,7 @@ def read_names(text: str) -> Names:
         elif _NAME.fullmatch(entry):
             dns[entry] = None
         else:
-            raise LaunchRefused(
+            raise LaunchRefusedError(
                 f"entry {position + 1} of the DNS names is neither a name nor an IP address",
                 hint="write international names in their ASCII form (xn--...)",
             )
@@ -113,7 +113,7 @@ def _address(entry: str) -> IpAddress | None:
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             "an IP address of the DNS names has a zone", hint="a certificate has no place for it"
         )
     return address

@@ -2,36 +2,36 @@
 
 ::
 
-    Refused
-     +-- LaunchRefused         what the launcher was given, or was told to do, cannot be
-     +-- ActivationRefused     the coordinator said no, in its own words: never try again
+    RefusedError
+     +-- LaunchRefusedError         what the launcher was given, or was told to do, cannot be
+     +-- ActivationRefusedError     the coordinator said no, in its own words: never try again
      +-- CoordinatorNotTrusted the peer is not proven to be the coordinator: never try again
-    Unavailable
-     +-- NotReachable          no whole answer came; trying again may help
-     +-- NotReady              the coordinator cannot activate now; trying again may help
-    Broken
-     +-- AnswerUnreadable      the answer is not of this interface
+    UnavailableError
+     +-- NotReachableError          no whole answer came; trying again may help
+     +-- NotReadyError              the coordinator cannot activate now; trying again may help
+    BrokenError
+     +-- AnswerUnreadableError      the answer is not of this interface
 """
 
-from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 
 __all__ = [
-    "ActivationRefused",
-    "AnswerUnreadable",
-    "CoordinatorNotTrusted",
-    "LaunchRefused",
-    "NotReachable",
-    "NotReady",
+    "ActivationRefusedError",
+    "AnswerUnreadableError",
+    "CoordinatorNotTrustedError",
+    "LaunchRefusedError",
+    "NotReachableError",
+    "NotReadyError",
 ]
 
 
-class LaunchRefused(Refused):
+class LaunchRefusedError(RefusedError):
     """Something that the launcher was given, or was told to do, is not possible."""
 
     code = "launch-refused"
 
 
-class ActivationRefused(Refused):
+class ActivationRefusedError(RefusedError):
     """The coordinator refused the activation. ``status`` is the name of its gRPC status."""
 
     code = "activation-refused"
@@ -41,25 +41,25 @@ class ActivationRefused(Refused):
         self.status = status
 
 
-class CoordinatorNotTrusted(Refused):
+class CoordinatorNotTrustedError(RefusedError):
     """It is not proven that the peer, or what it delivered, is the coordinator's."""
 
     code = "trust-failed"
 
 
-class NotReachable(Unavailable):
+class NotReachableError(UnavailableError):
     """No whole answer came."""
 
     code = "unreachable"
 
 
-class NotReady(Unavailable):
+class NotReadyError(UnavailableError):
     """The coordinator cannot activate now: no manifest yet, recovery mode, too busy."""
 
     code = "not-ready"
 
 
-class AnswerUnreadable(Broken):
+class AnswerUnreadableError(BrokenError):
     """The answer is not one that the interface has."""
 
     code = "answer-unreadable"

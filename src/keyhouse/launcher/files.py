@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from keyhouse.base.durable_files import put_file
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.errors import LaunchRefusedError
 
 __all__ = ["Place", "placed", "write_files"]
 
@@ -48,14 +48,14 @@ class Place(NamedTuple):
         return self.absolute and in_keys
 
 
-class _Obstacle(Exception):
+class _ObstacleError(Exception):
     """Something is there that must not be replaced."""
 
 
 def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
     """Write ``files``, path to content: all of them, or none stays. Return what removes them again.
 
-    Relative paths start at the working directory. Raises ``LaunchRefused``, naming the path.
+    Relative paths start at the working directory. Raises ``LaunchRefusedError``, naming the path.
     """
     done: list[Place] = []
     for place in placed(files):
@@ -63,7 +63,7 @@ def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
             _write(place, files[place.path].reveal())
         except BaseException as error:  # also a signal to stop
             _remove(done)
-            if isinstance(error, OSError | _Obstacle):
+            if isinstance(error, OSError | _ObstacleError):
                 raise _refused(place, error) from None
             raise
         done.append(place)
@@ -73,7 +73,8 @@ def write_files(files: Mapping[str, Secret]) -> Callable[[], None]:
 def placed(paths: Iterable[str]) -> tuple[Place, ...]:
     """Return the places of ``paths``, Gramine's keys first, the rest in order of their paths.
 
-    Raises ``LaunchRefused`` for a path that names no file, goes upwards, or conflicts with another.
+    Raises ``LaunchRefusedError`` for a path that names no file, goes upwards, or conflicts with
+    another.
     """
     places = sorted(map(_place, paths), key=lambda place: (not place.is_gramine_key, place.path))
     seen: dict[tuple[bool, tuple[bytes, ...]], str] = {}
@@ -122,7 +123,7 @@ def _hand_over(place: Place, content: bytes) -> None:
     finally:
         os.close(handle)
     if written != len(content):
-        raise _Obstacle(f"it took {written} of {len(content)} bytes")
+        raise _ObstacleError(f"it took {written} of {len(content)} bytes")
 
 
 def _folder(place: Place, *, make: bool) -> int:
@@ -135,7 +136,9 @@ def _folder(place: Place, *, make: bool) -> int:
             if _is_link(handle, name):
                 # The errors for links differ from system to system.
                 above = b"/".join(place.folders[: depth + 1])
-                raise _Obstacle(_link(("/" if place.absolute else "") + _text(above))) from None
+                raise _ObstacleError(
+                    _link(("/" if place.absolute else "") + _text(above))
+                ) from None
             raise error from None
         finally:
             os.close(handle)
@@ -175,9 +178,9 @@ def _require_replaceable(folder: int, name: bytes) -> None:
     with suppress(FileNotFoundError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
-            raise _Obstacle("it is a symbolic link, and none is followed")
+            raise _ObstacleError("it is a symbolic link, and none is followed")
         if not stat.S_ISREG(mode):
-            raise _Obstacle("something else than a regular file is there")
+            raise _ObstacleError("something else than a regular file is there")
 
 
 def _remove(places: Sequence[Place]) -> None:
@@ -185,7 +188,7 @@ def _remove(places: Sequence[Place]) -> None:
     for place in places:
         if place.is_gramine_key:
             continue
-        with suppress(OSError, _Obstacle):
+        with suppress(OSError, _ObstacleError):
             folder = _folder(place, make=False)
             try:
                 os.unlink(place.name, dir_fd=folder)
@@ -208,12 +211,12 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _refused(place: Place, error: OSError | _Obstacle) -> LaunchRefused:
+def _refused(place: Place, error: OSError | _ObstacleError) -> LaunchRefusedError:
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another place in the manifest, or make this one writable for this user only"
     if place.is_gramine_key:
         hint = "Gramine has this file only for keys that its manifest names"
-    return LaunchRefused(
+    return LaunchRefusedError(
         f"the file {place.path[:200]!a} of the manifest cannot be written: {problem}",
         hint=hint,
     )
@@ -223,8 +226,8 @@ def _quoted(path: str) -> str:
     return ascii(path[:_LONGEST_SHOWN])
 
 
-def _misplaced(path: str, problem: str) -> LaunchRefused:
-    return LaunchRefused(
+def _misplaced(path: str, problem: str) -> LaunchRefusedError:
+    return LaunchRefusedError(
         f"the file {_quoted(path)} of the manifest cannot be written: its path {problem}",
         hint="correct it in the manifest",
     )

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from keyhouse.launcher.errors import NotReachable
+from keyhouse.launcher.errors import NotReachableError
 
 __all__ = ["run", "start_without_signals", "within"]
 
@@ -31,7 +31,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, on a thread. Raises ``NotReachable`` after ``seconds``.
+    """Return what ``work`` returns, on a thread. Raises ``NotReachableError`` after ``seconds``.
 
     The thread then continues, and its result is dropped.
     """
@@ -41,7 +41,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     except TimeoutError:
         if begun.done():  # at the last moment, or the error is its own
             return begun.result()
-        raise NotReachable(
+        raise NotReachableError(
             "the coordinator gives no proof in time",
             hint="check the address, that the coordinator runs, and that names are resolved",
         ) from None

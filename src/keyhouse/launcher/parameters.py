@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.errors import AnswerUnreadable, LaunchRefused
+from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 
 __all__ = ["TRANSPARENT_TLS", "Delivered", "checked"]
 
@@ -28,13 +28,13 @@ def checked(
     """Return what can be given to a program as it is.
 
     Raises:
-        LaunchRefused: ``MARBLE_TTLS_CONFIG`` is there. The program expects the runtime to wrap its
-            connections in TLS; started without that, it would speak in the clear.
+        LaunchRefusedError: ``MARBLE_TTLS_CONFIG`` is there. The program expects the runtime to wrap
+            its connections in TLS; started without that, it would speak in the clear.
             Source: manifest reference, "TLS (transparent TLS)".
-        AnswerUnreadable: a name or value that no process can have.
+        AnswerUnreadableError: a name or value that no process can have.
     """
     if TRANSPARENT_TLS in env:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             "the manifest gives this workload TLS tags, and nothing here does TLS in its place",
             hint="take TLS out of the marble and let the program do it with its certificate from"
             " MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN and MARBLE_PREDEFINED_PRIVATE_KEY",
@@ -59,7 +59,7 @@ def _quoted(name: str) -> str:
     return ascii(name[:_LONGEST_NAME])
 
 
-def _unusable(problem: str) -> AnswerUnreadable:
-    return AnswerUnreadable(
+def _unusable(problem: str) -> AnswerUnreadableError:
+    return AnswerUnreadableError(
         f"the delivered parameters cannot be used: {problem}", hint="correct it in the manifest"
     )

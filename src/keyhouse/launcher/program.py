@@ -25,7 +25,7 @@ import msgspec
 
 from keyhouse.base.process.exec_error import exec_failure
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.launcher.parameters import Delivered
 
 __all__ = ["Program", "program_of", "start"]
@@ -49,10 +49,10 @@ def program_of(
     """Return the program for the ``words`` of the command line and what was delivered.
 
     ``environment`` is what the launcher was started with: delivered variables replace those of the
-    same name, the others stay. Raises ``LaunchRefused`` for a program without a name.
+    same name, the others stay. Raises ``LaunchRefusedError`` for a program without a name.
     """
     if words and not words[0]:
-        raise LaunchRefused("the program's name is empty", hint="name it after --")
+        raise LaunchRefusedError("the program's name is empty", hint="name it after --")
     argv = tuple(argument.encode("utf-8") for argument in delivered.argv)
     argv = argv or tuple(words) or _DEFAULT
     env = {name: Secret(value) for name, value in environment.items()}
@@ -63,8 +63,8 @@ def program_of(
 def start(program: Program) -> NoReturn:
     """Execute ``program``: same process, same standard streams, signals as they were.
 
-    This closes every file that the launcher has opened. Raises ``LaunchRefused`` if the program is
-    missing or cannot be started.
+    This closes every file that the launcher has opened. Raises ``LaunchRefusedError`` if the
+    program is missing or cannot be started.
     """
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
@@ -73,4 +73,4 @@ def start(program: Program) -> NoReturn:
         os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
     except OSError as error:
         message, hint = exec_failure(error, program.file, program.argv, env)
-        raise LaunchRefused(message, hint=hint) from None
+        raise LaunchRefusedError(message, hint=hint) from None

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 
 __all__ = ["Clock", "MonotonicClock", "retry"]
 
@@ -45,23 +45,25 @@ def retry(
     *,
     seconds: float,
     clock: Clock,
-    told: Callable[[Unavailable, float], None],
+    told: Callable[[UnavailableError, float], None],
     fraction: Callable[[], float] = random.random,
 ) -> T:
-    """Return what ``attempt`` returns; repeat it after ``Unavailable``, and after nothing else.
+    """Return what ``attempt`` returns.
+
+    Repeat it after ``UnavailableError``, and after nothing else.
 
     ``attempt`` gets the seconds that are left. The pauses double from 0.25 to 5 seconds, each
     shortened by up to a half (``fraction`` is from 0 to 1), so that workloads that lost a
     coordinator together do not return together. ``told`` is called with each failure and the pause.
 
-    Raises the last ``Unavailable`` when no further pause and attempt fit into ``seconds``.
+    Raises the last ``UnavailableError`` when no further pause and attempt fit into ``seconds``.
     """
     end = clock.now() + seconds
     pause = _FIRST
     while True:
         try:
             return attempt(max(end - clock.now(), _LEAST))
-        except Unavailable as error:
+        except UnavailableError as error:
             shortened = pause * (1 - fraction() / 2)
             if clock.now() + shortened + _LEAST > end:
                 raise

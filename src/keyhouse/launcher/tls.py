@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL, crypto
 
 from keyhouse.launcher.credentials import Credentials
-from keyhouse.launcher.errors import CoordinatorNotTrusted
+from keyhouse.launcher.errors import CoordinatorNotTrustedError
 
-__all__ = ["MOST_RECEIVED", "ClientContext", "PeerRefused"]
+__all__ = ["MOST_RECEIVED", "ClientContext", "PeerRefusedError"]
 
 MOST_RECEIVED: Final = 16 * 1024 * 1024
 """Bytes that a peer may send on one connection; the interface's messages have at most 4 MiB."""
@@ -27,16 +27,19 @@ _CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 _ALPN: Final = b"h2"
 
 PeerCheck = Callable[[bytes], None]
-"""Gets the peer's leaf (DER); raises ``CoordinatorNotTrusted`` if the peer is not acceptable."""
+"""Gets the peer's leaf (DER).
+
+Raises ``CoordinatorNotTrustedError`` if the peer is not acceptable.
+"""
 
 
-class PeerRefused(ssl.SSLError):
+class PeerRefusedError(ssl.SSLError):
     """Ends a handshake: ``reason_why`` is the error that the check of the peer raised.
 
     Of a handshake's errors asyncio passes only an ``SSLError`` on to the caller that connects.
     """
 
-    def __init__(self, why: CoordinatorNotTrusted) -> None:
+    def __init__(self, why: CoordinatorNotTrustedError) -> None:
         super().__init__(ssl.SSL_ERROR_SSL, "the peer is refused")
         self.reason_why = why
 
@@ -102,14 +105,14 @@ class Session:
         """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
-            raise PeerRefused(_untrusted("it does not speak gRPC there (no ALPN h2)"))
+            raise PeerRefusedError(_untrusted("it does not speak gRPC there (no ALPN h2)"))
         leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:
                 raise _untrusted("it shows no certificate")
             self._check(crypto.dump_certificate(crypto.FILETYPE_ASN1, leaf))
-        except CoordinatorNotTrusted as why:
-            raise PeerRefused(why) from None
+        except CoordinatorNotTrustedError as why:
+            raise PeerRefusedError(why) from None
 
     def read(self, size: int = _PIECE, buffer: Any = None) -> Any:
         """Return decrypted bytes; ``b""`` after the peer's close_notify.
@@ -192,8 +195,8 @@ def _is_ip(host: str) -> bool:
     return ":" in host or host.rpartition(".")[2].isdecimal()
 
 
-def _untrusted(problem: str) -> CoordinatorNotTrusted:
-    return CoordinatorNotTrusted(
+def _untrusted(problem: str) -> CoordinatorNotTrustedError:
+    return CoordinatorNotTrustedError(
         f"the coordinator is not trusted: {problem}",
         hint="name its workload API (port 2001), not its Client API",
     )

@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.errors import CoordinatorNotTrusted
+from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api
 
 __all__ = [
@@ -71,14 +71,14 @@ class Anchor(NamedTuple):
 def read_anchor(pem: bytes, where: str) -> Anchor:
     """Return the anchor in ``pem``: the root alone, or the intermediate, then the root.
 
-    ``where`` names the file. Raises ``CoordinatorNotTrusted`` if it cannot be one.
+    ``where`` names the file. Raises ``CoordinatorNotTrustedError`` if it cannot be one.
     """
     try:
         found = x509.load_pem_x509_certificates(pem)
     except Exception:  # noqa: BLE001 - see above
         found = []
     if not 1 <= len(found) <= _CHAIN:
-        raise CoordinatorNotTrusted(
+        raise CoordinatorNotTrustedError(
             f"{where} is no root certificate",
             hint="PEM: the coordinator's root, or its intermediate and then its root",
         )
@@ -91,7 +91,7 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
 
 
 def require_issued(intermediate: bytes, root: bytes) -> None:
-    """Raise ``CoordinatorNotTrusted`` unless ``intermediate`` is a CA that ``root`` has signed."""
+    """Raise ``CoordinatorNotTrustedError`` unless ``root`` has signed ``intermediate``, a CA."""
     child = _certificate(intermediate, "its intermediate certificate")
     parent = _certificate(root, "its root certificate")
     _require(
@@ -101,7 +101,7 @@ def require_issued(intermediate: bytes, root: bytes) -> None:
 
 
 def require_served(served: bytes, anchor: Anchor | None) -> None:
-    """Raise ``CoordinatorNotTrusted`` unless ``served`` (DER) can be the marble root.
+    """Raise ``CoordinatorNotTrustedError`` unless ``served`` (DER) can be the marble root.
 
     With an intermediate in ``anchor`` it is the twin of exactly that one.
     """
@@ -117,7 +117,7 @@ def require_served(served: bytes, anchor: Anchor | None) -> None:
 def require_answer(
     env: Mapping[str, Secret], *, served: bytes, anchor: Anchor | None, who: uuid.UUID, kind: str
 ) -> None:
-    """Raise ``CoordinatorNotTrusted`` unless the variables ``env`` fit the peer and the request.
+    """Raise ``CoordinatorNotTrustedError`` unless the variables ``env`` fit peer and request.
 
     ``served`` is what the peer showed in the handshake, ``who`` and ``kind`` are the UUID and the
     marble type that were asked for.
@@ -231,5 +231,5 @@ def _require(holds: bool, problem: str) -> None:  # noqa: FBT001 reads as a sent
         raise _untrusted(problem)
 
 
-def _untrusted(problem: str) -> CoordinatorNotTrusted:
-    return CoordinatorNotTrusted(f"the coordinator is not trusted: {problem}", hint=_HINT)
+def _untrusted(problem: str) -> CoordinatorNotTrustedError:
+    return CoordinatorNotTrustedError(f"the coordinator is not trusted: {problem}", hint=_HINT)

@@ -12,7 +12,7 @@ from typing import Final
 
 from keyhouse.base.durable_files import create_file, sync_directory
 from keyhouse.base.printable import os_reason
-from keyhouse.launcher.errors import LaunchRefused
+from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of
 
 __all__ = ["own_uuid", "read_uuid"]
@@ -36,7 +36,7 @@ def read_uuid(text: bytes) -> uuid.UUID:
 def own_uuid(path: str) -> uuid.UUID:
     """Return the UUID in the file ``path``, which is made (0600, a random one) if there is none.
 
-    Raises ``LaunchRefused`` for a file that cannot be read or made, or holds no UUID.
+    Raises ``LaunchRefusedError`` for a file that cannot be read or made, or holds no UUID.
     """
     try:
         try:
@@ -48,12 +48,12 @@ def own_uuid(path: str) -> uuid.UUID:
         except FileExistsError:  # another process was faster, or a symbolic link leads nowhere
             return _kept(path)
     except ValueError as error:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: it {error}",
             hint="put back what it held; without it this instance is another one, with other keys",
         ) from None
     except OSError as error:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             f"the UUID file {path} cannot be used: {os_reason(error)}",
             hint="name a file that this user can make and read: --uuid-file",
         ) from None

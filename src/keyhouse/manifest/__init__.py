@@ -31,7 +31,7 @@ from keyhouse.manifest.permissions import Permissions
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
 from keyhouse.manifest.templates import (
     Call,
-    MissingValue,
+    MissingValueError,
     SecretValue,
     Source,
     Template,
@@ -50,7 +50,7 @@ __all__ = [
     "Manifest",
     "Marble",
     "MarbleTemplates",
-    "MissingValue",
+    "MissingValueError",
     "Outgoing",
     "Package",
     "PackageUpdate",

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError, reported
 from keyhouse.base.place import at
 from keyhouse.manifest.convert import manifest_of
@@ -22,7 +22,7 @@ from keyhouse.manifest.rules.packages import check_infrastructures, check_packag
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
-from keyhouse.wire.json_decoder import Read, Unreadable, read
+from keyhouse.wire.json_decoder import Read, UnreadableError, read
 
 __all__ = ["MAX_BYTES", "Checked", "check", "read_document"]
 
@@ -40,7 +40,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     """Return the manifest of ``raw`` once every rule holds but those for certificate templates.
 
     Checks V1 to V27 and G1 to G4 of the manifest format, without V21. ``now`` is UTC. Raises
-    ``Invalid`` with every problem (up to 1,000), sorted by place; if a part has the wrong JSON
+    ``InvalidError`` with every problem (up to 1,000), sorted by place; if a part has the wrong JSON
     type, only such problems, unknown fields and repeated keys are told, because rules would go
     astray. Not checked here: whether a certificate can be made of each template.
     """
@@ -49,7 +49,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
     with suppress(TooManyError):
         _apply_rules(written.value, now, findings)
     if written.problems or findings.problems:
-        raise Invalid("the manifest", reported((*written.problems, *findings.problems)))
+        raise InvalidError("the manifest", reported((*written.problems, *findings.problems)))
     manifest = manifest_of(written.value, raw)
     _check_initial_values(manifest)
     return Checked(manifest, tuple(sorted(set(findings.warnings))))
@@ -72,21 +72,21 @@ def _check_initial_values(manifest: Manifest) -> None:
         if call.function == "string" and 0 in content
     ]
     if problems:
-        raise Invalid("the manifest", problems)
+        raise InvalidError("the manifest", problems)
 
 
 def read_document(raw: bytes) -> Read[ManifestDocument]:
     """Return what ``raw`` says, with unknown fields and repeated keys as problems.
 
-    Raises ``Invalid`` if it is over 16 MiB or has a part of the wrong JSON type.
+    Raises ``InvalidError`` if it is over 16 MiB or has a part of the wrong JSON type.
     """
     if len(raw) > MAX_BYTES:
         problem = f"has {len(raw)} bytes, at most {MAX_BYTES} are read"
-        raise Invalid("the manifest", [Problem("", problem)])
+        raise InvalidError("the manifest", [Problem("", problem)])
     try:
         return read(raw, ManifestDocument)
-    except Unreadable as failure:
-        raise Invalid("the manifest", failure.problems) from failure
+    except UnreadableError as failure:
+        raise InvalidError("the manifest", failure.problems) from failure
 
 
 def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:

@@ -5,7 +5,7 @@ import hashlib
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, Invalid
+from keyhouse.base.errors import BadRequestError, InvalidError
 from keyhouse.manifest.document import (
     ConfigDocument,
     EntryDocument,
@@ -32,7 +32,7 @@ from keyhouse.manifest.model import (
 )
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import Unreadable
+from keyhouse.wire.json_decoder import UnreadableError
 from keyhouse.wire.json_decoder import decode as decode_json
 from keyhouse.wire.secret_types import (
     CertificateTemplate,
@@ -49,14 +49,14 @@ def decode(raw: bytes) -> Manifest:
     """Return the manifest of bytes that passed ``check`` once, by the rules of whatever version.
 
     Checks nothing that a later version may decide differently: unknown fields are ignored. Raises
-    ``Invalid`` for bytes that were never a valid manifest.
+    ``InvalidError`` for bytes that were never a valid manifest.
     """
     try:
         return manifest_of(decode_json(raw, ManifestDocument), raw)
-    except Unreadable as failure:
-        raise Invalid("the manifest", failure.problems) from failure
-    except (KeyError, ValueError, BadRequest) as failure:
-        raise Invalid("the manifest never passed a check", []) from failure
+    except UnreadableError as failure:
+        raise InvalidError("the manifest", failure.problems) from failure
+    except (KeyError, ValueError, BadRequestError) as failure:
+        raise InvalidError("the manifest never passed a check", []) from failure
 
 
 def fingerprint(raw: bytes) -> str:
@@ -87,7 +87,10 @@ def manifest_of(written: ManifestDocument, raw: bytes) -> Manifest:
 
 
 def decode_entry(entry: str | EntryDocument) -> Entry:
-    """Return the content of a file or variable. Raises ``BadRequest`` if it cannot be decoded."""
+    """Return the content of a file or variable.
+
+    Raises ``BadRequestError`` if it cannot be decoded.
+    """
     if isinstance(entry, str):
         return Entry(entry.encode())
     encoding = entry.encoding.lower() if entry.encoding.isascii() else ""
@@ -96,11 +99,13 @@ def decode_entry(entry: str | EntryDocument) -> Entry:
     if encoding == "base64":
         return Entry(decode_base64(entry.data), entry.no_templates)
     if encoding != "hex":
-        raise BadRequest("Encoding is unknown", hint="use string, base64 or hex")
+        raise BadRequestError("Encoding is unknown", hint="use string, base64 or hex")
     try:
         return Entry(binascii.unhexlify(entry.data), entry.no_templates)
     except ValueError:
-        raise BadRequest("is not hex", hint="two hex digits for each byte, nothing else") from None
+        raise BadRequestError(
+            "is not hex", hint="two hex digits for each byte, nothing else"
+        ) from None
 
 
 def certificate_template(written: TemplateDocument) -> CertificateTemplate:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError, reported
 from keyhouse.base.place import at, quoted
 from keyhouse.manifest.check import read_document
@@ -27,7 +27,7 @@ def read_package_update(raw: bytes) -> PackageUpdate | None:
     """Return the package update that ``raw`` is, or None if it is a full update.
 
     It is one if no other section than ``Packages`` and ``Config`` has content (manifest format,
-    "Package update"). Raises ``Invalid`` if ``raw`` cannot be read.
+    "Package update"). Raises ``InvalidError`` if ``raw`` cannot be read.
     """
     read = read_document(raw)
     written = read.value
@@ -51,14 +51,14 @@ def check_package_update(
     """Return the new ``SecurityVersion`` of each package, sorted by name.
 
     ``current`` holds the versions in force, None for packages without one. An equal version is
-    allowed, a lower one is not. Raises ``Invalid`` with every problem.
+    allowed, a lower one is not. Raises ``InvalidError`` with every problem.
     """
     findings = Findings()
     with suppress(TooManyError):
         _check_packages(update, current, findings)
     problems = reported((*update.problems, *findings.problems))
     if problems:
-        raise Invalid("the package update", problems)
+        raise InvalidError("the package update", problems)
     return {
         name: package.security_version
         for name, package in sorted(update.packages.items())

@@ -2,7 +2,7 @@
 
 import re
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["first_block", "ignored_part"]
@@ -14,16 +14,18 @@ def first_block(text: str, label: str) -> bytes:
     """Return the DER bytes of the first block, which must be a ``label``.
 
     Text before and after it is not looked at (``ignored_part`` tells of it), header lines are
-    refused. Raises ``BadRequest``, without the text.
+    refused. Raises ``BadRequestError``, without the text.
     """
     begin = _BEGIN.search(text)
     if begin is None:
-        raise BadRequest("is no PEM text", hint=f"it has a line -----BEGIN {label}-----")
+        raise BadRequestError("is no PEM text", hint=f"it has a line -----BEGIN {label}-----")
     if begin[1] != label:
-        raise BadRequest(f"is a PEM block of another type than {label}", hint=_HINTS.get(label, ""))
+        raise BadRequestError(
+            f"is a PEM block of another type than {label}", hint=_HINTS.get(label, "")
+        )
     body, end, _ = text[begin.end() :].partition(f"-----END {label}-----")
     if not end:
-        raise BadRequest(f"has no line -----END {label}-----")
+        raise BadRequestError(f"has no line -----END {label}-----")
     return decode_base64("".join(body.split()))
 
 

@@ -55,7 +55,7 @@ _MEMBERS = {"Cert": "certificate", "Public": "public key", "Private": "private k
 def index_templates(manifest: Manifest) -> TemplateIndex:
     """Return the parsed templates of ``manifest``, which has passed the check.
 
-    Marbles are walked in sorted order. Raises ``BadRequest`` for an invalid template.
+    Marbles are walked in sorted order. Raises ``BadRequestError`` for an invalid template.
     """
     parsed: dict[bytes, Template] = {}  # many marbles have the same ones
     marbles = {name: _marble(manifest, name, parsed) for name in sorted(manifest.marbles)}

@@ -23,13 +23,13 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, NotFound
+from keyhouse.base.errors import BadRequestError, NotFoundError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 
 __all__ = [
     "Call",
-    "MissingValue",
+    "MissingValueError",
     "SecretValue",
     "Source",
     "Template",
@@ -81,7 +81,7 @@ class Call(msgspec.Struct, frozen=True):
         return f"{self.function} (index .{self.source} {quoted(self.name)}){member}"
 
 
-class MissingValue(NotFound):
+class MissingValueError(NotFoundError):
     """A template needs a value that is not there (yet). ``call`` says which."""
 
     code = "missing-value"
@@ -112,8 +112,8 @@ class Template(msgspec.Struct, frozen=True):
     def render(self, values: Values) -> bytes:
         """Return the content with ``values`` put in. It is as secret as they are.
 
-        Raises ``MissingValue`` for a value that is unknown or empty, ``BadRequest`` if ``string``
-        meets a zero byte.
+        Raises ``MissingValueError`` for a value that is unknown or empty, ``BadRequestError`` if
+        ``string`` meets a zero byte.
         """
         return b"".join(
             part if isinstance(part, bytes) else _evaluate(part, values) for part in self.parts
@@ -121,7 +121,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes) -> Template:
-    """Return the template of ``data``. Raises ``BadRequest`` with what is supported.
+    """Return the template of ``data``. Raises ``BadRequestError`` with what is supported.
 
     Whether names, functions and types fit together is checked elsewhere.
     """
@@ -278,10 +278,10 @@ _FUNCTIONS = {"pem", "hex", "base64", "raw", "string"}
 _MEMBERS = {"Cert", "Public", "Private"}
 
 
-def _refusal(text: str, start: int, problem: str) -> BadRequest:
+def _refusal(text: str, start: int, problem: str) -> BadRequestError:
     line = text.count("\n", 0, start) + 1
     column = start - text.rfind("\n", 0, start)
-    return BadRequest(f"has {problem}, line {line}, column {column}", hint=_SUPPORTED)
+    return BadRequestError(f"has {problem}, line {line}, column {column}", hint=_SUPPORTED)
 
 
 def _evaluate(call: Call, values: Values) -> bytes:
@@ -293,7 +293,7 @@ def _evaluate(call: Call, values: Values) -> bytes:
     value = maps[call.source].get(call.name)
     content = b"" if value is None else member_bytes(value, call.member)
     if not content:
-        raise MissingValue(call)
+        raise MissingValueError(call)
     return _apply(call, content)
 
 
@@ -315,7 +315,7 @@ def _apply(call: Call, content: bytes) -> bytes:
     if call.function == "pem":
         return _pem(_LABELS[call.member], content)
     if call.function == "string" and 0 in content:
-        raise BadRequest(f"a zero byte in {call}", hint="use hex or base64")
+        raise BadRequestError(f"a zero byte in {call}", hint="use hex or base64")
     return content
 
 

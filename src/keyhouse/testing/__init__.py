@@ -7,7 +7,7 @@ production, by the same code. With pytest there is a fixture, ``keyhouse_deploym
 """
 
 from keyhouse.attestation import TcbStatus
-from keyhouse.launcher import ActivationRefused
+from keyhouse.launcher import ActivationRefusedError
 from keyhouse.testing.clock import MovableClock
 from keyhouse.testing.deployment import Deployment
 from keyhouse.testing.enclave import Enclave, enclave
@@ -15,7 +15,7 @@ from keyhouse.testing.marble import Marble
 from keyhouse.testing.user import DeploymentUser, make_user
 
 __all__ = [
-    "ActivationRefused",
+    "ActivationRefusedError",
     "Deployment",
     "DeploymentUser",
     "Enclave",

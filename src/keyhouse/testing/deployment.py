@@ -56,8 +56,8 @@ class Deployment:
     machine with the same TCB status. ``certificate_days``: how long
     certificates of workloads are good, as the setting of ``keyhouse serve``.
 
-    Raises ``PlatformMissing`` without the distribution keyhouse-simulation, and ``CallRefused`` for
-    a manifest that has problems.
+    Raises ``PlatformMissingError`` without the distribution keyhouse-simulation, and
+    ``CallRefusedError`` for a manifest that has problems.
     """
 
     def __init__(
@@ -163,7 +163,8 @@ class Deployment:
         quote, which only simulated coordinators accept. ``names`` for the certificate,
         comma-separated. ``who``: which instance; a new one if not given.
 
-        Raises ``ActivationRefused`` with the coordinator's words, ``NotReady`` without a manifest.
+        Raises ``ActivationRefusedError`` with the coordinator's words, ``NotReadyError`` without a
+        manifest.
         """
         credentials = make_credentials(read_names(names))
         quote = b""

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 
 __all__ = ["CLIENT_API_PORT", "WORKLOAD_API_PORT", "Address", "read_address"]
 
@@ -33,7 +33,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{host}:{self.port}"
 
 
-def read_address(text: str, *, port: int, refused: type[Refused]) -> Address:
+def read_address(text: str, *, port: int, refused: type[RefusedError]) -> Address:
     """Return what ``host``, ``host:port`` or ``[IPv6]:port`` names; ``port`` if it has none.
 
     Raises ``refused`` for everything else.

@@ -2,7 +2,7 @@
 
 import binascii
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 
 __all__ = ["decode_base64", "decode_base64url"]
 
@@ -15,8 +15,8 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
     """Return the bytes of standard base64 with padding. CR and LF inside are skipped.
 
     Other characters, missing padding and stray bits in the last character are refused, so what
-    was decoded encodes to the same text again. Raises ``BadRequest``, without the text, also if
-    there are more than ``maximum`` bytes. Source: Client API, "Request bodies".
+    was decoded encodes to the same text again. Raises ``BadRequestError``, without the text, also
+    if there are more than ``maximum`` bytes. Source: Client API, "Request bodies".
     """
     if "\n" in text or "\r" in text:
         text = text.translate(_NO_LINE_ENDS)
@@ -29,7 +29,7 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
         decoded, encoded = b"", b"?"
     # Decoding skips what it does not know; only the way back proves that nothing was skipped.
     if binascii.b2a_base64(decoded, newline=False) != encoded:
-        raise BadRequest(
+        raise BadRequestError(
             "is not standard base64 with padding", hint="letters, digits, + and /, then = to fill"
         )
     if maximum is not None and len(decoded) > maximum:
@@ -41,7 +41,7 @@ def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> byt
     """Return the bytes of base64 in the URL alphabet (RFC 4648 section 5), padding optional.
 
     Padding, if there is any, is complete. At most ``maximum`` bytes, exactly ``size`` if given.
-    Raises ``BadRequest``, without the text. Source: Client API, "Quote info" (nonce).
+    Raises ``BadRequestError``, without the text. Source: Client API, "Quote info" (nonce).
     """
     if len(text) > 4 * ((maximum + 2) // 3):
         raise _too_long(maximum)
@@ -54,15 +54,15 @@ def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> byt
         decoded, encoded = b"", b"?"
     exact = binascii.b2a_base64(decoded, newline=False).translate(_TO_URL) == encoded
     if not exact or text not in {bare, full}:
-        raise BadRequest(
+        raise BadRequestError(
             "is not base64 in the URL alphabet", hint="letters, digits, - and _; padding optional"
         )
     if len(decoded) > maximum:
         raise _too_long(maximum)
     if size is not None and len(decoded) != size:
-        raise BadRequest(f"has {len(decoded)} bytes, must have {size}")
+        raise BadRequestError(f"has {len(decoded)} bytes, must have {size}")
     return decoded
 
 
-def _too_long(maximum: int) -> BadRequest:
-    return BadRequest(f"is longer than {maximum} bytes")
+def _too_long(maximum: int) -> BadRequestError:
+    return BadRequestError(f"is longer than {maximum} bytes")

@@ -42,13 +42,13 @@ from typing import (
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, Problem
+from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_parser import INEXACT, Repeated, Unreadable, read_json
+from keyhouse.wire.json_parser import INEXACT, Repeated, UnreadableError, read_json
 
-__all__ = ["Read", "UInt16", "UInt64", "Unreadable", "decode", "nearest", "read"]
+__all__ = ["Read", "UInt16", "UInt64", "UnreadableError", "decode", "nearest", "read"]
 
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
@@ -70,22 +70,22 @@ def decode(data: bytes, kind: type[T], *, ignore_rest: bool = False) -> T:
     """Return ``data`` as a ``kind``. Unknown fields are ignored, of repeated keys the last wins.
 
     With ``ignore_rest`` the first JSON value counts and nothing after it is looked at. Raises
-    ``Unreadable`` with every problem; no message holds a value of the input.
+    ``UnreadableError`` with every problem; no message holds a value of the input.
     """
     value, findings = _convert(data, kind, ignore_rest=ignore_rest)
     if findings.mismatches:
-        raise Unreadable(findings.mismatches)
+        raise UnreadableError(findings.mismatches)
     return value
 
 
 def read(data: bytes, kind: type[T]) -> Read[T]:
     """Return ``data`` as a ``kind``, with unknown fields and repeated keys as problems.
 
-    Raises ``Unreadable``, with these problems too, if ``data`` cannot be read as a ``kind``.
+    Raises ``UnreadableError``, with these problems too, if ``data`` cannot be read as a ``kind``.
     """
     value, findings = _convert(data, kind, ignore_rest=False)
     if findings.mismatches:
-        raise Unreadable([*findings.mismatches, *findings.remarks])
+        raise UnreadableError([*findings.mismatches, *findings.remarks])
     return Read(value, tuple(sorted(findings.remarks)))
 
 
@@ -233,7 +233,7 @@ def _bytes(value: Any, place: _Place, findings: _Findings) -> Any:
     if type(value) is str:
         try:
             return decode_base64(value)
-        except BadRequest as refusal:
+        except BadRequestError as refusal:
             return findings.mismatch(place, refusal.message, hint=refusal.hint)
     if type(value) is not list:
         return findings.mismatch(place, _kind_of(value), "base64")

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
-from keyhouse.base.errors import BadRequest, Problem
+from keyhouse.base.errors import BadRequestError, Problem
 
-__all__ = ["INEXACT", "MAX_NESTING", "MAX_VALUES", "Repeated", "Unreadable", "read_json"]
+__all__ = ["INEXACT", "MAX_NESTING", "MAX_VALUES", "Repeated", "UnreadableError", "read_json"]
 
 MAX_NESTING = 64
 MAX_VALUES = 250_000
 
 
-class Unreadable(BadRequest):
+class UnreadableError(BadRequestError):
     """The text is no JSON, or not of the wanted shape. ``problems`` holds every finding, sorted."""
 
     code = "unreadable"
@@ -52,7 +52,7 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
 
     Integers are exact within 64 bits; longer ones come out as some integer beyond that range.
     Objects with repeated keys come out as ``Repeated``. Text after the value is refused, or not
-    looked at with ``ignore_rest``. Raises ``Unreadable``, which never shows the text.
+    looked at with ``ignore_rest``. Raises ``UnreadableError``, which never shows the text.
     Sources: RFC 8259; Client API, "Request bodies"; manifest format, "Encoding and JSON rules".
     """
     text, bad_byte = _decode_utf8(data)
@@ -184,21 +184,21 @@ def _position(text: str, index: int) -> str:
     return f"line {line}, column {column}"
 
 
-def _no_json(text: str, index: int) -> Unreadable:
+def _no_json(text: str, index: int) -> UnreadableError:
     if not text.strip():
         return _unreadable("is empty")
     return _unreadable(f"is no JSON, {_position(text, index)}")
 
 
-def _not_utf8(index: int) -> Unreadable:
+def _not_utf8(index: int) -> UnreadableError:
     return _unreadable(f"is not UTF-8, byte {index + 1}")
 
 
-def _too_many() -> Unreadable:
+def _too_many() -> UnreadableError:
     return _unreadable(
         f"holds more than {MAX_VALUES} values", hint="send bytes as base64, not as numbers"
     )
 
 
-def _unreadable(problem: str, hint: str = "") -> Unreadable:
-    return Unreadable([Problem(at="", problem=problem, hint=hint)])
+def _unreadable(problem: str, hint: str = "") -> UnreadableError:
+    return UnreadableError([Problem(at="", problem=problem, hint=hint)])

@@ -25,7 +25,7 @@ from keyhouse.client import (
     Coordinator,
     SecretUpload,
     TrustedCoordinator,
-    TrustFailed,
+    TrustError,
     verify_coordinator,
 )
 from keyhouse.coordinator import Phase
@@ -59,7 +59,7 @@ def test_the_evidence_verifies_in_every_phase(servers: dict[Phase, Server], phas
 def test_a_coordinator_of_another_simulated_machine_is_not_trusted(
     servers: dict[Phase, Server],
 ) -> None:
-    with pytest.raises(TrustFailed):
+    with pytest.raises(TrustError):
         _verify(servers[Phase.RUNNING], of=servers[Phase.ACCEPTING_MANIFEST])
 
 

@@ -27,14 +27,14 @@ from support.samples.updates import holder_key, together
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
-    CallRefused,
+    CallRefusedError,
     ClientIdentity,
     Coordinator,
     FileMemory,
     HolderKey,
     PemIdentity,
     SecretUpload,
-    TrustFailed,
+    TrustError,
     UserIdentity,
     read_pem,
     read_pkcs12,
@@ -135,9 +135,9 @@ def test_what_is_in_force_is_read_and_verified(deployment: Deployment) -> None:
         assert current.manifest == FIRST
         assert nobody.verify_manifest(FIRST) == current
         assert nobody.verify_manifest(hashlib.sha256(FIRST).hexdigest().upper()) == current
-        with pytest.raises(TrustFailed, match="another manifest"):
+        with pytest.raises(TrustError, match="another manifest"):
             nobody.verify_manifest(NEW)
-        with pytest.raises(TrustFailed, match="another manifest"):
+        with pytest.raises(TrustError, match="another manifest"):
             nobody.verify_manifest("\udcff")
         assert nobody.update_log()[0].update == "Initial manifest set"
 
@@ -147,7 +147,7 @@ def test_a_session_can_have_the_coordinator_proven_again(deployment: Deployment)
     with deployment.session() as nobody:
         again = nobody.attest(trust)
         third = nobody.attest(trust)
-        with pytest.raises(TrustFailed):
+        with pytest.raises(TrustError):
             nobody.attest(type(trust)(expected=trust.expected, collateral=trust.collateral))
     assert again.root_der == third.root_der
     assert again.nonce != third.nonce
@@ -189,13 +189,13 @@ def test_a_user_is_the_same_in_every_form(
 
 def test_refusals_tell_programs_why_and_where(deployment: Deployment) -> None:
     value = {"note": SecretUpload(key=Secret(b"x"))}
-    with deployment.session() as nobody, pytest.raises(CallRefused) as unknown:
+    with deployment.session() as nobody, pytest.raises(CallRefusedError) as unknown:
         nobody.write_secrets(value)
-    with deployment.session("releaser") as releaser, pytest.raises(CallRefused) as forbidden:
+    with deployment.session("releaser") as releaser, pytest.raises(CallRefusedError) as forbidden:
         releaser.write_secrets(value)
-    with deployment.session("alice") as alice, pytest.raises(CallRefused) as invalid:
+    with deployment.session("alice") as alice, pytest.raises(CallRefusedError) as invalid:
         alice.update(b'{"Packages": {}, "Marble": {}}')
-    with deployment.session() as nobody, pytest.raises(CallRefused) as unsigned:
+    with deployment.session() as nobody, pytest.raises(CallRefusedError) as unsigned:
         nobody.sign_quote(b"no quote")
     found = [each.value for each in (unknown, forbidden, invalid, unsigned)]
     assert [(one.http_status, one.reason) for one in found] == [
@@ -249,7 +249,7 @@ def test_a_workload_counts_and_operators_see_that_it_joined(deployment: Deployme
         page = alice.activations()
         assert alice.activations(page.first) == page
         assert alice.activations(page.next).activations == ()
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallRefusedError):
             alice.raise_counter("releases", 7)  # a user is no workload
     (joined,) = page.activations
     assert (joined.marble_type, joined.uuid) == ("app", joining.UUID)
@@ -258,7 +258,7 @@ def test_a_workload_counts_and_operators_see_that_it_joined(deployment: Deployme
 def test_recovery_is_for_the_phase_of_recovery(deployment: Deployment) -> None:
     with deployment.session() as nobody:
         for call in (nobody.recovery_offer, lambda: nobody.recover(b"share", b"signature")):
-            with pytest.raises(CallRefused) as refused:
+            with pytest.raises(CallRefusedError) as refused:
                 call()
             assert refused.value.reason == "conflict"
 
@@ -273,10 +273,10 @@ def test_a_lost_state_comes_back_for_its_holder_alone(tmp_path: Path, mode: Mode
     pem = holder_key("rk0").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     own, share = HolderKey(Secret(pem)), lost.shares["rk0"]
     with server:
-        with pytest.raises(TrustFailed, match="another root"), lost.session():
+        with pytest.raises(TrustError, match="another root"), lost.session():
             pass  # a temporary one, which the memory does not know
         with lost.session(memory=None) as nobody:
-            with pytest.raises(TrustFailed, match="the one that you kept"):
+            with pytest.raises(TrustError, match="the one that you kept"):
                 nobody.recover_with(own, share, root_of(lost))
             assert nobody.recover_with(own, share, root).remaining == 0
         with lost.session() as nobody:

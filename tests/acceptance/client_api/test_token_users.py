@@ -22,12 +22,12 @@ from support.samples.updates import together
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
-    CallRefused,
+    CallRefusedError,
     Coordinator,
     PemIdentity,
     SecretUpload,
     TokenIdentity,
-    TrustFailed,
+    TrustError,
     User,
     read_token,
 )
@@ -84,7 +84,7 @@ def test_a_user_with_a_token_reads_and_uploads_secrets(deployment: Deployment, k
         session.write_secrets({"note": SecretUpload(key=value)})
         assert session.secrets(["note"])["note"].private == value
         assert session.update_log()[-1].user == KINDS[kind]
-        with pytest.raises(CallRefused) as refused:
+        with pytest.raises(CallRefusedError) as refused:
             session.secrets(["shared"])
     assert refused.value.reason == "forbidden"
 
@@ -116,7 +116,7 @@ def test_a_workloads_certificate_at_the_address_hears_nothing(
         moved = msgspec.structs.replace(verified, address=elsewhere)
         with (
             session_with(deployment.mode, moved, holder("EC")) as session,
-            pytest.raises(TrustFailed, match="another certificate"),
+            pytest.raises(TrustError, match="another certificate"),
         ):
             session.secrets(["note"])
     assert b"".join(heard) == b""

@@ -19,7 +19,7 @@ from support.process.server import free_port
 from support.process.start import Started, start
 from support.samples.deployment import manifest
 
-from keyhouse.base.errors import Conflicting
+from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.deployment import with_user
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
@@ -165,5 +165,5 @@ def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:
 def test_a_user_of_that_name_is_not_replaced() -> None:
     certificate = make_user("dev").certificate.decode()
 
-    with pytest.raises(Conflicting, match="--no-user"):
+    with pytest.raises(ConflictError, match="--no-user"):
         with_user(with_user(manifest(), certificate), certificate)

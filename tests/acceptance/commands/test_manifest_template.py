@@ -14,7 +14,7 @@ from support.process.start import start
 from support.samples.deployment import user
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.cli.manifest.template_parts import PartUnreadable, parts_of, starting_manifest
+from keyhouse.cli.manifest.template_parts import PartUnreadableError, parts_of, starting_manifest
 from keyhouse.manifest import check
 from keyhouse.manifest.source.yaml_reader import read_yaml
 
@@ -126,7 +126,7 @@ def test_a_part_that_is_typed_wrong_is_named(option: str, text: str, problem: st
 
 
 def test_a_name_that_comes_twice_is_refused() -> None:
-    with pytest.raises(PartUnreadable, match="names 'a' twice"):
+    with pytest.raises(PartUnreadableError, match="names 'a' twice"):
         parts_of([f"a={_ID}", f"a={_ID}"], [], [], [], [])
 
 

@@ -19,7 +19,7 @@ from keyhouse.client import (
     FileMemory,
     SecretUpload,
     TrustedCoordinator,
-    TrustFailed,
+    TrustError,
     verify_coordinator,
 )
 
@@ -115,7 +115,7 @@ def test_who_remembers_refuses_an_older_copy_of_everything(desk: Desk) -> None:
     with desk.server:
         _refused(desk.status(), "rollback: ")
         _refused(desk.verified("manifest", "verify", "m.json", desk.host), "rollback: ")
-        with pytest.raises(TrustFailed, match="rollback: "):
+        with pytest.raises(TrustError, match="rollback: "):
             desk.trusted()
         assert desk.status("--memory", "none").code == 0  # a quote alone does not show it
         assert desk.status("--memory", "another.json").code == 0  # nor does who never saw more

@@ -11,7 +11,7 @@ from support.samples.deployment import user
 from support.samples.recovery import Holder, ciphertexts_of, hand_in
 from support.samples.updates import Api, holder_key, together
 
-from keyhouse.client.errors import TrustFailed
+from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import Memories, read_place, remembered
 from keyhouse.wire.address import Address
 
@@ -178,5 +178,5 @@ def test_an_older_copy_put_back_beside_a_tombstone_stops_the_start(tmp_path: Pat
     (here.server.data / "tombstone").unlink()
     with here.server:  # on purpose; clients that remember see a rollback
         assert here.status()[0] == 3
-        with here.client() as client, pytest.raises(TrustFailed):
+        with here.client() as client, pytest.raises(TrustError):
             here.remember(client.get("/api/v2/status"))

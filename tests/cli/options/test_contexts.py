@@ -16,7 +16,7 @@ from typer.testing import Result
 from keyhouse.cli.options.context_file import (
     Context,
     Contexts,
-    ContextUnusable,
+    ContextUnusableError,
     as_toml,
     change,
     read,
@@ -24,8 +24,8 @@ from keyhouse.cli.options.context_file import (
 )
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import WrongUsage
-from keyhouse.cli.output.files import FileUnreadable
+from keyhouse.cli.output.command import WrongUsageError
+from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.secret import split_words
 from keyhouse.client import ClientIdentity
 
@@ -158,7 +158,7 @@ def test_file_that_does_not_say_what_it_means_is_refused(content: str) -> None:
     place().parent.mkdir()
     place().write_bytes(content.encode("latin-1"))
 
-    with pytest.raises(ContextUnusable):
+    with pytest.raises(ContextUnusableError):
         read(place())
     assert typed("status", HOST, "--attestation", "a").exit_code == 1
 
@@ -167,7 +167,7 @@ def test_file_that_others_can_write_is_refused() -> None:
     keep()
     place().chmod(0o620)
 
-    with pytest.raises(ContextUnusable, match="others can write"):
+    with pytest.raises(ContextUnusableError, match="others can write"):
         read(place())
 
 
@@ -218,9 +218,9 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
-    with pytest.raises(WrongUsage, match="who the coordinator must be"):
+    with pytest.raises(WrongUsageError, match="who the coordinator must be"):
         Target(host="other:4433").settled()
-    with pytest.raises(WrongUsage, match="is for"):
+    with pytest.raises(WrongUsageError, match="is for"):
         Target(host="other:4433", context="prod").settled()
     assert Target(host=HOST).settled().simulation_root == Path("/sim.pem")
 
@@ -257,7 +257,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
 def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 
-    with pytest.raises(WrongUsage, match="no coordinator is named"):
+    with pytest.raises(WrongUsageError, match="no coordinator is named"):
         Target(context="none").settled()
 
 
@@ -267,13 +267,13 @@ def test_user_of_the_context_is_who_calls_unless_another_is_typed() -> None:
     assert User().identity(Target()) == User(cert=Path("/me.crt"), key=Path("/me.key")).identity(
         Target(context="none", host="x")
     )
-    with pytest.raises(WrongUsage, match="who you are"):
+    with pytest.raises(WrongUsageError, match="who you are"):
         User(cert=Path("other.crt")).identity(Target())
 
 
 def test_token_of_the_context_is_the_users_if_no_other_key_is_there() -> None:
     keep(cert="/me.crt", pkcs11_config="/token.json", pkcs11_key_label="me")
-    with pytest.raises(FileUnreadable, match=r"/token\.json"):
+    with pytest.raises(FileUnreadableError, match=r"/token\.json"):
         User().identity(Target())
 
     keep(cert="/me.crt", key="/me.key", pkcs11_config="/token.json", pkcs11_key_label="me")
@@ -282,7 +282,7 @@ def test_token_of_the_context_is_the_users_if_no_other_key_is_there() -> None:
 
 @pytest.mark.parametrize("field", ["insecure", "namespace"])
 def test_what_is_not_offered_is_refused_with_the_way_out(field: str) -> None:
-    with pytest.raises(WrongUsage) as refused:
+    with pytest.raises(WrongUsageError) as refused:
         Target(host="x", attestation=Path("a"), **{field: field}).settled()  # type: ignore[arg-type]
     assert refused.value.hint
 
@@ -344,11 +344,11 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
     keep()
 
-    with pytest.raises(WrongUsage, match="taken for an address") as refused:
+    with pytest.raises(WrongUsageError, match="taken for an address") as refused:
         split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 
 
 def test_without_a_context_one_word_names_no_secret() -> None:
-    with pytest.raises(WrongUsage, match="no secret"):
+    with pytest.raises(WrongUsageError, match="no secret"):
         split_words(["h"], TrustOptions())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.attestation import PlatformMissing
+from keyhouse.attestation import PlatformMissingError
 from keyhouse.attestation.platforms.find import platform_name
 
 GRAMINE = Path("/dev/attestation")
@@ -19,7 +19,7 @@ def test_what_the_machine_shows_is_chosen(present: set[Path], name: str) -> None
 
 
 def test_where_nothing_is_the_error_names_every_place() -> None:
-    with pytest.raises(PlatformMissing) as caught:
+    with pytest.raises(PlatformMissingError) as caught:
         platform_name("auto", lambda _: False)
     assert str(GRAMINE) in caught.value.message
     assert str(TDX) in caught.value.message

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.token import TokenFile, TokenFileUnusable
+from keyhouse.cli.options.token import TokenFile, TokenFileUnusableError
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.client import TokenIdentity
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"
@@ -67,7 +67,7 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
     ],
 )
 def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
-    with pytest.raises(WrongUsage, match=problem):
+    with pytest.raises(WrongUsageError, match=problem):
         user.check([TARGET])
 
 
@@ -75,7 +75,7 @@ def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
 def test_an_id_that_is_not_in_hex_names_its_option(tmp_path: Path, option: str) -> None:
     given: dict[str, Any] = {"pkcs11_key_id": "a1", option: "0xa1"}
     user = User(pkcs11_config=token_file(tmp_path), **given)
-    with pytest.raises(WrongUsage, match="--" + option.replace("_", "-")):
+    with pytest.raises(WrongUsageError, match="--" + option.replace("_", "-")):
         user.identity(TARGET)
 
 
@@ -84,7 +84,7 @@ def test_a_token_file_that_lacks_something_is_refused(
     tmp_path: Path, changes: dict[str, str]
 ) -> None:
     user = User(pkcs11_config=token_file(tmp_path, **changes), pkcs11_key_id="a1")
-    with pytest.raises(TokenFileUnusable):
+    with pytest.raises(TokenFileUnusableError):
         user.identity(TARGET)
 
 

@@ -12,7 +12,7 @@ from keyhouse.cli.run.settings import (
     read_run_settings,
     reports_in_json,
 )
-from keyhouse.server.process.settings import SettingRefused
+from keyhouse.server.process.settings import SettingRefusedError
 
 
 def _read(*words: str, env: Mapping[str, str] | None = None) -> RunSettings:
@@ -63,7 +63,7 @@ def test_json_may_be_spelled_in_any_case(value: str) -> None:
 
 
 def test_another_format_is_refused_on_the_command_line_and_means_text_in_a_variable() -> None:
-    with pytest.raises(SettingRefused, match="--log-format"):
+    with pytest.raises(SettingRefusedError, match="--log-format"):
         _read("--type", "web", "--log-format", "xml")
     assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "xml"}).as_json
 
@@ -134,7 +134,7 @@ def test_wrong_usage_ends_with_two(
     ids=ascii,
 )
 def test_value_that_cannot_be_is_refused(words: Sequence[str]) -> None:
-    with pytest.raises(SettingRefused):
+    with pytest.raises(SettingRefusedError):
         _read(*words)
 
 

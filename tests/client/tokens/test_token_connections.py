@@ -44,8 +44,8 @@ from keyhouse.client import (
     Timeouts,
     TokenIdentity,
     TrustedCoordinator,
-    TrustFailed,
-    Unreachable,
+    TrustError,
+    UnreachableError,
 )
 from keyhouse.client.http.pinned_tls import pinned_context
 from keyhouse.client.tokens.openssl_program import TokenTls, start
@@ -140,7 +140,7 @@ def test_another_certificate_hears_no_byte(tmp_path: Path, who: str, mode: Mode)
         moved = msgspec.structs.replace(verified, address=elsewhere)
         with (
             session_with(mode, moved, identity()) as session,
-            pytest.raises(TrustFailed, match="another certificate"),
+            pytest.raises(TrustError, match="another certificate"),
         ):
             session.status()
     assert b"".join(heard) == b""
@@ -187,7 +187,7 @@ def test_a_root_that_is_not_valid_now_is_refused_before_anything_is_started(age:
         .sign(key, hashes.SHA256())
     )
     before = children()
-    with pytest.raises(TrustFailed, match="not valid at this time"):
+    with pytest.raises(TrustError, match="not valid at this time"):
         start(TokenTls(identity(), root.public_bytes(Encoding.DER)), Address("127.0.0.1", 1))
     assert children() == before
 
@@ -223,7 +223,7 @@ def test_an_answer_that_never_begins_does_not_outlast_the_call(tmp_path: Path, m
         peer.faults = [Flood(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)]
         with (
             session_with(mode, verified, identity(), timeout=3, retries=NO_RETRIES) as session,
-            pytest.raises(Unreachable, match="in time"),
+            pytest.raises(UnreachableError, match="in time"),
         ):
             session.status()
 
@@ -272,7 +272,7 @@ def test_a_name_that_nobody_has_is_unreachable(somewhere: TrustedCoordinator) ->
     moved = msgspec.structs.replace(somewhere, address=Address("nobody.invalid", 4433))
     with (
         Coordinator(moved, identity(), retries=NO_RETRIES) as session,
-        pytest.raises(Unreachable, match="no TLS connection"),
+        pytest.raises(UnreachableError, match="no TLS connection"),
     ):
         session.status()
 
@@ -289,12 +289,12 @@ def test_nobody_there_and_nobody_who_answers_are_unreachable(
         moved = msgspec.structs.replace(somewhere, address=where)
         with (
             session_with(mode, moved, identity(), timeout=soon, **options) as session,
-            pytest.raises(Unreachable, match="does not answer"),
+            pytest.raises(UnreachableError, match="does not answer"),
         ):
             session.status()
     with (
         session_with(mode, moved, identity(), **options) as session,
-        pytest.raises(Unreachable, match="no TLS connection") as caught,
+        pytest.raises(UnreachableError, match="no TLS connection") as caught,
     ):
         session.status()
     assert not caught.value.connected

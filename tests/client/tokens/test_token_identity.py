@@ -28,11 +28,11 @@ from support.process.softhsm import (
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
-    ClientSetup,
+    ClientSetupError,
     Coordinator,
     TokenIdentity,
     TrustedCoordinator,
-    TrustFailed,
+    TrustError,
     read_token,
 )
 from keyhouse.client.tokens.openssl_program import failure
@@ -100,7 +100,7 @@ def test_what_cannot_be_used_is_told_without_the_pin(
     who, before = identity(**changes), children()
     with (
         session_with(mode, somewhere, who) as session,
-        pytest.raises(ClientSetup, match=problem) as caught,
+        pytest.raises(ClientSetupError, match=problem) as caught,
     ):
         session.status()
     assert who.pin.reveal().decode() not in f"{caught.value!r} {caught.value} {who!r}"
@@ -120,7 +120,7 @@ async def test_a_wrong_pin_is_tried_once_in_a_session(
     async with AsyncCoordinator(somewhere, wrong) as session:
         calls = [session.status() for _ in range(3)]
         ended = await asyncio.gather(*calls, return_exceptions=True)
-    assert all(isinstance(each, ClientSetup) for each in ended)
+    assert all(isinstance(each, ClientSetupError) for each in ended)
     assert tries.read_text().splitlines() == ["once"]
 
 
@@ -133,7 +133,10 @@ def test_what_is_not_installed_is_named(
     somewhere: TrustedCoordinator, monkeypatch: pytest.MonkeyPatch, variable: str, problem: str
 ) -> None:
     monkeypatch.setenv(variable, "/nonexistent")
-    with Coordinator(somewhere, identity()) as session, pytest.raises(ClientSetup, match=problem):
+    with (
+        Coordinator(somewhere, identity()) as session,
+        pytest.raises(ClientSetupError, match=problem),
+    ):
         session.status()
 
 
@@ -161,7 +164,7 @@ def test_a_user_is_read_from_the_token() -> None:
 def test_a_certificate_that_cannot_be_read_is_told(changes: dict[str, Any], problem: str) -> None:
     on_token("EC")
     arguments: dict[str, Any] = {"token": TOKEN, "pin": PIN, "label": "EC"} | changes
-    with pytest.raises(ClientSetup, match=problem):
+    with pytest.raises(ClientSetupError, match=problem):
         read_token(LIBRARY, **arguments)
 
 
@@ -191,7 +194,7 @@ def test_what_names_no_key_is_refused_at_once(changes: dict[str, Any]) -> None:
         "certificate": b"",
         "label": "l",
     }
-    with pytest.raises(ClientSetup):
+    with pytest.raises(ClientSetupError):
         TokenIdentity(**whole | changes)
 
 
@@ -211,4 +214,4 @@ def test_the_uri_escapes_what_would_end_a_name() -> None:
 
 @given(st.binary(max_size=200))
 def test_whatever_the_program_says_is_one_of_our_errors_or_none(said: bytes) -> None:
-    assert isinstance(failure(said), ClientSetup | TrustFailed | None)
+    assert isinstance(failure(said), ClientSetupError | TrustError | None)

@@ -14,7 +14,7 @@ from support.peers.peer import certify
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
 
 from keyhouse.base.secret import Secret
-from keyhouse.client import ClientSetup, TokenKey, open_token_key
+from keyhouse.client import ClientSetupError, TokenKey, open_token_key
 from keyhouse.client.http.pinned_tls import pinned_context
 
 SHARE = Secret(b"a share of thirty-two bytes long")
@@ -50,13 +50,13 @@ def test_a_token_without_sha256_in_oaep_is_a_refusal_and_nothing_weaker(
 ) -> None:
     oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
     encrypted = held.public_key().encrypt(SHARE.reveal(), oaep)
-    with opened("alice") as key, pytest.raises(ClientSetup, match="does not decrypt"):
+    with opened("alice") as key, pytest.raises(ClientSetupError, match="does not decrypt"):
         key.decrypt(encrypted)
 
 
 def test_a_wrong_pin_leaves_no_error_for_the_tls_that_follows_on_the_thread() -> None:
     wrong = open_token_key(LIBRARY, token=TOKEN, pin=Secret(b"87654321"), label="alice")
-    with pytest.raises(ClientSetup, match="cannot be opened"), wrong:
+    with pytest.raises(ClientSetupError, match="cannot be opened"), wrong:
         pass
     assert pinned_context(certify("root").der).cert_store_stats()["x509"] == 1
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_opened_is_named_without_the_pin(
     token: str, pin: bytes, label: str, problem: str
 ) -> None:
     with (
-        pytest.raises(ClientSetup, match=problem) as caught,
+        pytest.raises(ClientSetupError, match=problem) as caught,
         open_token_key(LIBRARY, token=token, pin=Secret(pin), label=label),
     ):
         pass
@@ -85,7 +85,7 @@ def test_what_cannot_be_opened_is_named_without_the_pin(
 
 def test_a_library_that_is_none_is_a_refusal() -> None:
     with (
-        pytest.raises(ClientSetup, match="cannot be opened"),
+        pytest.raises(ClientSetupError, match="cannot be opened"),
         open_token_key(Path(__file__), token=TOKEN, pin=PIN, label="alice"),
     ):
         pass

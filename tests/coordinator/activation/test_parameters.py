@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.samples.activation import Deployment, deployment, marble_manifest
 from support.samples.deployment import upload, user
 
-from keyhouse.base.errors import Conflicting
+from keyhouse.base.errors import ConflictError
 from keyhouse.coordinator import InitiateUpdate, Parameters, prepare_update
 from keyhouse.coordinator.core.policy import policy_of
 
@@ -137,7 +137,7 @@ async def test_uploaded_values_are_delivered_and_needed(tmp_path: Path) -> None:
         Users={"admin": {**admin, "Roles": [*admin["Roles"], "token"]}},
     )
     async with deployment(tmp_path, raw) as on:
-        with pytest.raises(Conflicting, match=r'"token" has no value yet'):
+        with pytest.raises(ConflictError, match=r'"token" has no value yet'):
             await on.join()
         await upload(on.engine, {"token": b"hello"}, by="admin")
         assert (await on.join()).files == {"found": b"hellohello"}
@@ -192,5 +192,5 @@ async def test_a_port_that_is_served_with_an_upload_needs_it(tmp_path: Path) -> 
     tags = {"api": {"Incoming": [{"Port": "443", "Cert": "chain", "DisableClientAuth": True}]}}
     raw = marble_manifest({"web": marble(TLS=["api"])}, Secrets=KEYS, TLS=tags)
     async with deployment(tmp_path, raw) as on:
-        with pytest.raises(Conflicting, match=r'"chain", which a port is served with'):
+        with pytest.raises(ConflictError, match=r'"chain", which a port is served with'):
             await on.join()

@@ -19,7 +19,7 @@ from support.samples.deployment import (
 )
 from support.samples.recovery import holders, recoverable
 
-from keyhouse.attestation import CollateralUnavailable, Mark, newer_marks, require_as_new
+from keyhouse.attestation import CollateralUnavailableError, Mark, newer_marks, require_as_new
 from keyhouse.coordinator import Context, Running, SeeCollateral
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.decide import decide
@@ -79,7 +79,7 @@ def test_what_is_older_is_refused_by_name(name: str, mark: Mark, *, refused: boo
     if not refused:
         require_as_new({name: mark}, known)
         return
-    with pytest.raises(CollateralUnavailable, match=f"older.*{name} has number {mark.number}"):
+    with pytest.raises(CollateralUnavailableError, match=f"older.*{name} has number {mark.number}"):
         require_as_new({name: mark}, known)
 
 

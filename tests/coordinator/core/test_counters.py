@@ -14,7 +14,12 @@ from support.samples.activation import marble_manifest
 from support.samples.deployment import NOW, moment, new_process
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated, Unavailable
+from keyhouse.base.errors import (
+    ConflictError,
+    ForbiddenError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from keyhouse.coordinator import (
     AcceptingManifest,
     Activate,
@@ -23,7 +28,7 @@ from keyhouse.coordinator import (
     LogView,
     Running,
     SetCounter,
-    Stale,
+    StaleError,
     UpdateLog,
     counter_of,
     prepare_manifest,
@@ -125,7 +130,7 @@ def test_a_workload_has_so_many_counters_and_no_more() -> None:
     state, _ = first()
     for number in range(1000):
         state = after(state, decide(state, counting(state, str(number), 1), CONTEXT))
-    with pytest.raises(Conflicting, match="1000 counters"):
+    with pytest.raises(ConflictError, match="1000 counters"):
         decide(state, counting(state, "one more", 1), CONTEXT)
     assert decide(state, counting(state, "one more", 0), CONTEXT) == ()
     assert decide(state, counting(state, "7", 2), CONTEXT) != ()
@@ -135,10 +140,10 @@ def test_a_workload_has_so_many_counters_and_no_more() -> None:
 
 def test_counting_needs_the_gate_and_the_present_marble_root() -> None:
     closed, _ = first(UpdateThreshold=0)
-    with pytest.raises(Forbidden, match="MonotonicCounter"):
+    with pytest.raises(ForbiddenError, match="MonotonicCounter"):
         decide(closed, counting(closed, "x", 1), CONTEXT)
     state, _ = first()
-    with pytest.raises(Unauthenticated, match="before an update"):
+    with pytest.raises(UnauthenticatedError, match="before an update"):
         decide(state, SetCounter(b"another root", WEB, "x", 1), CONTEXT)
 
 
@@ -146,7 +151,7 @@ def test_activation_that_was_prepared_before_an_update_is_stale() -> None:
     state, _ = first()
     now = (state.manifest, state.keys.intermediate_cert)
     for manifest, intermediate in ((b"another", now[1]), (now[0], b"another")):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             decide(state, Activate(manifest, intermediate, activated("web")), CONTEXT)
 
 
@@ -156,7 +161,7 @@ def test_exactly_so_many_activations_as_the_manifest_allows() -> None:
     for _ in range(LIMIT):
         state = after(state, decide(state, command, CONTEXT))
     assert state.activations["web"] == LIMIT
-    with pytest.raises(Forbidden, match="MaxActivations"):
+    with pytest.raises(ForbiddenError, match="MaxActivations"):
         decide(state, command, CONTEXT)
     once = Activate(state.manifest, state.keys.intermediate_cert, activated("once"))
     assert decide(state, once, CONTEXT)
@@ -195,7 +200,7 @@ class Counting(RuleBasedStateMachine):
             self.limited += 1
             self.audited += 1
         else:
-            with pytest.raises(Forbidden, match="MaxActivations"):
+            with pytest.raises(ForbiddenError, match="MaxActivations"):
                 decide(self.state, command, CONTEXT)
 
     @rule(number=st.integers(1, 3))
@@ -405,5 +410,5 @@ def test_nobody_joins_who_could_never_be_audited() -> None:
     waiting = AuditBuffer()
     for _ in range(MOST):
         waiting.add(activated(), 0.0)
-    with pytest.raises(Unavailable, match="cannot be recorded"):
+    with pytest.raises(UnavailableError, match="cannot be recorded"):
         waiting.add(activated(), 0.0)

@@ -5,7 +5,13 @@ from support.reference import SECTIONS
 from support.samples.crafted import keys_of_a_root, made
 from support.samples.deployment import NOW, manifest, new_process
 
-from keyhouse.base.errors import Forbidden, KeyhouseError, NotFound, Unauthenticated, WrongPhase
+from keyhouse.base.errors import (
+    ForbiddenError,
+    KeyhouseError,
+    NotFoundError,
+    UnauthenticatedError,
+    WrongPhaseError,
+)
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     CancelUpdate,
@@ -53,10 +59,10 @@ EXPECTED = {
 }
 
 ERRORS: dict[str, type[KeyhouseError]] = {
-    "409": WrongPhase,
-    "404": NotFound,
-    "401": Unauthenticated,
-    "403": Forbidden,
+    "409": WrongPhaseError,
+    "404": NotFoundError,
+    "401": UnauthenticatedError,
+    "403": ForbiddenError,
 }
 
 
@@ -79,7 +85,7 @@ def test_each_pair_is_allowed_or_refused_as_the_interface_says(
 
 
 def test_a_wrong_phase_says_when_it_would_be_right() -> None:
-    with pytest.raises(WrongPhase) as refusal:
+    with pytest.raises(WrongPhaseError) as refusal:
         require(Operation.SET_MANIFEST, Phase.RUNNING)
     assert str(refusal.value) == (
         "the coordinator is running; setting the manifest is possible only "
@@ -104,20 +110,20 @@ def test_second_manifest_is_refused_although_the_root_is_the_same() -> None:
     """``prepare_manifest`` is bypassed: the decision itself has to refuse."""
     running = made(manifest(1)).running
     command = prepare_manifest(AcceptingManifest(running.keys), manifest(2), now=NOW)
-    with pytest.raises(WrongPhase):
+    with pytest.raises(WrongPhaseError):
         decide(running, command, CONTEXT)
 
 
 CONTEXT = Context(now=NOW, **new_process()._asdict())
 KEYS = keys_of_a_root()
 COMMANDS: list[tuple[Command, type[KeyhouseError]]] = [
-    (UploadSecrets(b"", b"", None, ()), Unauthenticated),
-    (UpdatePackages(b"", b"", b"", {}, KEYS, {}), Unauthenticated),
-    (InitiateUpdate(b"", b"", b"", None, (), ()), Unauthenticated),
-    (AcknowledgeUpdate(b"", b"", None), Unauthenticated),
-    (CancelUpdate(None, None), Unauthenticated),
-    (RecordActivations(()), WrongPhase),
-    (SetCounter(b"", ("web", ""), "hits", 1), Forbidden),
+    (UploadSecrets(b"", b"", None, ()), UnauthenticatedError),
+    (UpdatePackages(b"", b"", b"", {}, KEYS, {}), UnauthenticatedError),
+    (InitiateUpdate(b"", b"", b"", None, (), ()), UnauthenticatedError),
+    (AcknowledgeUpdate(b"", b"", None), UnauthenticatedError),
+    (CancelUpdate(None, None), UnauthenticatedError),
+    (RecordActivations(()), WrongPhaseError),
+    (SetCounter(b"", ("web", ""), "hits", 1), ForbiddenError),
 ]
 
 

@@ -19,9 +19,9 @@ from support.samples.deployment import (
 from support.samples.expiry import certificate_until, manifest_with
 
 from keyhouse.authority import expiry
-from keyhouse.base.errors import Broken, Forbidden, Unavailable
+from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
 from keyhouse.base.tally import Tally
-from keyhouse.coordinator import Running, Stale, prepare_upload, user_expiry, warn_of_expiry
+from keyhouse.coordinator import Running, StaleError, prepare_upload, user_expiry, warn_of_expiry
 from keyhouse.coordinator.engine.certificate_ends import NOTICE_DAYS, TOLD, secret_expiry
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.wire.secret_types import UserSecret
@@ -144,10 +144,10 @@ async def test_engine_counts_what_becomes_of_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (Forbidden("no"), "refused"),
-        (Stale("moved on"), "stale"),
-        (Unavailable("full"), "unavailable"),
-        (Broken("unknown"), "broken"),
+        (ForbiddenError("no"), "refused"),
+        (StaleError("moved on"), "stale"),
+        (UnavailableError("full"), "unavailable"),
+        (BrokenError("unknown"), "broken"),
         (asyncio.CancelledError(), "broken"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

@@ -20,9 +20,15 @@ from support.samples.deployment import (
 )
 
 from keyhouse.authority import check_index_mac, read_recovery_index
-from keyhouse.base.errors import Broken, Forbidden, Unauthenticated, Unavailable, WrongPhase
+from keyhouse.base.errors import (
+    BrokenError,
+    ForbiddenError,
+    UnauthenticatedError,
+    UnavailableError,
+    WrongPhaseError,
+)
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Phase, Stale, UploadSecrets
+from keyhouse.coordinator import Phase, StaleError, UploadSecrets
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
@@ -96,8 +102,8 @@ async def test_a_refused_command_fails_alone_in_its_batch(tmp_path: Path) -> Non
             engine.submit(command(user("writer").der, "key2")),
             return_exceptions=True,
         )
-        assert isinstance(answers[1], Forbidden)
-        assert isinstance(answers[2], Unauthenticated)
+        assert isinstance(answers[1], ForbiddenError)
+        assert isinstance(answers[2], UnauthenticatedError)
         assert {"key0", "key2"} <= set(stored(engine.view))
         assert "key1" not in stored(engine.view)
         assert len(engine.view.log) == 3
@@ -123,7 +129,7 @@ async def test_what_was_prepared_against_another_manifest_is_stale(tmp_path: Pat
             engine.view.running, user("writer").der, {"key0": UserSecret(key=Secret(A))}
         )
         other = msgspec.structs.replace(prepared, manifest=manifest(4))
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await engine.submit(other)
         assert "key0" not in stored(engine.view)
 
@@ -133,7 +139,7 @@ async def test_what_was_prepared_for_another_root_is_stale(tmp_path: Path) -> No
         assert not isinstance(one.view.state, Running)
         foreign = prepare_manifest(one.view.state, manifest(), now=NOW)
     async with running_engine(tmp_path / "two") as two:
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await two.submit(foreign)
         assert two.view.phase is Phase.ACCEPTING_MANIFEST
 
@@ -145,7 +151,7 @@ async def test_of_two_first_manifests_one_wins(tmp_path: Path) -> None:
             set_manifest(engine, manifest(2)),
             return_exceptions=True,
         )
-        assert isinstance(answers[1], WrongPhase)
+        assert isinstance(answers[1], WrongPhaseError)
         assert engine.view.running.manifest == manifest(1)
 
 
@@ -166,7 +172,7 @@ async def test_a_stopped_engine_takes_nothing_and_keeps_nobody_waiting(tmp_path:
         await asyncio.sleep(0)
         engine.stop()
         assert stored(await accepted)["key0"] == A
-        with pytest.raises(Unavailable, match="stopping"):
+        with pytest.raises(UnavailableError, match="stopping"):
             await upload(engine, {"key1": B})
 
 
@@ -182,7 +188,7 @@ async def test_a_command_that_cannot_be_encoded_fails_alone(tmp_path: Path) -> N
         answers = await asyncio.gather(
             engine.submit(bad), engine.submit(good), return_exceptions=True
         )
-        assert isinstance(answers[0], Broken)
+        assert isinstance(answers[0], BrokenError)
         assert stored(engine.view)["key0"] == A
 
 
@@ -280,7 +286,7 @@ async def test_a_clock_a_year_ahead_is_refused_until_it_is_confirmed(tmp_path: P
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, manifest())
     ahead = FixedClock(NOW + 366 * 24 * 3600 * 1_000_000)
-    with pytest.raises(Broken, match="more than a year ahead"):
+    with pytest.raises(BrokenError, match="more than a year ahead"):
         async with running_engine(tmp_path / "data", ahead):
             pytest.fail("it must not start")
 
@@ -315,7 +321,7 @@ async def test_an_emptied_journal_is_refused_and_stays_as_it_is(tmp_path: Path) 
     async with running_engine(data) as engine:
         await set_manifest(engine, manifest())
     (data / "journal.db").write_bytes(b"")
-    with pytest.raises(Broken, match=r"journal\.db is empty"):
+    with pytest.raises(BrokenError, match=r"journal\.db is empty"):
         async with running_engine(data):
             pytest.fail("it must not start")
     assert (data / "journal.db").read_bytes() == b""

@@ -19,7 +19,7 @@ from support.samples.deployment import (
 )
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Broken, Forbidden, Unavailable
+from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Activate, Activated, Engine
 from keyhouse.coordinator.core.base import base_events
@@ -32,7 +32,13 @@ from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.records import decode_events, encode_events
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.journal import Conflict, Journal, MemoryStore, OutcomeUnknown, StoreFull
+from keyhouse.journal import (
+    Journal,
+    MemoryStore,
+    OutcomeUnknownError,
+    StoreConflictError,
+    StoreFullError,
+)
 from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed
 
 STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
@@ -57,7 +63,7 @@ class FaultyStore:
 
     async def read(self, after_seq: int) -> Batch:
         if self.unreadable:
-            raise OutcomeUnknown("the store does not answer")
+            raise OutcomeUnknownError("the store does not answer")
         return await self.inner.read(after_seq)
 
     async def head(self) -> Head:
@@ -155,7 +161,7 @@ async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) ->
             *(engine.submit(command) for command in commands for engine in (one, two)),
             return_exceptions=True,
         )
-        assert sum(isinstance(answer, Forbidden) for answer in answers) == 7
+        assert sum(isinstance(answer, ForbiddenError) for answer in answers) == 7
         assert max(engine.view.running.activations["web"] for engine in (one, two)) == 5
 
 
@@ -163,8 +169,8 @@ async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -
     store = FaultyStore(await _shared_store())
     async with _engine_on(store, tmp_path / "a") as engine:
         engine.record(_activated())
-        store.before = [StoreFull("no room")]
-        with pytest.raises(Unavailable, match="no room"):
+        store.before = [StoreFullError("no room")]
+        with pytest.raises(UnavailableError, match="no room"):
             await upload(engine, {"key0": A})
         assert (engine.unrecorded, engine.view.log.audit.end) == (1, 0)
         await upload(engine, {"key0": A})
@@ -175,11 +181,11 @@ async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: 
     store = FaultyStore(await _shared_store())
     async with asyncio.timeout(30), _engine_on(store, tmp_path / "a") as engine:
         engine.record(_activated())
-        store.before = [StoreFull("no room")]
+        store.before = [StoreFullError("no room")]
     assert engine.unrecorded == 0
     async with _engine_on(store, tmp_path / "b") as engine:
         assert engine.view.log.audit.end == 0
-    with pytest.raises(Unavailable, match="stopping"):
+    with pytest.raises(UnavailableError, match="stopping"):
         engine.record(_activated())
 
 
@@ -188,7 +194,9 @@ def _activated(*, counted: bool = False) -> Activated:
 
 
 @pytest.mark.parametrize(
-    "error", [StoreFull("no room"), Conflict("another was first")], ids=["full", "conflict"]
+    "error",
+    [StoreFullError("no room"), StoreConflictError("another was first")],
+    ids=["full", "conflict"],
 )
 async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Exception) -> None:
     store = FaultyStore(await _shared_store())
@@ -196,8 +204,8 @@ async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Ex
         await upload(engine, {"key0": A})
         before = engine.view
         store.before = [error]
-        if isinstance(error, StoreFull):
-            with pytest.raises(Unavailable, match="no room"):
+        if isinstance(error, StoreFullError):
+            with pytest.raises(UnavailableError, match="no room"):
                 await upload(engine, {"key0": B})
             assert engine.view is before
         await upload(engine, {"key0": B})
@@ -207,7 +215,7 @@ async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Ex
 async def test_an_unknown_outcome_that_happened_is_found_by_reading_back(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
     async with _engine_on(store, tmp_path / "a") as engine:
-        store.after = [OutcomeUnknown("the answer was lost")]
+        store.after = [OutcomeUnknownError("the answer was lost")]
         assert stored(await upload(engine, {"key0": A}))["key0"] == A
         assert stored(await upload(engine, {"key1": B}))["key1"] == B
 
@@ -218,8 +226,8 @@ async def test_an_unknown_outcome_that_did_not_happen_is_found_by_reading_back(
     store = FaultyStore(await _shared_store())
     async with _engine_on(store, tmp_path / "a") as engine:
         before = engine.view
-        store.before = [OutcomeUnknown("the request was lost")]
-        with pytest.raises(Unavailable):
+        store.before = [OutcomeUnknownError("the request was lost")]
+        with pytest.raises(UnavailableError):
             await upload(engine, {"key0": A})
         assert engine.view is before
         assert stored(await upload(engine, {"key1": B}))["key1"] == B
@@ -231,13 +239,13 @@ async def test_an_outcome_that_stays_unknown_stops_the_engine_and_tells_everybod
     store = FaultyStore(await _shared_store())
     async with _engine_on(store, tmp_path / "a") as engine:
         before = engine.view
-        store.after, store.unreadable = [OutcomeUnknown("the answer was lost")], True
+        store.after, store.unreadable = [OutcomeUnknownError("the answer was lost")], True
         answers = await asyncio.gather(
             *(upload(engine, {f"key{number}": A}) for number in range(5)), return_exceptions=True
         )
-        assert all(isinstance(answer, Broken) for answer in answers)
+        assert all(isinstance(answer, BrokenError) for answer in answers)
         assert engine.view is before
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await upload(engine, {"key9": A})
     async with _engine_on(store.inner, tmp_path / "b") as restarted:
         assert stored(restarted.view)["key0"] == A

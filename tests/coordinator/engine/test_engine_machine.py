@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.samples.deployment import NOW, manifest, moment, new_process, user
 
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.context import Context
@@ -86,7 +86,7 @@ class Deployment(RuleBasedStateMachine):
         try:
             command = prepare_upload(self.state, user(by).der, uploads)
             events = decide(self.state, command, self._context())
-        except Refused:
+        except RefusedError:
             assert not allowed
             return
         assert allowed
@@ -102,7 +102,7 @@ class Deployment(RuleBasedStateMachine):
         stolen = msgspec.structs.replace(good, identity=user(by).der)
         try:
             decide(self.state, stolen, self._context())
-        except Refused:
+        except RefusedError:
             return
         raise AssertionError(by)
 

@@ -15,7 +15,7 @@ from support.samples.deployment import (
     set_manifest,
 )
 
-from keyhouse.base.errors import Forbidden
+from keyhouse.base.errors import ForbiddenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, NewDeployment, Phase, open_engine
 from keyhouse.manifest import fingerprint
@@ -46,7 +46,7 @@ async def engine_with(
 async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_path: Path) -> None:
     rule = FirstManifestRule(claim=fingerprint(manifest(2)))
     async with engine_with(tmp_path / "data", rule) as engine:
-        with pytest.raises(Forbidden, match=fingerprint(manifest(1))):
+        with pytest.raises(ForbiddenError, match=fingerprint(manifest(1))):
             await set_manifest(engine, manifest(1))
         assert engine.view.phase is Phase.ACCEPTING_MANIFEST
         view = await set_manifest(engine, manifest(2))
@@ -56,7 +56,7 @@ async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_pa
 async def test_one_byte_more_is_another_manifest(tmp_path: Path) -> None:
     rule = FirstManifestRule(claim=fingerprint(manifest(2)))
     async with engine_with(tmp_path / "data", rule) as engine:
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await set_manifest(engine, manifest(2) + b"\n")
 
 
@@ -72,7 +72,7 @@ async def test_in_recovery_mode_none_is_taken_if_so_told(
     rule = FirstManifestRule(claim=claim, allowed_in_recovery=False)
     async with engine_with(path, rule, ANOTHER_MACHINE) as engine:
         assert engine.view.phase is Phase.RECOVERY
-        with pytest.raises(Forbidden, match="in recovery mode"):
+        with pytest.raises(ForbiddenError, match="in recovery mode"):
             await set_manifest(engine, manifest(2))
     async with running_engine(path) as engine:
         assert engine.view.running.manifest == manifest(1)

@@ -8,9 +8,9 @@ import pytest
 from support.samples.crafted import EPOCH, Made, keys_of_a_root, made
 from support.samples.recovery import holders, recoverable
 
-from keyhouse.authority import ShareRefused, SubmittedShare, make_recovery, recovery_index
+from keyhouse.authority import ShareRefusedError, SubmittedShare, make_recovery, recovery_index
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import RecoveryRefused
+from keyhouse.coordinator import RecoveryRefusedError
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.recovery_check import OpenedWith, check_recovered
 from keyhouse.journal import index_mac_key
@@ -45,7 +45,7 @@ def _opened(crafted: Made, shares: int = 2) -> OpenedWith:
 
 
 def _refused(state: Running, opened: OpenedWith) -> str:
-    with pytest.raises((RecoveryRefused, ShareRefused)) as refused:
+    with pytest.raises((RecoveryRefusedError, ShareRefusedError)) as refused:
         check_recovered(state, opened)
     return str(refused.value)
 

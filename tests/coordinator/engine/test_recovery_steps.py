@@ -13,17 +13,17 @@ from support.samples.recovery import holders, recoverable
 from support.samples.state import Snapshots
 
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
-from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     Engine,
     NewDeployment,
     Phase,
     Recovery,
-    RecoveryRefused,
+    RecoveryRefusedError,
     open_engine,
 )
-from keyhouse.journal import Home, StoreFull
+from keyhouse.journal import Home, StoreFullError
 from keyhouse.journal.store.protocol import Step, no_step
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
@@ -111,7 +111,7 @@ class _FailsOnce:
                 "truncate",
             }:  # SQLite's
                 raise OSError(errno.ENOSPC, f"no room to {name}")
-            raise StoreFull(f"no room to {name}")
+            raise StoreFullError(f"no room to {name}")
 
 
 async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again(
@@ -126,10 +126,10 @@ async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again
             step.left = number
             try:
                 await engine.recover(_recovery(crafted))
-            except (Unavailable, RecoveryRefused):
+            except (UnavailableError, RecoveryRefusedError):
                 assert engine.view.phase is Phase.RECOVERY
                 await engine.recover(_recovery(crafted))
-            except Broken:  # the outcome of the commit is not known: a restart finds out
+            except BrokenError:  # the outcome of the commit is not known: a restart finds out
                 pass
             else:
                 assert engine.view.phase is Phase.RUNNING
@@ -147,7 +147,7 @@ async def test_wrong_data_key_opens_nothing(tmp_path: Path) -> None:
     async with _elsewhere(tmp_path, no_step) as engine:
         right = _recovery(crafted)
         wrong = Recovery(Secret(bytes(32)), right.submitted, _ready)
-        with pytest.raises(RecoveryRefused):
+        with pytest.raises(RecoveryRefusedError):
             await engine.recover(wrong)
         assert engine.view.phase is Phase.RECOVERY
         view = await engine.recover(right)

@@ -27,19 +27,19 @@ from support.samples.deployment import (
 
 from keyhouse.authority import combine_xor
 from keyhouse.base.errors import (
-    Broken,
-    Conflicting,
-    Forbidden,
-    Invalid,
-    NotFound,
-    Unauthenticated,
+    BrokenError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnauthenticatedError,
 )
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     CancelUpdate,
-    CannotBeApplied,
+    CannotBeAppliedError,
     Engine,
-    Stale,
+    StaleError,
     UpdatePackages,
     View,
     prepare_acknowledgement,
@@ -218,20 +218,20 @@ async def test_only_holders_of_the_right_initiate_acknowledge_and_cancel(
     new = _raw(_argv("new"))
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await _initiate(engine, new, by)
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(UnauthenticatedError):
             await _initiate(engine, new, "a stranger")
         good = prepare_update(engine.view.running, user("u0").der, new, now=NOW)
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await engine.submit(msgspec.structs.replace(good, identity=user(by).der))
         await _initiate(engine, new)
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await _acknowledge(engine, new, by)
         ready = prepare_acknowledgement(engine.view.running, user("u1").der, new, now=NOW)
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await engine.submit(msgspec.structs.replace(ready, identity=user(by).der))
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await engine.submit(CancelUpdate(identity=user(by).der, manifest=None))
         assert engine.view.running.manifest == _raw()
 
@@ -241,7 +241,7 @@ async def test_other_bytes_are_no_acknowledgement(tmp_path: Path) -> None:
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         await _initiate(engine, new)
-        with pytest.raises(Conflicting, match="byte for byte"):
+        with pytest.raises(ConflictError, match="byte for byte"):
             await _acknowledge(engine, new + b" ", "u1")
         assert engine.view.running.pending is not None
 
@@ -251,9 +251,9 @@ async def test_nothing_is_acknowledged_or_cancelled_where_nothing_is_pending(
 ) -> None:
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await _acknowledge(engine, _raw(_argv("new")), "u1")
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await engine.submit(CancelUpdate(identity=user("u1").der, manifest=None))
 
 
@@ -265,12 +265,12 @@ async def test_while_one_is_pending_no_other_update_is_taken(tmp_path: Path) -> 
         early = prepare_update(state, user("releaser").der, package, now=NOW)
         late = prepare_update(state, user("u1").der, _raw(_argv("late")), now=NOW)
         await _initiate(engine, _raw(_argv("new")))
-        with pytest.raises(Conflicting):
+        with pytest.raises(ConflictError):
             await _initiate(engine, _raw(_argv("other")), "u1")
-        with pytest.raises(Conflicting):
+        with pytest.raises(ConflictError):
             await _initiate(engine, package, "releaser")
         for prepared_before in (early, late):
-            with pytest.raises(Conflicting):
+            with pytest.raises(ConflictError):
                 await engine.submit(prepared_before)
         await engine.submit(CancelUpdate(identity=user("u2").der, manifest=None))
         assert _log(engine)[-1]["user"] == "u2"
@@ -285,7 +285,7 @@ async def test_of_two_simultaneous_initiations_one_wins(tmp_path: Path) -> None:
             _initiate(engine, _raw(_argv("b")), "u1"),
             return_exceptions=True,
         )
-        assert isinstance(outcomes[1], Conflicting)
+        assert isinstance(outcomes[1], ConflictError)
         pending = engine.view.running.pending
         assert pending is not None
         assert pending.manifest == _raw(_argv("a"))
@@ -301,7 +301,7 @@ async def test_an_application_prepared_for_another_state_is_stale(tmp_path: Path
         raised = prepare_update(engine.view.running, user("releaser").der, package, now=NOW)
         assert isinstance(raised, UpdatePackages)
         await engine.submit(raised)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await engine.submit(old)
 
 
@@ -311,7 +311,7 @@ async def test_decide_alone_applies_nothing_without_an_application(tmp_path: Pat
         await set_manifest(engine, _raw())
         await _initiate(engine, new)
         ready = prepare_acknowledgement(engine.view.running, user("u1").der, new, now=NOW)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await engine.submit(msgspec.structs.replace(ready, application=None))
         assert engine.view.running.manifest == _raw()
 
@@ -331,7 +331,7 @@ async def test_a_setting_keeps_a_removed_user_from_cancelling_the_update(
         if allowed:
             assert (await engine.submit(cancel)).running.pending is None
             return
-        with pytest.raises(Forbidden, match="is removed by this update"):
+        with pytest.raises(ForbiddenError, match="is removed by this update"):
             await engine.submit(cancel)
         stays = CancelUpdate(identity=user("u1").der, manifest=None)
         assert (await engine.submit(stays)).running.pending is None
@@ -481,7 +481,7 @@ async def _opens(data: Path, dek: Secret) -> bool:
     assert start is not None
     try:
         await Journal.open(store, store_id=start.store_id, dek=dek)
-    except Broken:
+    except BrokenError:
         return False
     finally:
         await store.close()
@@ -545,7 +545,7 @@ async def test_problems_are_found_when_an_update_is_initiated(tmp_path: Path) ->
 
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
-        with pytest.raises(Invalid) as refusal:
+        with pytest.raises(InvalidError) as refusal:
             await _initiate(engine, _raw(change))
         assert [problem.at for problem in refusal.value.problems] == [
             "Marbles.app.Package",
@@ -565,7 +565,7 @@ async def test_an_uploaded_value_that_new_templates_cannot_take_refuses_the_upda
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         await upload(engine, {"note": b"zero \0 byte"})
-        with pytest.raises(Invalid, match="zero byte"):
+        with pytest.raises(InvalidError, match="zero byte"):
             await _initiate(engine, _raw(_reads_note))
 
 
@@ -575,7 +575,7 @@ async def test_an_upload_that_the_pending_manifest_cannot_take_is_refused(
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _raw())
         await _initiate(engine, _raw(_reads_note))
-        with pytest.raises(Invalid, match="pending update"):
+        with pytest.raises(InvalidError, match="pending update"):
             await upload(engine, {"note": b"zero \0 byte"})
         await upload(engine, {"note": b"fine"})
         await _acknowledge(engine, _raw(_reads_note), "u1")
@@ -593,7 +593,7 @@ async def test_an_upload_checked_before_an_update_was_initiated_is_checked_again
         bad = {"note": UserSecret(key=Secret(b"zero \0 byte"))}
         prepared = prepare_upload(engine.view.running, user("writer").der, bad)
         await _initiate(engine, _raw(_reads_note))
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await engine.submit(prepared)
 
 
@@ -606,7 +606,7 @@ async def test_an_agreed_update_whose_time_has_passed_cannot_be_applied(tmp_path
         await set_manifest(engine, _raw())
         await _initiate(engine, _raw(change))
         clock.time = NOW + 60 * DAY
-        with pytest.raises(CannotBeApplied):
+        with pytest.raises(CannotBeAppliedError):
             await _acknowledge(engine, _raw(change), "u1")
         await engine.submit(CancelUpdate(identity=None, manifest=_raw(change)))
         assert _log(engine)[-1]["update"].endswith("because it could not be applied")

@@ -17,8 +17,8 @@ from support.samples.deployment import (
     user,
 )
 
-from keyhouse.base.errors import Forbidden, Invalid, Unauthenticated
-from keyhouse.coordinator import Engine, Running, Stale, View, prepare_update
+from keyhouse.base.errors import ForbiddenError, InvalidError, UnauthenticatedError
+from keyhouse.coordinator import Engine, Running, StaleError, View, prepare_update
 from keyhouse.coordinator.core.policy import versions_in_force
 
 DAY = 24 * 3600 * 1_000_000
@@ -129,7 +129,7 @@ async def test_versions_never_go_down_also_not_in_steps(tmp_path: Path) -> None:
         await set_manifest(engine, _manifest())
         await _apply(engine, _update(app={"SecurityVersion": 5}))
         await _apply(engine, _update(app={"SecurityVersion": 5}))  # equal is allowed
-        with pytest.raises(Invalid, match="is 4, lower than 5"):
+        with pytest.raises(InvalidError, match="is 4, lower than 5"):
             await _apply(engine, _update(app={"SecurityVersion": 4}))
 
 
@@ -137,11 +137,11 @@ async def test_only_holders_of_the_right_on_every_package_may_update(tmp_path: P
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _manifest())
         both = _update(app={"SecurityVersion": 9}, other={"SecurityVersion": 9})
-        with pytest.raises(Forbidden, match='"other"'):
+        with pytest.raises(ForbiddenError, match='"other"'):
             await _apply(engine, both)
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await _apply(engine, _update(app={"SecurityVersion": 9}), by="writer")
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(UnauthenticatedError):
             await _apply(engine, _update(app={"SecurityVersion": 9}), by="a stranger")
         good = prepare_update(
             engine.view.running,
@@ -150,7 +150,7 @@ async def test_only_holders_of_the_right_on_every_package_may_update(tmp_path: P
             now=engine.now(),
         )
         stolen = msgspec.structs.replace(good, identity=user("writer").der)
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await engine.submit(stolen)
         assert not engine.view.running.security_versions
 
@@ -162,7 +162,7 @@ async def test_two_updates_prepared_at_once_do_not_overwrite_each_other(tmp_path
         first = prepare_update(state, der, _update(app={"SecurityVersion": 9}), now=NOW)
         second = prepare_update(state, der, _update(app={"SecurityVersion": 8}), now=NOW)
         await engine.submit(first)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             await engine.submit(second)
         assert versions_in_force(engine.view.running)["app"] == 9
 
@@ -193,5 +193,5 @@ async def test_what_is_no_package_update_is_refused(
 ) -> None:
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, _manifest())
-        with pytest.raises(Invalid, match=problem):
+        with pytest.raises(InvalidError, match=problem):
             await _apply(engine, raw)

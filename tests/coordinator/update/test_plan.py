@@ -17,7 +17,7 @@ from support.samples.plans import (
     raised,
 )
 
-from keyhouse.base.errors import TooLarge
+from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.update.changes.access import user_changes
 from keyhouse.coordinator.update.plan import CHANGES
 from keyhouse.manifest import Action, ResourceType, Role, User, decode
@@ -433,7 +433,7 @@ def test_a_plan_of_too_many_changes_is_refused(deployed: Deployment) -> None:
         content["Secrets"] |= many
         content["Config"]["UpdateThreshold"] = 0
 
-    with pytest.raises(TooLarge, match="more than 20000 changes"):
+    with pytest.raises(TooLargeError, match="more than 20000 changes"):
         deployed.plan(encoded(change))
 
 
@@ -446,5 +446,5 @@ def test_rights_that_cross_in_too_many_ways_are_refused() -> None:
     )
     replace = msgspec.structs.replace
     assert list(user_changes(old, replace(old, roles=old.roles | roles, users=few)))
-    with pytest.raises(TooLarge, match="too many ways"):
+    with pytest.raises(TooLargeError, match="too many ways"):
         list(user_changes(old, replace(old, roles=old.roles | roles, users=many)))

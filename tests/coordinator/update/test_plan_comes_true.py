@@ -12,12 +12,12 @@ from support.samples.deployment import user
 from support.samples.plans import Deployment, Document, document, encoded, holder_pem, raised
 from support.samples.updates import together
 
-from keyhouse.base.errors import Conflicting, Forbidden
+from keyhouse.base.errors import ConflictError, ForbiddenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
-    PlanChanged,
+    PlanChangedError,
     Running,
-    Stale,
+    StaleError,
     policy_of,
     prepare_acknowledgement,
 )
@@ -301,9 +301,9 @@ def test_who_is_bound_is_refused_exactly_if_something_else_would_happen(case: st
     if same:
         deployed.do(deployed.prepare(new, plan=digest))
         return
-    with pytest.raises(Stale):
+    with pytest.raises(StaleError):
         deployed.do(early)
-    with pytest.raises(PlanChanged, match=f"the plan is now {deployed.plan(new).digest}"):
+    with pytest.raises(PlanChangedError, match=f"the plan is now {deployed.plan(new).digest}"):
         deployed.prepare(new, plan=digest)
     deployed.do(deployed.prepare(new, plan=deployed.plan(new).digest))
 
@@ -313,9 +313,9 @@ def test_a_package_update_is_bound_as_well() -> None:
     digest = deployed.plan(raw, by="releaser").digest
     early = deployed.prepare(raw, by="releaser", plan=digest)
     deployed.do(deployed.prepare(raised(app=4), by="releaser"))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleError):
         deployed.do(early)
-    with pytest.raises(PlanChanged):
+    with pytest.raises(PlanChangedError):
         deployed.prepare(raw, by="releaser", plan=digest)
 
 
@@ -331,7 +331,7 @@ def test_all_reviewers_see_one_digest_however_many_have_agreed() -> None:
         bound = prepare_acknowledgement(
             deployed.state, user(name).der, new, now=NOW, plan=first.digest
         )
-        with pytest.raises(PlanChanged):
+        with pytest.raises(PlanChangedError):
             prepare_acknowledgement(deployed.state, user(name).der, new, now=NOW, plan="00" * 32)
         deployed.do(bound)
     assert deployed.state.manifest == new
@@ -347,21 +347,21 @@ def test_an_acknowledgement_is_refused_if_something_else_would_happen_by_now() -
     deployed.do(deployed.prepare(new))
     early = prepare_acknowledgement(deployed.state, user("bob").der, new, now=NOW, plan=digest)
     deployed.upload(note=b"x")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleError):
         deployed.do(early)
-    with pytest.raises(PlanChanged):
+    with pytest.raises(PlanChangedError):
         prepare_acknowledgement(deployed.state, user("bob").der, new, now=NOW, plan=digest)
 
 
 def test_a_plan_is_for_those_who_may_make_the_update() -> None:
     deployed = Deployment(together())
     for name in ("writer", "releaser"):
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             deployed.plan(together(word="new"), by=name)
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenError):
         deployed.plan(raised(app=9), by="alice")
     deployed.do(deployed.prepare(together(word="new")))
-    with pytest.raises(Conflicting, match="pending"):
+    with pytest.raises(ConflictError, match="pending"):
         deployed.plan(together(word="other"), by="bob")
-    with pytest.raises(Conflicting, match="pending"):
+    with pytest.raises(ConflictError, match="pending"):
         deployed.plan(raised(app=9), by="releaser")

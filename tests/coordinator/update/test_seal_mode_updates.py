@@ -25,7 +25,7 @@ from support.samples.state import Snapshots
 from support.samples.updates import holder_key, together
 
 from keyhouse.authority import combine_xor
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     AcceptingManifest,
@@ -37,7 +37,7 @@ from keyhouse.coordinator import (
     prepare_update,
 )
 from keyhouse.coordinator.core.state import Running
-from keyhouse.journal import Home, Journal, Position, SqliteStore, StoreFull
+from keyhouse.journal import Home, Journal, Position, SqliteStore, StoreFullError
 
 STORE = {"journal.db", "journal.db-wal", "sealed_key", "recovery_index", "recovery_index.next"}
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
@@ -262,7 +262,7 @@ class _FailingOnce:
         self.left -= 1
         self.answered = self.answered or name == "answered"
         if self.left == -1 and name != "answered":
-            raise StoreFull(f"no room to {name}")
+            raise StoreFullError(f"no room to {name}")
 
 
 @pytest.mark.parametrize("mode", ["to", "from"])
@@ -275,7 +275,7 @@ async def test_a_step_that_fails_is_never_answered_with_a_success(
         path, failing = tmp_path / str(number), _FailingOnce(number)
         try:
             await _begun(path, first, failing, then)
-        except (StoreFull, Broken) as error:
+        except (StoreFullError, BrokenError) as error:
             outcomes.add(type(error).__name__)
         if failing.left >= 0:
             break
@@ -288,7 +288,7 @@ async def test_a_step_that_fails_is_never_answered_with_a_success(
             assert not _files(path) & STORE
     else:
         pytest.fail("the steps do not end")
-    assert outcomes == {"StoreFull", "Broken"}
+    assert outcomes == {"StoreFullError", "BrokenError"}
 
 
 @pytest.mark.parametrize("mode", ["to", "from"])
@@ -301,7 +301,7 @@ async def test_where_nothing_happened_the_state_stays_where_it_is(
         await set_manifest(engine, first)
         before = await upload(engine, {"note": b"value"})
         hook.then = _FailingOnce(1)
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFullError):
             await _update(engine, then)
         assert engine.view == before
         view = await upload(engine, {"note": b"goes on"})

@@ -28,14 +28,14 @@ from support.samples.deployment import (
 )
 from support.samples.updates import raise_version, together
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.coordinator import (
     AcceptingManifest,
     AcknowledgeUpdate,
     CancelUpdate,
     Engine,
     InitiateUpdate,
-    Stale,
+    StaleError,
     UpdatePackages,
     prepare_acknowledgement,
     prepare_update,
@@ -157,7 +157,7 @@ class Updates(RuleBasedStateMachine):
         allowed = by in self.current.updaters and self.waiting is None
         try:
             self.runner.run(self._submit(self._prepare(by, proposal.raw)))
-        except Refused:
+        except RefusedError:
             assert not allowed
             return
         self._initiated(by, proposal)
@@ -169,7 +169,7 @@ class Updates(RuleBasedStateMachine):
         raw, allowed = self.waiting.proposal.raw, by in self.waiting.users
         try:
             self.runner.run(self._submit(self._agree(by, raw)))
-        except Refused:
+        except RefusedError:
             assert not allowed
             return
         self._acknowledged(by, raw)
@@ -186,7 +186,7 @@ class Updates(RuleBasedStateMachine):
     def acknowledge_what_may_not_be_pending(self, by: str, proposal: Proposal) -> None:
         try:
             self.runner.run(self._submit(self._agree(by, proposal.raw)))
-        except Refused:
+        except RefusedError:
             return
         self._acknowledged(by, proposal.raw)
 
@@ -196,7 +196,7 @@ class Updates(RuleBasedStateMachine):
         command = CancelUpdate(identity=user(by).der, manifest=None)
         try:
             self.runner.run(self.engine.submit(command))
-        except Refused:
+        except RefusedError:
             assert not allowed
             return
         assert allowed
@@ -208,7 +208,7 @@ class Updates(RuleBasedStateMachine):
         allowed = by == "releaser" and self.waiting is None and version >= self.current.version
         try:
             self.runner.run(self._submit(self._prepare(by, raise_version(version))))
-        except Refused:
+        except RefusedError:
             assert not allowed
             return
         assert allowed
@@ -219,7 +219,7 @@ class Updates(RuleBasedStateMachine):
     def upload(self, by: str, value: bytes) -> None:
         try:
             self.runner.run(upload(self.engine, {"note": value}, by))
-        except Refused:
+        except RefusedError:
             assert by != "writer"
             return
         assert by == "writer"
@@ -232,7 +232,7 @@ class Updates(RuleBasedStateMachine):
     def prepare_an_update_for_later(self, by: str, proposal: Proposal) -> None:
         try:
             self.late.append((by, proposal, self._prepare(by, proposal.raw)))
-        except Refused:
+        except RefusedError:
             return
 
     @precondition(lambda self: self.waiting is not None)
@@ -242,7 +242,7 @@ class Updates(RuleBasedStateMachine):
         proposal = self.waiting.proposal
         try:
             self.late.append((by, proposal, self._agree(by, proposal.raw)))
-        except Refused:
+        except RefusedError:
             return
 
     @precondition(lambda self: self.late)
@@ -251,7 +251,7 @@ class Updates(RuleBasedStateMachine):
         by, proposal, command = self.late.pop(number % len(self.late))
         try:
             self.runner.run(self._submit(command))
-        except (Refused, Stale):
+        except (RefusedError, StaleError):
             return
         if isinstance(command, AcknowledgeUpdate):
             self._acknowledged(by, proposal.raw)

@@ -6,7 +6,7 @@ import pytest
 from support.peers.listener import workloads
 from support.peers.workloads import Http2Wire, framed, request
 
-from keyhouse.server.grpc.call import CallRefused
+from keyhouse.server.grpc.call import CallRefusedError
 from keyhouse.server.grpc.timeout import read_timeout
 from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.limits import WorkloadLimits
@@ -51,7 +51,7 @@ def test_timeout_is_a_number_and_a_unit(header: bytes, seconds: float) -> None:
     ],
 )
 def test_what_is_no_timeout_is_refused(header: bytes) -> None:
-    with pytest.raises(CallRefused) as refused:
+    with pytest.raises(CallRefusedError) as refused:
         read_timeout(header)
     assert refused.value.status is Status.INVALID_ARGUMENT
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.server.http.chunks import ChunkedBody
-from keyhouse.server.http.head import Malformed
+from keyhouse.server.http.head import MalformedError
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -61,7 +61,7 @@ BROKEN_CHUNKS = {
 @pytest.mark.parametrize("wire", BROKEN_CHUNKS.values(), ids=BROKEN_CHUNKS.keys())
 def test_broken_chunks_are_refused(wire: bytes) -> None:
     chunks = ChunkedBody()
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedError) as caught:
         chunks.feed(wire, 1000)
     assert (caught.value.status, caught.value.part) == (400, "body")
 
@@ -77,7 +77,7 @@ def test_size_line_has_at_most_254_bytes_and_15_digits() -> None:
     assert fed(b"0" * 14 + b"1\r\nx\r\n0\r\n\r\n").taken() == b"x"
     assert fed(b"1;" + b"a" * 252 + b"\r\nx\r\n0\r\n\r\n").taken() == b"x"
     for line in (b"0" * 15 + b"1\r\n", b"1;" + b"a" * 253 + b"\r\n", b"a" * 256):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedError):
             fed(line)
     assert not fed(b"a" * 255).complete
 
@@ -106,10 +106,10 @@ def test_framing_may_be_a_fourth_of_the_data_and_16_kib_more() -> None:
     excused = b"14\r\n" + b"x" * 20 + b"\r\n"  # six, of which its data excuse five
     most = fed(small * 3276, b"8\r\n" + b"x" * 8 + b"\r\n")  # 16 * 1024 - 1
     most.feed(excused, 1_000_000)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedError):
         most.feed(excused, 1_000_000)
     large = fed(b"10000\r\n" + b"x" * 65536 + b"\r\n")  # not kept for what follows
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedError):
         large.feed(small * 3277, 1_000_000)
 
 
@@ -127,7 +127,7 @@ def test_chunks_that_are_accepted_h11_reads_the_same_way(pieces: list[bytes]) ->
     chunks = ChunkedBody()
     try:
         chunks.feed(wire, 10_000)
-    except Malformed:
+    except MalformedError:
         return
     if not chunks.complete:
         return

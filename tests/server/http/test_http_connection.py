@@ -29,7 +29,7 @@ from support.peers.https import (
     running,
 )
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
@@ -488,7 +488,7 @@ def test_context_is_swapped_under_open_connections(trust: ssl.SSLContext) -> Non
 
 def test_address_in_use_is_named(server: Running) -> None:
     listener = Listener(server.probe, server.listener._context)
-    with pytest.raises(Unavailable, match=f"port {server.port}"):
+    with pytest.raises(UnavailableError, match=f"port {server.port}"):
         asyncio.run(listener.start("127.0.0.1", server.port))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
-    Malformed,
+    MalformedError,
     RequestHead,
     check_beginning,
     read_any_head,
@@ -29,8 +29,8 @@ def read(*lines: bytes) -> RequestHead:
     return read_head(head(*lines), LIMITS)
 
 
-def refused(data: bytes) -> Malformed:
-    with pytest.raises(Malformed) as caught:
+def refused(data: bytes) -> MalformedError:
+    with pytest.raises(MalformedError) as caught:
         read_head(data, LIMITS)
     return caught.value
 
@@ -88,7 +88,7 @@ def test_limits_of_a_head_are_exact() -> None:
         (Limits(headers=14), 431),
         (Limits(header_fields=1), 431),
     ):
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(MalformedError) as caught:
             read_any_head(data, limits)
         assert caught.value.status == status
 
@@ -246,7 +246,7 @@ def test_path_of_a_refused_head_is_told_where_it_can_be(beginning: bytes, path: 
     ],
 )
 def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes, checked: int) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedError) as caught:
         check_beginning(data, checked, LIMITS)
     assert caught.value.status == 400
 
@@ -263,7 +263,7 @@ def test_beginning_that_cannot_become_a_head_is_refused_at_once(data: bytes, che
 def test_limits_of_a_beginning_are_exact(longest: bytes, more: bytes, status: int) -> None:
     limits = Limits(request_line=10, headers=20, header_fields=2)
     check_beginning(longest, 0, limits)
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedError) as caught:
         check_beginning(longest + more, 0, limits)
     assert caught.value.status == status
 
@@ -301,7 +301,7 @@ def test_what_is_accepted_h11_reads_the_same_way(data: bytes) -> None:
     end = data.index(b"\r\n\r\n") + 4
     try:
         ours = read_head(data[:end], LIMITS)
-    except Malformed:
+    except MalformedError:
         return
     other = h11.Connection(h11.SERVER)
     other.receive_data(data[:end])

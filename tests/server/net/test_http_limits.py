@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.server.net.limits import Limits, WorkloadLimits
 
 KINDS = (Limits, WorkloadLimits)
@@ -16,14 +16,14 @@ EACH = [(kind, name) for kind in KINDS for name in kind.__struct_fields__]
 def test_limit_that_is_none_is_refused_by_name(
     kind: type[Limits | WorkloadLimits], name: str, value: Any
 ) -> None:
-    with pytest.raises(Broken, match=name):
+    with pytest.raises(BrokenError, match=name):
         kind(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["headers", "connections", "body_memory"])
 @pytest.mark.parametrize("value", [1.5, 2.0])
 def test_size_or_count_is_a_whole_number(name: str, value: Any) -> None:
-    with pytest.raises(Broken, match=name):
+    with pytest.raises(BrokenError, match=name):
         Limits(**{name: value})
 
 

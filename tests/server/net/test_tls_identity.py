@@ -26,7 +26,7 @@ from support.peers.https import (
     running,
 )
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.server.http.connection import HttpConnection
 from keyhouse.server.net.openssl import lib, pointer
@@ -237,11 +237,11 @@ def test_session_of_one_listener_does_not_resume_at_another(tmp_path: Path) -> N
 
 
 def test_key_of_another_certificate_is_refused() -> None:
-    with pytest.raises(Broken, match="does not belong"):
+    with pytest.raises(BrokenError, match="does not belong"):
         TlsContext(ALICE.key, [SERVER.certificate])
-    with pytest.raises(Broken, match="cannot be read"):
+    with pytest.raises(BrokenError, match="cannot be read"):
         TlsContext(Secret(b"\x30\x00"), [SERVER.certificate])
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenError):
         TlsContext(SERVER.key, [])
 
 

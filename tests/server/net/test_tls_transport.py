@@ -11,7 +11,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
 from support.peers.https import ALICE, SERVER, client_context
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
@@ -211,7 +211,7 @@ def test_context_refuses_a_second_thread() -> None:
     def use() -> None:
         try:
             TlsTransport(context, Connection(), handshakes)
-        except Broken as broken:
+        except BrokenError as broken:
             problems.append(broken)
 
     thread = threading.Thread(target=use)

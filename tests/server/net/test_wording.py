@@ -32,10 +32,10 @@ def test_every_error_of_the_tree_has_its_own_row() -> None:
 
 
 def test_error_of_a_room_is_worded_as_its_nearest_class() -> None:
-    class Local(errors.Forbidden):
+    class Local(errors.ForbiddenError):
         pass
 
-    assert wording(Local("no")) is ERRORS[errors.Forbidden]
+    assert wording(Local("no")) is ERRORS[errors.ForbiddenError]
 
 
 def test_status_is_labelled_as_go_labels_it() -> None:

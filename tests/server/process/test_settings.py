@@ -12,7 +12,7 @@ from keyhouse.server.process.settings import (
     MOST_DAYS,
     SETTINGS,
     Setting,
-    SettingRefused,
+    SettingRefusedError,
     Settings,
     read_settings,
 )
@@ -95,14 +95,14 @@ def test_no_environment_at_all_decides_on_trust(environment: dict[str, str]) -> 
     environment.pop("OE_SIMULATION", None)
     try:
         found = read_settings([], environment)
-    except SettingRefused:  # a host setting with a value that cannot be
+    except SettingRefusedError:  # a host setting with a value that cannot be
         return
     assert (found.platform, found.curve, found.confirm_clock) == ("auto", "P-256", False)
 
 
 def test_a_simulation_asked_for_by_variable_is_refused_even_beside_the_flag() -> None:
     for arguments in ([], ["--platform", "simulation"]):
-        with pytest.raises(SettingRefused) as refused:
+        with pytest.raises(SettingRefusedError) as refused:
             read_settings(arguments, {"OE_SIMULATION": "1"})
         assert "--platform simulation" in refused.value.hint
     assert read_settings([], {"OE_SIMULATION": "0"}).platform == "auto"
@@ -149,9 +149,9 @@ def test_address_is_taken_apart(text: str, host: str, port: int) -> None:
     ["localhost", "localhost:", ":65536", ":-1", ":4433 ", ":\u0664", ":4_4", ":" + "0" * 9000],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(SettingRefused, match="--client-addr is no address"):
+    with pytest.raises(SettingRefusedError, match="--client-addr is no address"):
         read_settings(["--client-addr", text], {})
-    with pytest.raises(SettingRefused, match="EDG_COORDINATOR_CLIENT_ADDR is no address"):
+    with pytest.raises(SettingRefusedError, match="EDG_COORDINATOR_CLIENT_ADDR is no address"):
         read_settings([], {"EDG_COORDINATOR_CLIENT_ADDR": text})
 
 
@@ -159,13 +159,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_an_empty_flag_is_refused_by_name_if_there_is_a_default(setting: Setting) -> None:
     if setting.is_switch or not setting.default:
         return
-    with pytest.raises(SettingRefused, match=setting.flag):
+    with pytest.raises(SettingRefusedError, match=setting.flag):
         read_settings([setting.flag, ""], {})
 
 
 @pytest.mark.parametrize("flag", ["--platform", "--curve", "--log-level", "--log-format"])
 def test_a_value_that_cannot_be_is_refused_with_those_that_can(flag: str) -> None:
-    with pytest.raises(SettingRefused) as refused:
+    with pytest.raises(SettingRefusedError) as refused:
         read_settings([flag, "Simulation"], {})
 
     assert refused.value.message == f"{flag} has a value that cannot be"
@@ -179,7 +179,7 @@ def test_the_days_of_certificates_are_a_small_whole_number() -> None:
         found = read_settings(["--marble-certificate-days", text], {})
         assert found.marble_certificate_days == days
     for text in ("0", "-1", "1.5", " 1", "01", "36501", "\u0661", "9" * 5000, "one"):
-        with pytest.raises(SettingRefused, match="--marble-certificate-days"):
+        with pytest.raises(SettingRefusedError, match="--marble-certificate-days"):
             read_settings(["--marble-certificate-days", text], {})
 
 

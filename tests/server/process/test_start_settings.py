@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyhouse.server.process.settings import SettingRefused, read_settings
+from keyhouse.server.process.settings import SettingRefusedError, read_settings
 
 
 def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None:
@@ -16,7 +16,7 @@ def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None
     ["1", "00" * 31, "00" * 33, "0x" + "00" * 31, "gg" * 32, "00" * 32 + "\n", "\u0660" * 64],
 )
 def test_what_is_no_fingerprint_is_refused(text: str) -> None:
-    with pytest.raises(SettingRefused, match="--claim-fingerprint is no fingerprint"):
+    with pytest.raises(SettingRefusedError, match="--claim-fingerprint is no fingerprint"):
         read_settings(["--claim-fingerprint", text], {})
 
 
@@ -27,11 +27,11 @@ def test_a_fingerprint_is_taken_in_any_case_of_letters() -> None:
 
 
 def test_an_empty_claim_is_refused_and_does_not_mean_any_manifest() -> None:
-    with pytest.raises(SettingRefused, match="--claim-fingerprint is empty"):
+    with pytest.raises(SettingRefusedError, match="--claim-fingerprint is empty"):
         read_settings(["--claim-fingerprint", ""], {})
 
 
 def test_json_without_a_check_is_refused() -> None:
-    with pytest.raises(SettingRefused, match="--json has no effect"):
+    with pytest.raises(SettingRefusedError, match="--json has no effect"):
         read_settings(["--json"], {})
     assert read_settings(["--check-config", "--json"], {}) == read_settings([], {})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.server.process.startup_manifest import StartupRefused, read_startup_manifest
+from keyhouse.server.process.startup_manifest import StartupRefusedError, read_startup_manifest
 
 
 @pytest.mark.parametrize("name", ["manifest.yaml", "manifest.YML"])
@@ -12,7 +12,7 @@ def test_yaml_is_refused_with_the_command_that_converts_it(tmp_path: Path, name:
     path = tmp_path / name
     path.write_text("{}")
 
-    with pytest.raises(StartupRefused, match="is YAML") as refused:
+    with pytest.raises(StartupRefusedError, match="is YAML") as refused:
         read_startup_manifest(path, None)
 
     assert "keyhouse manifest convert" in refused.value.hint

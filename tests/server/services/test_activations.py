@@ -26,15 +26,15 @@ from support.samples.deployment import (
 )
 from support.samples.signing_request import signing_request
 
-from keyhouse.attestation import QuoteRefused
+from keyhouse.attestation import QuoteRefusedError
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import (
-    Conflicting,
-    Forbidden,
-    Invalid,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
     KeyhouseError,
-    Unauthenticated,
-    WrongPhase,
+    UnauthenticatedError,
+    WrongPhaseError,
 )
 from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
 from keyhouse.server.net.pace import A_SECOND
@@ -68,7 +68,7 @@ async def recorded(opened: Deployment) -> None:
 
 async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
     async with deployment(tmp_path) as opened:
-        await refused(opened.join(), WrongPhase, "waiting for its first manifest")
+        await refused(opened.join(), WrongPhaseError, "waiting for its first manifest")
         assert opened.counts.attempts == {UNKNOWN: 1}
         assert opened.counts.refusals == {"wrong-phase": 1}
 
@@ -76,18 +76,18 @@ async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
 async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
     async with deployment(tmp_path, marble_manifest()) as opened:
         join = opened.join
-        await refused(join(identity=None), Unauthenticated, "no client certificate")
-        await refused(join("WEB"), Forbidden, 'no marble type "WEB"')
-        await refused(join(""), Forbidden, 'no marble type ""')
-        await refused(join(marble="x"), Invalid, "UUID: is not a UUID")
-        await refused(join(marble="0" * 32), Invalid, "UUID: is nil")
-        await refused(join(csr=b"x"), Invalid, "readable PKCS #10")
-        await refused(join(csr=signing_request(["a b"])), Invalid, "DNS name")
-        await refused(join(quote=b"x"), QuoteRefused, "")
-        await refused(join(quote=bytes(MAX_QUOTE + 1)), Invalid, "Quote: is larger")
+        await refused(join(identity=None), UnauthenticatedError, "no client certificate")
+        await refused(join("WEB"), ForbiddenError, 'no marble type "WEB"')
+        await refused(join(""), ForbiddenError, 'no marble type ""')
+        await refused(join(marble="x"), InvalidError, "UUID: is not a UUID")
+        await refused(join(marble="0" * 32), InvalidError, "UUID: is nil")
+        await refused(join(csr=b"x"), InvalidError, "readable PKCS #10")
+        await refused(join(csr=signing_request(["a b"])), InvalidError, "DNS name")
+        await refused(join(quote=b"x"), QuoteRefusedError, "")
+        await refused(join(quote=bytes(MAX_QUOTE + 1)), InvalidError, "Quote: is larger")
         # The type comes before the UUID, and both before the quote.
-        await refused(join("no", "x", quote=b"x"), Forbidden, "marble type")
-        await refused(join("web", "x", quote=b"x"), Invalid, "UUID")
+        await refused(join("no", "x", quote=b"x"), ForbiddenError, "marble type")
+        await refused(join("web", "x", quote=b"x"), InvalidError, "UUID")
         assert opened.counts.successes == {}
         assert opened.counts.attempts == {"web": 8, UNKNOWN: 3}
         assert opened.audited == []
@@ -104,8 +104,8 @@ async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
 
 async def test_without_simulation_a_quote_is_needed(tmp_path: Path) -> None:
     async with deployment(tmp_path, marble_manifest(), simulated=False) as opened:
-        await refused(opened.join(), Forbidden, "sent no quote")
-        await refused(opened.join(csr=b"x"), Forbidden, "sent no quote")  # costs less to see
+        await refused(opened.join(), ForbiddenError, "sent no quote")
+        await refused(opened.join(csr=b"x"), ForbiddenError, "sent no quote")  # costs less to see
         given = await opened.activations.activate(quoted_request(), TLS_CERT)
         assert "MARBLE_PREDEFINED_ROOT_CA" in given.env
 
@@ -114,12 +114,14 @@ async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Pa
     async with deployment(tmp_path, marble_manifest()) as opened:
         activate = opened.activations.activate
         old = quoted_request(isvsvn=1)
-        await refused(activate(old, TLS_CERT), Forbidden, "SecurityVersion: the enclave's is 1")
+        await refused(
+            activate(old, TLS_CERT), ForbiddenError, "SecurityVersion: the enclave's is 1"
+        )
         other = quoted_request(signer="cd")
         await refused(
-            activate(other, TLS_CERT), Forbidden, f"SignerID: the enclave's is {'cd' * 32}"
+            activate(other, TLS_CERT), ForbiddenError, f"SignerID: the enclave's is {'cd' * 32}"
         )
-        await refused(activate(quoted_request(), user("thief").der), Forbidden, "ReportData")
+        await refused(activate(quoted_request(), user("thief").der), ForbiddenError, "ReportData")
         await activate(quoted_request(marble=MARBLE), TLS_CERT)
         await recorded(opened)
         (entry,) = opened.audited
@@ -150,13 +152,13 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
         await raise_version(opened, 3)
         # Either it was answered before the update was, or it was judged by the new version.
         (outcome,) = await asyncio.gather(joining, return_exceptions=True)
-        if isinstance(outcome, Forbidden):
+        if isinstance(outcome, ForbiddenError):
             assert "SecurityVersion" in str(outcome)
         else:
             assert isinstance(outcome, Parameters)
         await refused(
             opened.activations.activate(quoted_request(isvsvn=2), TLS_CERT),
-            Forbidden,
+            ForbiddenError,
             "must be 3 or higher",
         )
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
@@ -189,9 +191,9 @@ async def test_strangers_fill_neither_the_log_nor_the_events(tmp_path: Path) -> 
         await opened.join(marble=MARBLE)
         clock.time -= 3_600_000_000  # set back: the security time stands still for an hour
         for number in range(A_SECOND + 5):
-            await refused(opened.join("n" * 10_000, str(number)), Forbidden, "no marble type")
+            await refused(opened.join("n" * 10_000, str(number)), ForbiddenError, "no marble type")
         opened.seconds += 1
-        await refused(opened.join("no", "last"), Forbidden, "no marble type")
+        await refused(opened.join("no", "last"), ForbiddenError, "no marble type")
         first, *told = json.loads(opened.events.as_json())
     assert first["activation"]["uuid"] == MARBLE
     claimed = [refusal["refusal"]["uuid"] for refusal in told]
@@ -229,7 +231,7 @@ def test_a_uuid_may_be_spelled_in_four_ways(text: str) -> None:
     ],
 )
 def test_nothing_else_is_a_uuid(text: str) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidError):
         read_uuid(text)
 
 
@@ -243,17 +245,17 @@ async def test_a_limit_is_kept_through_restarts_and_updates(tmp_path: Path) -> N
     async with deployment(tmp_path) as opened:
         await raise_version(opened, 3)
         await opened.join(marble=MARBLE)
-        await refused(opened.join(marble=MARBLE), Forbidden, "was activated 3 times")
-        await refused(opened.join(), Forbidden, "MaxActivations")
+        await refused(opened.join(marble=MARBLE), ForbiddenError, "was activated 3 times")
+        await refused(opened.join(), ForbiddenError, "MaxActivations")
         assert [entry["counted"] for entry in opened.audited] == [True] * 3
     async with deployment(tmp_path) as opened:
-        await refused(opened.join(), Forbidden, "MaxActivations")
+        await refused(opened.join(), ForbiddenError, "MaxActivations")
 
 
 async def test_many_at_once_never_exceed_a_limit(tmp_path: Path) -> None:
     async with deployment(tmp_path, LIMITED) as opened:
         answers = await asyncio.gather(*(opened.join() for _ in range(20)), return_exceptions=True)
-        assert sum(isinstance(answer, Forbidden) for answer in answers) == 17
+        assert sum(isinstance(answer, ForbiddenError) for answer in answers) == 17
         assert opened.counts.successes == {"web": 3}
         assert opened.engine.view.running.activations["web"] == 3
 
@@ -291,7 +293,7 @@ async def test_a_missing_upload_is_named(tmp_path: Path) -> None:
     async with deployment(tmp_path, raw) as opened:
         await refused(
             opened.join(),
-            Conflicting,
+            ConflictError,
             'secret "token" has no value yet, but Marbles.web.Parameters.Env.A reads it',
         )
 

@@ -19,9 +19,9 @@ from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralUnavailable,
+    CollateralUnavailableError,
     Mark,
-    QuoteRefused,
+    QuoteRefusedError,
     marks_of,
     read_facts,
 )
@@ -97,7 +97,7 @@ async def test_older_collateral_is_refused_after_a_restart_with_a_rewound_clock(
         assert moment(engine.now()) >= moment(NOW)
         for at in (None, moment(NOW) - timedelta(hours=20)):
             async with checking(engine, older, at) as checks:
-                with pytest.raises(CollateralUnavailable, match=part):
+                with pytest.raises(CollateralUnavailableError, match=part):
                     await checks.verify(QUOTE)
         async with checking(engine, collateral()) as checks:
             await checks.verify(QUOTE)
@@ -121,7 +121,7 @@ class Overtaken:
 async def test_collateral_that_others_overtook_meanwhile_is_refused() -> None:
     source = collateral(evaluation=5)
     checks = QuoteChecks(PLATFORM.root_ca, lambda: source, lambda: moment(NOW), Overtaken())
-    with pytest.raises(CollateralUnavailable):
+    with pytest.raises(CollateralUnavailableError):
         await checks.verify(QUOTE)
     checks.close()
 
@@ -134,7 +134,7 @@ async def test_newer_collateral_of_a_quote_that_does_not_verify_is_not_remembere
         await set_manifest(engine, manifest())
         position = engine.view.position
         async with checking(engine, collateral(number=9)) as checks:
-            with pytest.raises(QuoteRefused):
+            with pytest.raises(QuoteRefusedError):
                 await checks.verify(bent)
         assert engine.view.position == position
         assert not engine.view.running.collateral_marks
@@ -181,7 +181,7 @@ async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_upd
 async def _only_as_new_as(engine: Engine, marks: Mapping[str, Mark]) -> None:
     assert engine.view.running.collateral_marks == marks
     async with checking(engine, collateral(number=4)) as checks:
-        with pytest.raises(CollateralUnavailable, match="root-crl has number 4"):
+        with pytest.raises(CollateralUnavailableError, match="root-crl has number 4"):
             await checks.verify(QUOTE)
     async with checking(engine, collateral()) as checks:
         await checks.verify(QUOTE)

@@ -11,7 +11,7 @@ from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import user
 
 from keyhouse.authority import LIFETIME
-from keyhouse.base.errors import Unauthenticated
+from keyhouse.base.errors import UnauthenticatedError
 from keyhouse.server.services.access import identify_marble
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
@@ -37,5 +37,5 @@ async def test_a_workload_is_known_by_its_certificate_while_that_is_good(tmp_pat
             (state, leaf, end + DAY),
             (gone, leaf, now),
         ):
-            with pytest.raises(Unauthenticated):
+            with pytest.raises(UnauthenticatedError):
                 identify_marble(case, identity, now=time)

@@ -15,13 +15,13 @@ from keyhouse.attestation import (
     Collateral,
     PlatformKind,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
     TcbStatus,
     Tee,
     add_header,
     read_collateral,
 )
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.server.services.quote_checks import (
     FETCHES_AT_ONCE,
     REMEMBERED,
@@ -69,7 +69,7 @@ def checking(desk: Desk, given: CollateralNow | None = None) -> Iterator[QuoteCh
 
 
 async def refusal(checks: QuoteChecks, given: bytes) -> QuoteProblem:
-    with pytest.raises(QuoteRefused) as caught:
+    with pytest.raises(QuoteRefusedError) as caught:
         await checks.verify(given)
     return caught.value.reason
 
@@ -129,7 +129,7 @@ async def test_an_expired_bundle_is_refused_at_the_time_of_the_call() -> None:
 async def test_without_collateral_callers_are_told_to_come_again() -> None:
     with (
         checking(Desk(collateral("sgx_quote")), no_collateral) as checks,
-        pytest.raises(Unavailable, match="no collateral"),
+        pytest.raises(UnavailableError, match="no collateral"),
     ):
         await checks.verify(quote("sgx_quote"))
 
@@ -151,7 +151,7 @@ async def test_only_so_many_callers_may_wait() -> None:
         for each in callers:
             each.cancel()
         answers = await asyncio.gather(*callers, return_exceptions=True)
-        assert sum(isinstance(each, Unavailable) for each in answers) == 6
+        assert sum(isinstance(each, UnavailableError) for each in answers) == 6
         go_on.set()
         await checks.verify(quote("sgx_quote"))
 
@@ -236,7 +236,7 @@ async def test_a_slow_pccs_keeps_those_in_turn_who_wait_for_it_and_no_others() -
         await checks.verify(quote("sgx_quote"))
         answered.set()
         answers = await asyncio.gather(*callers, return_exceptions=True)
-        assert {type(each) for each in answers} == {QuoteRefused}
+        assert {type(each) for each in answers} == {QuoteRefusedError}
         assert ended.index("modest") < 2 * FETCHES_AT_ONCE
     finally:
         checks.close()

@@ -24,13 +24,25 @@ from support.samples.recovery import Holder, encrypted, holder, holders, recover
 from keyhouse.authority import (
     CoordinatorKeys,
     EphemeralKey,
-    IndexDamaged,
-    ShareRefused,
+    IndexDamagedError,
+    ShareRefusedError,
     make_recovery,
 )
-from keyhouse.base.errors import BadRequest, Conflicting, Invalid, Unavailable, WrongPhase
+from keyhouse.base.errors import (
+    BadRequestError,
+    ConflictError,
+    InvalidError,
+    UnavailableError,
+    WrongPhaseError,
+)
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, FirstManifestRule, Phase, RecoveryRefused, prepare_manifest
+from keyhouse.coordinator import (
+    Engine,
+    FirstManifestRule,
+    Phase,
+    RecoveryRefusedError,
+    prepare_manifest,
+)
 from keyhouse.coordinator.core.state import Recovering
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.manifest import fingerprint
@@ -124,7 +136,7 @@ async def test_one_key_alone_recovers_and_a_wrong_one_is_refused_without_harm(
     crafted = made(recoverable(KEYS[:1]))
     await crafted.write(tmp_path)
     async with _desk(tmp_path, _shares(crafted, KEYS)) as desk:
-        with pytest.raises(ShareRefused, match="does not belong to this state"):
+        with pytest.raises(ShareRefusedError, match="does not belong to this state"):
             await desk.give(bytes(32), KEYS[0])
         assert (await desk.hand_in(KEYS[0])).remaining == 0
 
@@ -141,7 +153,7 @@ async def test_share_from_another_deployment_is_refused(tmp_path: Path) -> None:
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         for encrypt in (False, True):
-            with pytest.raises(ShareRefused):
+            with pytest.raises(ShareRefusedError):
                 await desk.give(other[KEYS[1].name].reveal(), KEYS[1], encrypt=encrypt)
         assert (await desk.hand_in(KEYS[1])).remaining == 0
 
@@ -151,7 +163,7 @@ async def test_share_signed_by_another_key_is_refused(tmp_path: Path) -> None:
         share = desk.shares[KEYS[0].name].reveal()
         for by in (KEYS[1], holder("a stranger")):
             for encrypt in (False, True):
-                with pytest.raises(ShareRefused, match="signature"):
+                with pytest.raises(ShareRefusedError, match="signature"):
                     await desk.give(share, by, encrypt=encrypt)
         assert desk.desk.received == ()
         assert (await desk.hand_in(KEYS[0])).remaining == 1
@@ -161,7 +173,7 @@ async def test_repeated_share_is_refused_and_counts_once(tmp_path: Path) -> None
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         for encrypt in (False, True):
-            with pytest.raises(ShareRefused, match='share of "rk0" is in already'):
+            with pytest.raises(ShareRefusedError, match='share of "rk0" is in already'):
                 await desk.hand_in(KEYS[0], encrypt=encrypt)
         assert desk.phase is Phase.RECOVERY
         assert (await desk.hand_in(KEYS[2])).remaining == 0
@@ -173,7 +185,7 @@ async def test_share_of_one_holder_under_the_signature_of_another_share_is_refus
     async with _lost(tmp_path) as desk:
         mine, other = (desk.shares[each.name].reveal() for each in KEYS[:2])
         sent = encrypted(_key().public_key, mine)
-        with pytest.raises(ShareRefused):
+        with pytest.raises(ShareRefusedError):
             await desk.desk.upload(Secret(sent), KEYS[1].sign(other))
         assert desk.desk.received == ()
 
@@ -182,7 +194,7 @@ async def test_upload_under_a_key_from_before_a_restart_is_refused(tmp_path: Pat
     async with _lost(tmp_path) as desk:
         share = desk.shares[KEYS[0].name].reveal()
         recorded = encrypted(EphemeralKey().public_key, share)
-        with pytest.raises(BadRequest, match="cannot be decrypted"):
+        with pytest.raises(BadRequestError, match="cannot be decrypted"):
             await desk.desk.upload(Secret(recorded), KEYS[0].sign(share))
 
 
@@ -191,9 +203,9 @@ async def test_replay_after_the_recovery_is_refused(tmp_path: Path) -> None:
         await desk.hand_in(KEYS[0])
         await desk.hand_in(KEYS[1])
         for by in KEYS:
-            with pytest.raises(WrongPhase):
+            with pytest.raises(WrongPhaseError):
                 await desk.hand_in(by)
-        with pytest.raises(WrongPhase):
+        with pytest.raises(WrongPhaseError):
             await desk.desk.public_key()
 
 
@@ -211,7 +223,7 @@ async def test_refused_manifest_between_two_shares_spoils_nothing(tmp_path: Path
         await desk.hand_in(KEYS[0])
         state = desk.engine.view.state
         assert isinstance(state, Recovering)
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidError):
             prepare_manifest(state, b'{"Packages": 1}', now=NOW)
         assert (await desk.hand_in(KEYS[1])).remaining == 0
 
@@ -223,7 +235,7 @@ async def test_manifest_prepared_before_a_recovery_does_not_replace_it(tmp_path:
         command = prepare_manifest(state, recoverable([]), now=NOW)
         await desk.hand_in(KEYS[0])
         await desk.hand_in(KEYS[1])
-        with pytest.raises(WrongPhase):
+        with pytest.raises(WrongPhaseError):
             await desk.engine.submit(command)
         assert desk.engine.view.running.manifest != command.manifest
 
@@ -234,7 +246,7 @@ async def test_share_after_a_new_manifest_is_refused(tmp_path: Path) -> None:
         state = desk.engine.view.state
         assert isinstance(state, Recovering)
         await desk.engine.submit(prepare_manifest(state, recoverable([]), now=NOW))
-        with pytest.raises(WrongPhase):
+        with pytest.raises(WrongPhaseError):
             await desk.hand_in(KEYS[1])
         assert desk.desk.received == ()
 
@@ -254,7 +266,9 @@ async def test_upload_goes_on_when_its_client_leaves(tmp_path: Path) -> None:
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        with pytest.raises(WrongPhase):  # waits for its turn, behind the one that was left alone
+        with pytest.raises(
+            WrongPhaseError
+        ):  # waits for its turn, behind the one that was left alone
             await desk.hand_in(KEYS[2])
         assert desk.phase is Phase.RUNNING
 
@@ -281,7 +295,7 @@ async def _attack(path: Path, crafted: Made, by: list[Holder], shares: dict[str,
     async with _desk(path, shares) as desk:
         for each in by[:-1]:
             await desk.hand_in(each)
-        with pytest.raises((RecoveryRefused, ShareRefused)) as refused:
+        with pytest.raises((RecoveryRefusedError, ShareRefusedError)) as refused:
             await desk.hand_in(by[-1])
         assert desk.phase is Phase.RECOVERY
         assert desk.desk.received == ()
@@ -329,9 +343,9 @@ async def test_state_without_recovery_keys_is_recovered_by_nobodys_key(tmp_path:
     await crafted.write(tmp_path)
     async with _desk(tmp_path, {}) as desk:
         for share in (crafted.dek.reveal(), bytes(32), os.urandom(33), b"", os.urandom(512)):
-            with pytest.raises(Conflicting, match="no recovery keys"):
+            with pytest.raises(ConflictError, match="no recovery keys"):
                 await desk.give(share, KEYS[0])
-        with pytest.raises(Conflicting, match="no recovery keys"):
+        with pytest.raises(ConflictError, match="no recovery keys"):
             await desk.desk.public_key()
 
 
@@ -416,9 +430,9 @@ async def test_index_that_its_own_root_did_not_sign_is_refused_at_once(tmp_path:
     content = bytes(raw[33:-32])
     path.write_bytes(IndexFile(crafted.store_id, 1, content).encode())
     async with _desk(tmp_path, _shares(crafted, KEYS)) as desk:
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             await desk.hand_in(KEYS[0])
-        with pytest.raises(IndexDamaged):
+        with pytest.raises(IndexDamagedError):
             await desk.desk.public_key()
 
 
@@ -427,7 +441,7 @@ async def test_clock_a_year_ahead_stops_a_recovery_until_it_is_confirmed(tmp_pat
     await crafted.write(tmp_path)
     clock = FixedClock(NOW + 2 * 365 * 24 * 3600 * 1_000_000)
     async with _desk(tmp_path, _shares(crafted, KEYS), clock) as desk:
-        with pytest.raises(RecoveryRefused, match="--confirm-clock"):
+        with pytest.raises(RecoveryRefusedError, match="--confirm-clock"):
             await desk.hand_in(KEYS[0])
         clock.time = NOW
         assert (await desk.hand_in(KEYS[0])).remaining == 0
@@ -455,7 +469,7 @@ async def test_claim_of_a_manifest_holds_for_recovered_ones_too(
         if claimed:
             assert (await desk.hand_in(KEYS[0])).remaining == 0
         else:
-            with pytest.raises(RecoveryRefused, match="is claimed for"):
+            with pytest.raises(RecoveryRefusedError, match="is claimed for"):
                 await desk.hand_in(KEYS[0])
         desk.desk.close()
 
@@ -466,7 +480,7 @@ async def test_claim_of_a_manifest_holds_for_recovered_ones_too(
 async def test_failure_to_make_ready_costs_the_last_upload_only(tmp_path: Path) -> None:
     crafted = made(recoverable(KEYS, 2))
     await crafted.write(tmp_path)
-    failing = [Unavailable("the platform makes no quote now")]
+    failing = [UnavailableError("the platform makes no quote now")]
 
     async def make_ready(keys: CoordinatorKeys) -> Callable[[], None]:
         if failing:
@@ -478,7 +492,7 @@ async def test_failure_to_make_ready_costs_the_last_upload_only(tmp_path: Path) 
         desk.desk.close()
         desk.desk = RecoverySession(engine, make_ready, _key)
         await desk.hand_in(KEYS[0])
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             await desk.hand_in(KEYS[1])
         assert desk.desk.received == (KEYS[0].name,)
         assert desk.phase is Phase.RECOVERY
@@ -507,8 +521,8 @@ async def test_recovered_state_is_served_before_anybody_is_answered(tmp_path: Pa
 async def test_own_machine_needs_no_recovery(tmp_path: Path) -> None:
     async with running_engine(tmp_path, machine=MACHINE) as engine:
         desk = Desk(engine, {})
-        with pytest.raises(WrongPhase):
+        with pytest.raises(WrongPhaseError):
             await desk.give(bytes(32), KEYS[0])
-        with pytest.raises(WrongPhase):
+        with pytest.raises(WrongPhaseError):
             await desk.desk.public_key()
         desk.desk.close()

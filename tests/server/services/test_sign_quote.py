@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.samples.deployment import NOW, manifest, running_engine, set_manifest
 
 from keyhouse.attestation import TcbStatus, add_header
-from keyhouse.base.errors import Forbidden
+from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head
@@ -139,6 +139,6 @@ async def test_nothing_is_signed_once_the_manifest_does_not_enable_it(tmp_path: 
     platform = platform_of()
     checks = checks_of(platform)
     async with serving(tmp_path, platform, manifest()) as (engine, _):
-        with pytest.raises(Forbidden, match="FeatureGates"):
+        with pytest.raises(ForbiddenError, match="FeatureGates"):
             await QuoteSigning(engine, checks).sign(platform.quote(bytes(64)))
     checks.close()

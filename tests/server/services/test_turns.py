@@ -8,7 +8,12 @@ import pytest
 from support.samples.deployment import running_engine, set_manifest, user
 from support.samples.updates import together
 
-from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue, TooMany
+from keyhouse.server.net.concurrency import (
+    BoundedExecutor,
+    ConcurrencyLimit,
+    FairQueue,
+    TooManyRequestsError,
+)
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import PLANS, Proposal, Updates
 
@@ -18,7 +23,7 @@ async def test_a_place_is_free_again_after_success_failure_and_a_caller_who_left
     release = threading.Event()
     first, second = (asyncio.create_task(turns.run(release.wait)) for _ in range(2))
     await asyncio.sleep(0)
-    with pytest.raises(TooMany, match="too many"):
+    with pytest.raises(TooManyRequestsError, match="too many"):
         await turns.run(int)
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
@@ -58,7 +63,7 @@ async def test_callers_who_leave_before_their_turn_have_nothing_done() -> None:
 
     first, *left = (asyncio.create_task(queue.run(lambda: work("early"))) for _ in range(4))
     await asyncio.sleep(0)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyRequestsError):
         await queue.run(lambda: work("late"))
     for each in left:
         each.cancel()
@@ -127,7 +132,7 @@ async def test_plans_are_made_one_at_a_time_and_keep_no_update_waiting(tmp_path:
 
         plans = [asyncio.create_task(plan("alice")) for _ in range(PLANS)]
         await asyncio.sleep(0)
-        with pytest.raises(TooMany, match="plans"):
+        with pytest.raises(TooManyRequestsError, match="plans"):
             await plan("bob")
         agreed = await updates.propose(user("bob").der, lambda: Proposal(new))
         assert agreed.missing_users == ("alice", "carol")

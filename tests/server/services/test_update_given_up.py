@@ -8,7 +8,7 @@ import pytest
 from support.samples.deployment import NOW, FixedClock, running_engine, set_manifest, user
 from support.samples.updates import together
 
-from keyhouse.coordinator import CannotBeApplied
+from keyhouse.coordinator import CannotBeAppliedError
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import Proposal, Updates
 
@@ -32,7 +32,7 @@ async def test_what_cannot_be_applied_is_cancelled_logged_and_makes_room(tmp_pat
         first = await updates.propose(user("alice").der, lambda: Proposal(new))
         assert first.missing == 1
         clock.time = NOW + 60 * DAY
-        with pytest.raises(CannotBeApplied) as refusal:
+        with pytest.raises(CannotBeAppliedError) as refusal:
             await updates.acknowledge(user("bob").der, lambda: Proposal(new))
         assert [problem.at for problem in refusal.value.problems] == ["Secrets.cert.Cert.NotAfter"]
         assert engine.view.running.pending is None

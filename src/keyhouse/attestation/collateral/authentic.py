@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
-from keyhouse.attestation.errors import ConfigurationRefused, QuoteProblem
+from keyhouse.attestation.errors import ConfigurationRefusedError, QuoteProblem
 from keyhouse.attestation.refusals import refusal
 
 __all__ = ["issued_pck_chain", "require_signed", "require_vendor_root"]
@@ -29,13 +29,13 @@ _HALF = 32
 
 
 def require_vendor_root(root_ca: bytes) -> None:
-    """Raise ``ConfigurationRefused`` unless ``root_ca``, DER, is a root: signed by itself."""
+    """Raise ``ConfigurationRefusedError`` unless ``root_ca``, DER, is a root: signed by itself."""
     try:
         root = x509.load_der_x509_certificate(root_ca)
         root.verify_directly_issued_by(root)
         _p256(root)
     except Exception:  # noqa: BLE001 - see above
-        raise ConfigurationRefused(
+        raise ConfigurationRefusedError(
             "the platform maker's root certificate cannot be used",
             hint="give the DER of a self-signed P-256 root, such as Intel's SGX root",
         ) from None
@@ -47,7 +47,7 @@ def require_vendor_root(root_ca: bytes) -> None:
 def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
     """Return PCK certificate, its CA and the root, DER: each is signed by the next.
 
-    ``pck_chain`` is PEM. Raises ``QuoteRefused`` unless it ends in ``root_ca``, DER.
+    ``pck_chain`` is PEM. Raises ``QuoteRefusedError`` unless it ends in ``root_ca``, DER.
     """
     chain = require_pck_root(pck_chain, root_ca)
     try:
@@ -59,7 +59,7 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 
 @functools.lru_cache(maxsize=64)
 def require_signed(collateral: Collateral) -> None:
-    """Raise ``QuoteRefused`` unless all parts of ``collateral`` are signed by its own chains."""
+    """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed by its own chain."""
     try:
         pck_ca, root = _require_links(_read(collateral.pck_crl_issuer_chain))
         tcb_signer, _ = _require_links(_read(collateral.tcb_info_issuer_chain))

@@ -10,7 +10,7 @@ import binascii
 
 import msgspec
 
-from keyhouse.attestation.errors import CollateralRefused
+from keyhouse.attestation.errors import CollateralRefusedError
 
 __all__ = ["MAX_COLLATERAL", "Collateral", "read_collateral", "write_collateral"]
 
@@ -51,15 +51,15 @@ _decoder = msgspec.json.Decoder(_Bundle)
 
 
 def read_collateral(data: bytes) -> Collateral:
-    """Return the bundle in ``data``, a JSON text. Raises ``CollateralRefused``."""
+    """Return the bundle in ``data``, a JSON text. Raises ``CollateralRefusedError``."""
     if len(data) > MAX_COLLATERAL:
-        raise CollateralRefused(
+        raise CollateralRefusedError(
             f"the collateral bundle has more than {MAX_COLLATERAL} bytes", hint=_HINT
         )
     try:
         bundle = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise CollateralRefused(
+        raise CollateralRefusedError(
             "the collateral bundle is not the JSON object it should be", hint=_HINT
         ) from None
     return Collateral(
@@ -86,7 +86,7 @@ def _unhex(name: str, text: str) -> bytes:
     try:
         return binascii.unhexlify(text)
     except ValueError:
-        raise CollateralRefused(
+        raise CollateralRefusedError(
             f"the collateral bundle: {name} is not a hex string", hint=_HINT
         ) from None
 
@@ -94,7 +94,7 @@ def _unhex(name: str, text: str) -> bytes:
 def _signature(name: str, text: str) -> bytes:
     value = _unhex(name, text)
     if len(value) != _SIGNATURE:
-        raise CollateralRefused(
+        raise CollateralRefusedError(
             f"the collateral bundle: {name} has {len(value)} bytes, must have {_SIGNATURE}",
             hint=_HINT,
         )

@@ -21,9 +21,9 @@ from keyhouse.attestation.collateral.bundle import (
 )
 from keyhouse.attestation.collateral.facts import CollateralFacts, require_sound
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
-from keyhouse.attestation.errors import CollateralRefused
+from keyhouse.attestation.errors import CollateralRefusedError
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 
 __all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
@@ -66,12 +66,15 @@ class CollateralCache:
                 seen = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
             collateral = read_collateral(content)
             facts = require_sound(collateral, self._root_ca, now)
-        except (OSError, OverflowError, ValueError, CollateralRefused):
+        except (OSError, OverflowError, ValueError, CollateralRefusedError):
             return None
         return Kept(collateral, facts, seen)
 
     def write(self, kept: Kept) -> None:
-        """Keep ``kept``, durably and whole. Raises ``Refused`` if the folder does not take it."""
+        """Keep ``kept``, durably and whole.
+
+        Raises ``RefusedError`` if the folder does not take it.
+        """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._path(kept.facts.kind)
@@ -79,7 +82,7 @@ class CollateralCache:
             os.utime(path, (kept.seen.timestamp(), kept.seen.timestamp()))
             self._drop_oldest()
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"the collateral cache {self._folder} cannot be written: {os_reason(error)}",
                 hint="it is fetched anew after a restart until the directory can be written",
             ) from None

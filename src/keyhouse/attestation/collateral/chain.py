@@ -13,7 +13,7 @@ from datetime import datetime
 from cryptography import x509
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 
 __all__ = [
     "read_chain",
@@ -49,12 +49,12 @@ def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
 
 
 def require_same_authority(pck: tuple[bytes, ...], collateral: Collateral, root_ca: bytes) -> None:
-    """Raise ``QuoteRefused`` unless the collateral ends in ``root_ca`` and is of the quote's CA.
+    """Raise ``QuoteRefusedError`` unless the collateral ends in ``root_ca``, of the quote's CA.
 
     ``pck``: PCK certificate, its CA and the root, DER.
     """
     if require_collateral_roots(collateral, root_ca) != pck[1]:
-        raise QuoteRefused(
+        raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
             "the collateral's revocation list is of another CA than the quote's PCK certificate",
             hint="use the collateral of the platform that made the quote",
@@ -142,8 +142,8 @@ def _require_end(chain: tuple[bytes, ...], length: int, root_ca: bytes, where: s
         raise _refused(f"{where} does not end in the pinned root")
 
 
-def _refused(problem: str) -> QuoteRefused:
-    return QuoteRefused(
+def _refused(problem: str) -> QuoteRefusedError:
+    return QuoteRefusedError(
         QuoteProblem.CHAIN,
         f"the quote does not verify: {problem}",
         hint="use the collateral and the root of the platform that made the quote",

@@ -16,10 +16,10 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import read_chain, require_collateral_roots
 from keyhouse.attestation.collateral.platform_kind import PlatformKind, authority_kind
 from keyhouse.attestation.errors import (
-    CollateralRefused,
-    CollateralUnusable,
+    CollateralRefusedError,
+    CollateralUnusableError,
     QuoteProblem,
-    QuoteRefused,
+    QuoteRefusedError,
 )
 from keyhouse.attestation.quote.form import Tee
 
@@ -87,15 +87,15 @@ class _Part(msgspec.Struct, frozen=True):
 def read_facts(collateral: Collateral) -> CollateralFacts:
     """Return what ``collateral`` says of itself. Nothing is verified.
 
-    Raises ``CollateralUnusable`` if it is unreadable or its parts are of different platforms.
+    Raises ``CollateralUnusableError`` if it is unreadable or its parts are of different platforms.
     """
     try:
         return _facts(collateral)
-    except CollateralRefused:
+    except CollateralRefusedError:
         raise
     # What a parser raises for hostile bytes differs from case to case and may show them.
     except Exception:  # noqa: BLE001
-        raise CollateralUnusable(
+        raise CollateralUnusableError(
             QuoteProblem.COLLATERAL, "the collateral is unreadable", hint=_FETCH
         ) from None
 
@@ -103,24 +103,24 @@ def read_facts(collateral: Collateral) -> CollateralFacts:
 def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> CollateralFacts:
     """Return what ``collateral`` says, which at ``at`` is true under the pinned root, DER.
 
-    Raises ``CollateralUnusable``: a chain that ends elsewhere, a wrong signature, parts that do
-    not belong together, a revoked signer, expired, not yet valid.
+    Raises ``CollateralUnusableError``: a chain that ends elsewhere, a wrong signature, parts that
+    do not belong together, a revoked signer, expired, not yet valid.
     """
     try:
         require_collateral_roots(collateral, root_ca)
         require_signed(collateral)
-    except QuoteRefused as refused:
-        raise CollateralUnusable(refused.reason, _BAD[refused.reason], hint=_FETCH) from None
+    except QuoteRefusedError as refused:
+        raise CollateralUnusableError(refused.reason, _BAD[refused.reason], hint=_FETCH) from None
     facts = read_facts(collateral)
     _require_unrevoked(collateral)
     if at > facts.expires:
-        raise CollateralUnusable(
+        raise CollateralUnusableError(
             QuoteProblem.EXPIRED,
             f"the collateral expired at {shown_time(facts.expires)} ({facts.ends_first})",
             hint=_CLOCK,
         )
     if at < facts.issued:
-        raise CollateralUnusable(
+        raise CollateralUnusableError(
             QuoteProblem.NOT_YET_VALID,
             f"the collateral is valid from {shown_time(facts.issued)} only",
             hint=_CLOCK,
@@ -129,9 +129,9 @@ def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> Colla
 
 
 def require_kind(facts: CollateralFacts, kind: PlatformKind) -> None:
-    """Raise ``CollateralUnusable`` unless the collateral is that of ``kind``."""
+    """Raise ``CollateralUnusableError`` unless the collateral is that of ``kind``."""
     if facts.kind != kind:
-        raise CollateralUnusable(
+        raise CollateralUnusableError(
             QuoteProblem.WRONG_PLATFORM,
             f"the collateral is for {_named(facts.kind)}, the quote is of {_named(kind)}",
             hint="fetch the collateral for the platform that made the quote",
@@ -191,8 +191,8 @@ def _facts(collateral: Collateral) -> CollateralFacts:
     )
 
 
-def _apart(problem: str) -> CollateralUnusable:
-    return CollateralUnusable(
+def _apart(problem: str) -> CollateralUnusableError:
+    return CollateralUnusableError(
         QuoteProblem.COLLATERAL,
         f"the collateral's parts do not belong together: {problem}",
         hint="fetch all of it again, at the same time",
@@ -241,7 +241,7 @@ def _require_unrevoked(collateral: Collateral) -> None:
     for pem in chains:
         signer = _certificate(_chain(pem)[0])
         if revoked.get_revoked_certificate_by_serial_number(signer.serial_number) is not None:
-            raise CollateralUnusable(
+            raise CollateralUnusableError(
                 QuoteProblem.REVOKED,
                 "a certificate that signs the collateral has been revoked by the root",
                 hint="fetch the collateral again; if it stays so, the maker has to replace it",

@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.attestation.collateral.cache import Kept
 from keyhouse.attestation.collateral.facts import require_sound
-from keyhouse.attestation.errors import CollateralUnusable
+from keyhouse.attestation.errors import CollateralUnusableError
 
 __all__ = ["with_newer_lists"]
 
@@ -36,7 +36,7 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
     collateral = msgspec.structs.replace(kept.collateral, **lists)
     try:
         return Kept(collateral, require_sound(collateral, root_ca, now), kept.seen)
-    except CollateralUnusable:
+    except CollateralUnusableError:
         return None
 
 

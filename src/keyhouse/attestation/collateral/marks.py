@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation.collateral.facts import CollateralFacts
-from keyhouse.attestation.errors import CollateralUnavailable
+from keyhouse.attestation.errors import CollateralUnavailableError
 
 __all__ = ["OF_PLATFORM", "Mark", "is_as_new", "marks_of", "newer_marks", "require_as_new"]
 
@@ -46,11 +46,11 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
 
 
 def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
-    """Raise ``CollateralUnavailable`` if a part of ``found`` is older than what is ``known``."""
+    """Raise ``CollateralUnavailableError`` if a part of ``found`` is older than in ``known``."""
     for name, mark in found.items():
         before = known.get(name)
         if before is not None and _is_newer(name, before, mark):
-            raise CollateralUnavailable(
+            raise CollateralUnavailableError(
                 f"the collateral is older than what was seen before: {name} has {_shown(mark)},"
                 f" {_shown(before)} was seen",
                 hint="let the PCCS refresh its own cache, or fetch the bundle again",

@@ -15,9 +15,9 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import (
-    CollateralRefused,
-    CollateralUnavailable,
-    ConfigurationRefused,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    ConfigurationRefusedError,
 )
 
 __all__ = ["MAX_ANSWER", "PATIENCE", "Pccs"]
@@ -41,7 +41,7 @@ class Pccs:
     ``ca_pem``: the only authorities (PEM) that may vouch for its certificate; the system's if
     empty (which, as everywhere in OpenSSL, SSL_CERT_FILE can name). Proxies of the environment
     and .netrc have no effect, redirects are not followed. Use it with ``async with``. Raises
-    ``ConfigurationRefused`` for an invalid address or CA.
+    ``ConfigurationRefusedError`` for an invalid address or CA.
     """
 
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
@@ -67,8 +67,8 @@ class Pccs:
 
         ``early``: with the TCB recovery that has been announced and is not in force yet.
 
-        Raises ``CollateralUnavailable`` if no whole answer comes in time or it has none,
-        ``CollateralRefused`` if the answer is not collateral.
+        Raises ``CollateralUnavailableError`` if no whole answer comes in time or it has none,
+        ``CollateralRefusedError`` if the answer is not collateral.
         """
         # One that fails does not cancel the others, and none is left running after the fetch.
         asked = (self._get(path) for path in requests_for(kind, early=early))
@@ -87,7 +87,7 @@ class Pccs:
             ) as response:
                 _require_ok(response.status_code, path)
                 if response.headers.get("content-encoding", "identity") != "identity":
-                    raise CollateralRefused("the PCCS's answer is compressed, unasked")
+                    raise CollateralRefusedError("the PCCS's answer is compressed, unasked")
                 return Fetched(dict(response.headers), await _read(response))
         except httpx.TimeoutException:
             raise _unavailable("does not answer in time") from None
@@ -120,7 +120,7 @@ async def _read(response: httpx.Response) -> bytes:
     async for part in response.aiter_raw():
         body += part
         if len(body) > MAX_ANSWER:
-            raise CollateralRefused(f"an answer of the PCCS has more than {MAX_ANSWER} bytes")
+            raise CollateralRefusedError(f"an answer of the PCCS has more than {MAX_ANSWER} bytes")
     return bytes(body)
 
 
@@ -140,7 +140,7 @@ def _answered(outcome: Fetched | BaseException) -> Fetched:
     return outcome
 
 
-def _unconnected(error: BaseException) -> CollateralUnavailable:
+def _unconnected(error: BaseException) -> CollateralUnavailableError:
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLCertVerificationError):
@@ -154,8 +154,8 @@ def _unconnected(error: BaseException) -> CollateralUnavailable:
 
 def _unavailable(
     problem: str, hint: str = "check the address of the PCCS, and that it runs"
-) -> CollateralUnavailable:
-    return CollateralUnavailable(f"the PCCS {problem}", hint=hint)
+) -> CollateralUnavailableError:
+    return CollateralUnavailableError(f"the PCCS {problem}", hint=hint)
 
 
 def _base(url: str) -> str:
@@ -171,8 +171,8 @@ def _base(url: str) -> str:
     return str(parsed).rstrip("/?#") + "/"
 
 
-def _no_address() -> ConfigurationRefused:
-    return ConfigurationRefused(
+def _no_address() -> ConfigurationRefusedError:
+    return ConfigurationRefusedError(
         "the address of the PCCS cannot be used",
         hint="it has the form https://name:port, with a path if need be, without user or query",
     )
@@ -188,7 +188,7 @@ def _context(ca_pem: bytes) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=ca_pem.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise ConfigurationRefused(
+        raise ConfigurationRefusedError(
             "the CA of the PCCS is no PEM certificate", hint="give a file with PEM certificates"
         ) from None
     return context

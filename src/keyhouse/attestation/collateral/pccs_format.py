@@ -24,7 +24,7 @@ import msgspec
 
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
-from keyhouse.attestation.errors import CollateralRefused
+from keyhouse.attestation.errors import CollateralRefusedError
 
 __all__ = ["Fetched", "PccsAnswers", "assemble", "requests_for"]
 
@@ -80,7 +80,7 @@ def requests_for(kind: PlatformKind, *, early: bool = False) -> tuple[str, str, 
 
 
 def assemble(answers: PccsAnswers) -> Collateral:
-    """Return the collateral in ``answers``, not verified. Raises ``CollateralRefused``."""
+    """Return the collateral in ``answers``, not verified. Raises ``CollateralRefusedError``."""
     tcb_info, tcb_signature = _document(answers.tcb.body, _tcb_decoder, "TCB info")
     qe_identity, qe_signature = _document(answers.qe_identity.body, _qe_decoder, "QE identity")
     return Collateral(
@@ -129,11 +129,11 @@ def _chain(answer: Fetched, names: tuple[str, ...], what: str) -> str:
     text = next((answer.headers[name] for name in names if name in answer.headers), "")
     chain = unquote(text)  # of bytes that are no UTF-8, it makes characters that are no ASCII
     if not chain or not chain.isascii():
-        raise CollateralRefused(
+        raise CollateralRefusedError(
             f"the PCCS's answer for the {what} has no issuer chain in its headers", hint=_HINT
         )
     return chain
 
 
-def _unreadable(what: str) -> CollateralRefused:
-    return CollateralRefused(f"the PCCS's answer for the {what} is unreadable", hint=_HINT)
+def _unreadable(what: str) -> CollateralRefusedError:
+    return CollateralRefusedError(f"the PCCS's answer for the {what} is unreadable", hint=_HINT)

@@ -11,7 +11,7 @@ import msgspec
 from cryptography import x509
 
 from keyhouse.attestation.collateral.authentic import issued_pck_chain
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.wire.der_elements import der_elements
 
@@ -45,7 +45,8 @@ def platform_kind(quote: bytes, root_ca: bytes) -> PlatformKind:
     """Return the kind of platform that ``quote`` (raw, or with the 16-byte header) names.
 
     Its PCK chain then ends in ``root_ca``, DER, and each certificate is signed by the next; the
-    quote itself is not verified. Raises ``QuoteRefused``. Source: Intel, "SGX PCK Certificate".
+    quote itself is not verified. Raises ``QuoteRefusedError``. Source: Intel, "SGX PCK
+    Certificate".
     """
     form = read_form(quote)
     return _kind(form.tee, issued_pck_chain(form.chain, root_ca))
@@ -59,7 +60,7 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
         ca = authority_kind(x509.load_der_x509_certificate(authority))
     # What a parser raises differs from case to case and may show the bytes.
     except Exception:  # noqa: BLE001
-        raise QuoteRefused(
+        raise QuoteRefusedError(
             QuoteProblem.CHAIN,
             "the quote's PCK certificate does not say what kind of platform it is of",
             hint="its maker issued it otherwise than known; no collateral can be found for it",

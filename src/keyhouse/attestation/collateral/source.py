@@ -39,12 +39,12 @@ from keyhouse.attestation.collateral.marks import Mark, is_as_new, marks_of, req
 from keyhouse.attestation.collateral.pccs import Pccs
 from keyhouse.attestation.collateral.platform_kind import PlatformKind, platform_kind
 from keyhouse.attestation.errors import (
-    CollateralRefused,
-    CollateralUnavailable,
-    CollateralUnusable,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    CollateralUnusableError,
     QuoteProblem,
 )
-from keyhouse.base.errors import KeyhouseError, Refused
+from keyhouse.base.errors import KeyhouseError, RefusedError
 
 __all__ = [
     "AT_ONCE",
@@ -144,7 +144,7 @@ class PccsSource:
         await asyncio.wait(running.values(), timeout=self._grace)
         for kind, task in running.items():
             if task.cancel():  # it was not done
-                self._fail(kind, CollateralUnavailable("the PCCS does not answer in time"))
+                self._fail(kind, CollateralUnavailableError("the PCCS does not answer in time"))
         await asyncio.gather(*running.values(), return_exceptions=True)
 
     def expires(self) -> datetime | None:
@@ -162,7 +162,7 @@ class PccsSource:
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
         """Return the collateral of ``kind``, which a quote under the pinned root has named.
 
-        Raises ``CollateralUnavailable``.
+        Raises ``CollateralUnavailableError``.
         """
         found = self.at_hand(kind)
         if found is None and await self._from_disk(kind) is not None:
@@ -247,7 +247,7 @@ class PccsSource:
         task = self._running.get(kind)
         if task is None:
             if len(self._running) >= MOST_RUNNING:
-                raise CollateralUnavailable(
+                raise CollateralUnavailableError(
                     "too many kinds of platforms wait for their collateral", hint="try again"
                 )
             task = asyncio.create_task(self._fetch(kind))
@@ -258,11 +258,13 @@ class PccsSource:
     async def _fetch(self, kind: PlatformKind) -> None:
         try:
             await self._take(kind)
-        except (CollateralRefused, CollateralUnavailable) as error:
+        except (CollateralRefusedError, CollateralUnavailableError) as error:
             self._fail(kind, error)
         except Exception as error:  # noqa: BLE001 - see above
             _tell_defect(error)
-            self._fail(kind, CollateralUnavailable("its fetch failed in a way that is a defect"))
+            self._fail(
+                kind, CollateralUnavailableError("its fetch failed in a way that is a defect")
+            )
 
     async def _take(self, kind: PlatformKind) -> None:
         """Fetch the collateral of ``kind``, and keep it if it is to be believed."""
@@ -295,7 +297,7 @@ class PccsSource:
                 return
             try:
                 await asyncio.to_thread(self._cache.write, kept)
-            except Refused as error:
+            except RefusedError as error:
                 self._warn(error.message)
 
     async def _judged(self, kind: PlatformKind, collateral: Collateral) -> Kept:
@@ -305,7 +307,7 @@ class PccsSource:
         require_as_new(marks_of(facts), self._known())
         before = self._kept.get(kind)
         if before is not None and facts.older_than(before.facts):
-            raise CollateralUnusable(
+            raise CollateralUnusableError(
                 QuoteProblem.COLLATERAL,
                 "the PCCS gives older collateral than it gave before",
                 hint="let the PCCS refresh its own cache",
@@ -339,11 +341,11 @@ def _due(kept: Kept, now: datetime) -> bool:
     return not timedelta(0) <= age < (NEAR_END_AGAIN if near else SEEN_WITHIN)
 
 
-def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnavailable:
+def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnavailableError:
     what = f"there is no collateral for {kind}"
     if failure is None:
-        return CollateralUnavailable(f"{what} that is valid now", hint="try again")
-    return CollateralUnavailable(f"{what}: {failure.error.message}", hint=failure.error.hint)
+        return CollateralUnavailableError(f"{what} that is valid now", hint="try again")
+    return CollateralUnavailableError(f"{what}: {failure.error.message}", hint=failure.error.hint)
 
 
 def _tell_defect(error: Exception) -> None:

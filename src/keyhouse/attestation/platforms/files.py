@@ -5,18 +5,18 @@ import os
 from pathlib import Path
 
 from keyhouse.attestation.collateral.chain import read_chain
-from keyhouse.attestation.errors import QuoteRefused
+from keyhouse.attestation.errors import QuoteRefusedError
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.attestation.quote.report import Report, read_report
-from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 
 __all__ = [
     "REPORT_DATA",
-    "NoSealingKey",
-    "PlatformUnusable",
-    "QuoteNotMade",
+    "NoSealingKeyError",
+    "PlatformUnusableError",
+    "QuoteNotMadeError",
     "own_report",
     "read_file",
     "read_quote_file",
@@ -30,19 +30,19 @@ REPORT_DATA = 64
 _PIECE = 16_384
 
 
-class PlatformUnusable(Broken):
+class PlatformUnusableError(BrokenError):
     """The platform is there but not as it must be, or it answers something that cannot be."""
 
     code = "platform-unusable"
 
 
-class QuoteNotMade(Unavailable):
+class QuoteNotMadeError(UnavailableError):
     """The platform has no quote to give now."""
 
     code = "quote-not-made"
 
 
-class NoSealingKey(Refused):
+class NoSealingKeyError(RefusedError):
     """The platform derives no sealing key, so no state can be kept on it."""
 
     code = "no-sealing-key"
@@ -55,7 +55,10 @@ def require_report_data_length(report_data: bytes) -> None:
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
-    """Return what ``path`` gives, to its end. Raises ``PlatformUnusable`` over ``limit`` bytes."""
+    """Return what ``path`` gives, to its end.
+
+    Raises ``PlatformUnusableError`` over ``limit`` bytes.
+    """
     try:
         return _read(path, limit)
     except OSError as exc:
@@ -65,7 +68,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
 def read_quote_file(path: Path, *, limit: int) -> bytes:
     """Return what ``path`` gives; that it gives nothing now may pass.
 
-    Raises ``QuoteNotMade`` then, ``PlatformUnusable`` if the file is missing or endless.
+    Raises ``QuoteNotMadeError`` then, ``PlatformUnusableError`` if the file is missing or endless.
     """
     try:
         quote = _read(path, limit)
@@ -97,12 +100,12 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes) -> Report:
 
     It is a whole raw quote of ``tee`` over exactly these 64 bytes, not of a debug environment, and
     the certificates that it carries end in Intel's root. Its signatures are not verified: its
-    recipients do that. Raises ``PlatformUnusable``.
+    recipients do that. Raises ``PlatformUnusableError``.
     """
     try:
         form = read_form(quote)
         root = read_chain(form.chain.decode("latin-1"), "the quote's certificate chain")[-1]
-    except QuoteRefused as exc:
+    except QuoteRefusedError as exc:
         raise _unusable(f"its quote cannot be used: {exc.message}") from None
     if form.tee is not tee or form.raw != quote:
         raise _unusable(f"its quote is no raw {tee.upper()} quote")
@@ -130,15 +133,15 @@ def _read(path: Path, limit: int) -> bytes:
     return found
 
 
-def _unusable(problem: str) -> PlatformUnusable:
-    return PlatformUnusable(
+def _unusable(problem: str) -> PlatformUnusableError:
+    return PlatformUnusableError(
         f"the platform cannot be used: {problem}",
         hint="see that this runs where it should: a release enclave or domain on real hardware",
     )
 
 
-def _not_made(path: Path, problem: str) -> QuoteNotMade:
-    return QuoteNotMade(
+def _not_made(path: Path, problem: str) -> QuoteNotMadeError:
+    return QuoteNotMadeError(
         f"the platform makes no quote now: {path}: {problem}",
         hint="see that the quoting service of the host (AESM or QGS) runs and knows its PCCS",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.verdict import TcbStatus
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLATFORMS",
     "OpenSimulation",
-    "PlatformMissing",
+    "PlatformMissingError",
     "SimulatedTcb",
     "open_for_quotes",
     "open_platform",
@@ -34,7 +34,7 @@ _GROUP = "keyhouse.platforms"
 _SIMULATION = "keyhouse_simulation:open_platform"
 
 
-class PlatformMissing(Refused):
+class PlatformMissingError(RefusedError):
     """No such platform, not on this machine, or its distribution is not installed."""
 
     code = "platform-missing"
@@ -75,7 +75,8 @@ class OpenSimulation(Protocol):
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
     """Return the platform to open for ``wanted``: of ``auto`` the hardware of this machine.
 
-    A simulation is never chosen that way. Raises ``PlatformMissing`` for ``auto`` without hardware.
+    A simulation is never chosen that way. Raises ``PlatformMissingError`` for ``auto`` without
+    hardware.
     """
     if wanted != "auto":
         return wanted
@@ -87,7 +88,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
         if exists(directory):
             return name
     looked_for = " nor ".join(f"{name} ({path})" for name, path in directories.items())
-    raise PlatformMissing(f"no platform was found here: neither {looked_for}", hint=_NOT_HERE)
+    raise PlatformMissingError(f"no platform was found here: neither {looked_for}", hint=_NOT_HERE)
 
 
 _NOT_HERE = (
@@ -101,9 +102,9 @@ def open_platform(
     """Return the platform ``name``: it makes quotes and derives sealing keys.
 
     It may keep a folder of its own name under ``state_dir``. ``exists`` tells whether hardware's
-    directory is on this machine. Raises ``PlatformMissing`` for names that are unknown, not
-    installed or not of this machine, ``NoSealingKey`` for a platform that cannot keep a state, and
-    whatever refusals the platform itself has.
+    directory is on this machine. Raises ``PlatformMissingError`` for names that are unknown, not
+    installed or not of this machine, ``NoSealingKeyError`` for a platform that cannot keep a state,
+    and whatever refusals the platform itself has.
     """
     if name == "simulation":
         platform = simulation()(_machine(state_dir))
@@ -128,7 +129,7 @@ def open_for_quotes(
     ``open_platform``.
     """
     if simulated is not None and name != "simulation":
-        raise PlatformMissing(
+        raise PlatformMissingError(
             "only the simulated platform can be told whom it measures",
             hint="leave the identity out, or say --platform simulation",
         )
@@ -147,7 +148,7 @@ def open_for_quotes(
             _require_place(name, TSM_REPORTS, exists)
             return open_tdx()
         case _:
-            raise PlatformMissing(
+            raise PlatformMissingError(
                 "there is no platform of that name", hint=f"known are {', '.join(PLATFORMS)}"
             )
 
@@ -158,19 +159,22 @@ def _machine(state_dir: Path) -> Path:
 
 def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> None:
     if not exists(place):
-        raise PlatformMissing(
+        raise PlatformMissingError(
             f"the platform {name} is not here: there is no {place}",
             hint=_NOT_HERE,
         )
 
 
 def simulation() -> OpenSimulation:
-    """Return what opens simulated machines. Raises ``PlatformMissing`` if it is not installed."""
+    """Return what opens simulated machines.
+
+    Raises ``PlatformMissingError`` if it is not installed.
+    """
     from importlib.metadata import entry_points  # what runs on hardware needs none of it
 
     found = list(entry_points(group=_GROUP, name="simulation"))
     if not found:
-        raise PlatformMissing(
+        raise PlatformMissingError(
             "the simulated platform is not installed",
             hint="install the distribution keyhouse-simulation; production images leave it out",
         )
@@ -180,7 +184,7 @@ def simulation() -> OpenSimulation:
 def _load(found: "list[EntryPoint]") -> OpenSimulation:
     # An editable and a wheel installation may both be seen; any other provider is an impostor.
     if {entry.value for entry in found} != {_SIMULATION}:
-        raise PlatformMissing(
+        raise PlatformMissingError(
             "another distribution claims to be the simulated platform",
             hint="uninstall all but keyhouse-simulation",
         )

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
-    PlatformUnusable,
+    PlatformUnusableError,
     own_report,
     read_file,
     read_quote_file,
@@ -86,7 +86,7 @@ class GraminePlatform:
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this enclave over exactly 64 bytes of ``report_data``.
 
-        Raises ``QuoteNotMade`` (try again), or ``PlatformUnusable`` if another one came.
+        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` if another one came.
         """
         require_report_data_length(report_data)
         with self._lock:
@@ -131,8 +131,8 @@ class GraminePlatform:
 def open_gramine(files: Path = DEV_ATTESTATION) -> GraminePlatform:
     """Return the platform whose files are in ``files``; it has just made a quote.
 
-    Raises ``PlatformUnusable`` if the process runs without SGX, without DCAP attestation or in a
-    debug enclave, ``QuoteNotMade`` if the host makes no quotes now.
+    Raises ``PlatformUnusableError`` if the process runs without SGX, without DCAP attestation or in
+    a debug enclave, ``QuoteNotMadeError`` if the host makes no quotes now.
     """
     path = files / "attestation_type"
     kind = read_file(path, limit=_LONGEST_TYPE).removesuffix(b"\n")
@@ -148,8 +148,8 @@ def _identity(report: Report) -> tuple[bytes, bytes, int, int]:
     return report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn
 
 
-def _unusable(problem: str) -> PlatformUnusable:
-    return PlatformUnusable(
+def _unusable(problem: str) -> PlatformUnusableError:
+    return PlatformUnusableError(
         f"the platform gramine cannot be used: {problem}",
         hint='run it with gramine-sgx, sgx.debug = false and sgx.remote_attestation = "dcap"',
     )

@@ -29,8 +29,8 @@ class Measurements(msgspec.Struct, frozen=True):
 class Platform(Protocol):
     """A trusted execution environment. Calls may block; they are made off the event loop.
 
-    A platform that cannot do what it is asked raises ``Unavailable`` (try again) or ``Broken``;
-    it never returns an empty or made-up answer.
+    A platform that cannot do what it is asked raises ``UnavailableError`` (try again) or
+    ``BrokenError``; it never returns an empty or made-up answer.
     """
 
     @property

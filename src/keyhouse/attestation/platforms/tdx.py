@@ -23,9 +23,9 @@ import msgspec
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
-    NoSealingKey,
-    PlatformUnusable,
-    QuoteNotMade,
+    NoSealingKeyError,
+    PlatformUnusableError,
+    QuoteNotMadeError,
     own_report,
     read_file,
     read_quote_file,
@@ -79,13 +79,13 @@ class TdxPlatform:
 
     @property
     def measurements(self) -> Measurements:
-        """Raise ``PlatformUnusable``: a domain has no MRENCLAVE, and none is made up."""
+        """Raise ``PlatformUnusableError``: a domain has no MRENCLAVE, and none is made up."""
         raise _unusable("a TDX domain cannot be described by the measurements of an enclave")
 
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.
 
-        Raises ``QuoteNotMade`` (try again), or ``PlatformUnusable`` if another one came.
+        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` if another one came.
         """
         require_report_data_length(report_data)
         with self._lock:
@@ -94,7 +94,7 @@ class TdxPlatform:
         return quote
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
-        """Raise ``NoSealingKey``: TDX derives none."""
+        """Raise ``NoSealingKeyError``: TDX derives none."""
         del policy
         _no_sealing_key()
 
@@ -122,8 +122,8 @@ class TdxPlatform:
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
     """Return the platform whose reports are asked for in ``reports``; it has just made a quote.
 
-    Raises ``PlatformUnusable`` if there is none or it belongs to another writer, ``QuoteNotMade``
-    if the host makes no quotes now.
+    Raises ``PlatformUnusableError`` if there is none or it belongs to another writer,
+    ``QuoteNotMadeError`` if the host makes no quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
 
@@ -139,7 +139,7 @@ def _read_settled(folder: Path, report_data: bytes) -> bytes:
         quote = read_quote_file(folder / "outblob", limit=MAX_QUOTE)
         if _generation(folder) == before:
             return quote
-    raise QuoteNotMade(
+    raise QuoteNotMadeError(
         "the platform makes no quote now: others keep writing to its report",
         hint="find out what else in this domain writes to configfs-tsm",
     )
@@ -153,15 +153,15 @@ def _generation(folder: Path) -> bytes:
 
 
 def _no_sealing_key() -> NoReturn:
-    raise NoSealingKey(
+    raise NoSealingKeyError(
         "the platform tdx derives no sealing key: a state kept here could be read by the host,"
         " or by nobody after a restart",
         hint="run the coordinator in an SGX enclave, with --platform gramine",
     )
 
 
-def _unusable(problem: str) -> PlatformUnusable:
-    return PlatformUnusable(
+def _unusable(problem: str) -> PlatformUnusableError:
+    return PlatformUnusableError(
         f"the platform tdx cannot be used: {problem}",
         hint="it needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host",
     )

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from keyhouse.attestation.errors import IdentityRefused
+from keyhouse.attestation.errors import IdentityRefusedError
 
 __all__ = ["quote_binding", "report_data", "require_binding"]
 
@@ -28,13 +28,13 @@ def report_data(binding: bytes) -> bytes:
 
 
 def require_binding(found: bytes, binding: bytes) -> None:
-    """Raise ``IdentityRefused`` unless ``found``, 64 bytes, begins with ``binding``.
+    """Raise ``IdentityRefusedError`` unless ``found``, 64 bytes, begins with ``binding``.
 
     Only the first 32 bytes count (wire reference, "Report data"), compared in constant time.
     """
     whole = len(found) == REPORT_DATA and len(binding) == DIGEST
     if not (whole and hmac.compare_digest(found[:DIGEST], binding)):
-        raise IdentityRefused(
+        raise IdentityRefusedError(
             "the quote was made for another certificate or nonce",
             hint="it may be an old one played back; ask again, and trust nothing meanwhile",
         )

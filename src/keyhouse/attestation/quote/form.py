@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
-from keyhouse.attestation.errors import QuoteProblem, QuoteRefused
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 
 __all__ = ["MAX_QUOTE", "QuoteForm", "Tee", "add_header", "read_form"]
@@ -53,15 +53,15 @@ class QuoteForm(msgspec.Struct, frozen=True):
     chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first
 
 
-def malformed(problem: str) -> QuoteRefused:
+def malformed(problem: str) -> QuoteRefusedError:
     """Return the refusal of a quote whose bytes are no quote."""
-    return QuoteRefused(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
+    return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
 
 
 def read_form(quote: bytes) -> QuoteForm:
     """Return ``quote`` without the 16-byte header, if it had one; its length is exact.
 
-    Raises ``QuoteRefused`` for anything that is not one whole SGX or TDX quote.
+    Raises ``QuoteRefusedError`` for anything that is not one whole SGX or TDX quote.
     Source: wire reference, "Quote bytes".
     """
     if not quote:

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 
 __all__ = ["EphemeralKey"]
@@ -33,7 +33,7 @@ class EphemeralKey:
     def decrypt(self, ciphertext: bytes) -> Secret:
         """Return what was encrypted: RSA-OAEP, SHA-256 for hash and MGF1, empty label.
 
-        Raises ``BadRequest``, always with the same words, if it was not encrypted to this key.
+        Raises ``BadRequestError``, always with the same words, if it was not encrypted to this key.
         """
         if len(ciphertext) != _BITS // 8:  # costs nothing to refuse
             raise _undecryptable()
@@ -43,8 +43,8 @@ class EphemeralKey:
             raise _undecryptable() from None
 
 
-def _undecryptable() -> BadRequest:
-    return BadRequest(
+def _undecryptable() -> BadRequestError:
+    return BadRequestError(
         "the share cannot be decrypted",
         fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
         hint="encrypt it to the key of GET /api/v2/recover/public-key; a restart makes another",

@@ -32,11 +32,11 @@ from keyhouse.authority.signing import (
     sign_recovery_index,
 )
 from keyhouse.base.byte_reader import ByteReader
-from keyhouse.base.errors import Broken, KeyhouseError
+from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 
 __all__ = [
-    "IndexDamaged",
+    "IndexDamagedError",
     "IndexHolder",
     "RecoveryIndex",
     "SealedIndex",
@@ -54,7 +54,7 @@ _LONGEST: Final = 64 * 1024 * 1024
 _MOST_HOLDERS: Final = 2**16 - 1
 
 
-class IndexDamaged(KeyhouseError):
+class IndexDamagedError(KeyhouseError):
     """The recovery index is not one that this deployment wrote."""
 
     code = "recovery-index-damaged"
@@ -119,30 +119,30 @@ def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secr
     The same index, keys and MAC key give the same bytes.
     """
     if index.root_cert != keys.root_cert:
-        raise Broken("a recovery index names another root than the one that signs it")
+        raise BrokenError("a recovery index names another root than the one that signs it")
     body = _encode(index)
     signed = body + _framed(sign_recovery_index(keys, body))
     return signed + _mac(signed, mac_key)
 
 
 def read_recovery_index(raw: bytes) -> SealedIndex:
-    """Return the index of a file whose form and signature hold; raise ``IndexDamaged`` if not.
+    """Return the index of a file whose form and signature hold; raise ``IndexDamagedError`` if not.
 
     The signature shows that the parts belong together, not that they are ours: the root comes
     from the file itself. Only ``check_index_mac`` and the recovered journal show that.
     """
     if len(raw) > _LONGEST:
-        raise IndexDamaged("the recovery index is too long", hint=_HINT)
+        raise IndexDamagedError("the recovery index is too long", hint=_HINT)
     try:
         return _read(raw)
-    except (*LIBRARY_REFUSALS, Broken):
-        raise IndexDamaged("the recovery index cannot be read", hint=_HINT) from None
+    except (*LIBRARY_REFUSALS, BrokenError):
+        raise IndexDamagedError("the recovery index cannot be read", hint=_HINT) from None
 
 
 def check_index_mac(sealed: SealedIndex, mac_key: Secret) -> RecoveryIndex:
-    """Return the index if its MAC is by ``mac_key``; raise ``IndexDamaged`` if not."""
+    """Return the index if its MAC is by ``mac_key``; raise ``IndexDamagedError`` if not."""
     if not hmac.compare_digest(_mac(sealed.authenticated, mac_key), sealed.mac):
-        raise IndexDamaged("the recovery index does not belong to this data key", hint=_HINT)
+        raise IndexDamagedError("the recovery index does not belong to this data key", hint=_HINT)
     return sealed.index
 
 
@@ -153,7 +153,7 @@ def _encode(index: RecoveryIndex) -> bytes:
     names = [holder.name for holder in index.holders]
     fixed = (len(index.store_id), len(index.manifest_fingerprint))
     if fixed != (_STORE_ID, _DIGEST) or names != sorted(set(names)) or len(names) > _MOST_HOLDERS:
-        raise Broken("a recovery index is not in its canonical form")
+        raise BrokenError("a recovery index is not in its canonical form")
     parts = [
         bytes([_VERSION]),
         index.store_id,
@@ -163,7 +163,7 @@ def _encode(index: RecoveryIndex) -> bytes:
     ]
     for holder in index.holders:
         if len(holder.share_hash) != _DIGEST:
-            raise Broken("a share's hash has not 32 bytes")
+            raise BrokenError("a share's hash has not 32 bytes")
         parts += [_framed(holder.name.encode()), _framed(holder.public_key), holder.share_hash]
     parts += [_framed(index.root_cert), index.manifest_fingerprint]
     return b"".join(parts)
@@ -172,7 +172,7 @@ def _encode(index: RecoveryIndex) -> bytes:
 def _read(raw: bytes) -> SealedIndex:
     reader = ByteReader(raw, "big")
     if reader.number(1, "version") != _VERSION:
-        raise IndexDamaged(
+        raise IndexDamagedError(
             "the recovery index is of a version that is not known here",
             hint="use the version of Keyhouse that wrote it, or a newer one",
         )
@@ -186,7 +186,7 @@ def _read(raw: bytes) -> SealedIndex:
     if _encode(index) != body or not _is_threshold(index):
         raise ValueError("not in canonical form")
     if not is_signed_by_root(index.root_cert, signature, RECOVERY_INDEX_CONTEXT + body):
-        raise IndexDamaged("the recovery index is not signed by the root in it", hint=_HINT)
+        raise IndexDamagedError("the recovery index is not signed by the root in it", hint=_HINT)
     return SealedIndex(index, authenticated, mac)
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import split_shamir, split_xor
 from keyhouse.base import rsa_keys
-from keyhouse.base.errors import Broken, Invalid, Problem
+from keyhouse.base.errors import BrokenError, InvalidError, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
 
@@ -91,13 +91,14 @@ def make_recovery(
     ``dek`` has 32 bytes, ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys.
     One key gets the data key itself; n keys with threshold 0 or n get XOR shares of 32 bytes;
     with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
-    ``Invalid`` with every problem of keys and threshold. Source: Client API, "Recovery: Material".
+    ``InvalidError`` with every problem of keys and threshold. Source: Client API, "Recovery:
+    Material".
     """
     if len(dek) != _DATA_KEY_BYTES:
-        raise Broken("the data key to be split has not 32 bytes")
+        raise BrokenError("the data key to be split has not 32 bytes")
     problems = recovery_key_problems(recovery_keys, threshold)
     if problems:
-        raise Invalid("the recovery keys cannot be used", problems)
+        raise InvalidError("the recovery keys cannot be used", problems)
     shares = _split(dek, len(recovery_keys), threshold)
     return RecoveryMaterial(
         holders=tuple(
@@ -121,7 +122,7 @@ def _holder(name: str, public_key: bytes, share: Secret) -> RecoveryHolder:
     scheme = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
     key = load_der_public_key(public_key)
     if not isinstance(key, rsa.RSAPublicKey):
-        raise Broken("a checked recovery key is not RSA")
+        raise BrokenError("a checked recovery key is not RSA")
     return RecoveryHolder(
         name=name,
         public_key=public_key,

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from functools import reduce
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 __all__ = ["combine_shamir", "combine_xor", "split_shamir", "split_xor"]
@@ -26,7 +26,7 @@ _BITS = 8
 def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:
     """Return random shares, each as long as the secret, that give it when all are combined."""
     if shares < 1:
-        raise Broken("a secret was to be split into no share")
+        raise BrokenError("a secret was to be split into no share")
     value = secret.reveal()
     pads = [secrets.token_bytes(len(value)) for _ in range(shares - 1)]
     return tuple(Secret(share) for share in (*pads, reduce(_xor, pads, value)))
@@ -35,13 +35,13 @@ def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:
 def combine_xor(shares: Sequence[Secret]) -> Secret:
     """Return the secret of all shares; whether it is the right one, its user has to find out.
 
-    Raises ``Broken`` for no shares, different lengths, or a share given twice.
+    Raises ``BrokenError`` for no shares, different lengths, or a share given twice.
     """
     values = [share.reveal() for share in shares]
     if not values or len({len(value) for value in values}) != 1:
-        raise Broken("shares of different lengths, or none, cannot be combined")
+        raise BrokenError("shares of different lengths, or none, cannot be combined")
     if len(set(values)) != len(values):
-        raise Broken("a share was given twice")
+        raise BrokenError("a share was given twice")
     return Secret(reduce(_xor, values))
 
 
@@ -51,7 +51,9 @@ def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret
     Each share is one byte longer than the secret.
     """
     if not _LEAST_THRESHOLD <= threshold <= shares <= _MOST_SHARES:
-        raise Broken("a secret was to be split with an impossible threshold or number of shares")
+        raise BrokenError(
+            "a secret was to be split with an impossible threshold or number of shares"
+        )
     length = len(secret)
     coefficients = [_lanes(secrets.token_bytes(length)) for _ in range(threshold - 1)]
     # Highest degree first, as Horner's rule takes them; the secret is the constant term.
@@ -65,18 +67,18 @@ def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret
 def combine_shamir(shares: Sequence[Secret]) -> Secret:
     """Return the secret of at least ``threshold`` shares, by interpolation at 0.
 
-    Fewer give a wrong secret without notice, so its user has to check it. Raises ``Broken`` for
-    fewer than 2 shares, different lengths, an x of 0 or an x given twice.
+    Fewer give a wrong secret without notice, so its user has to check it. Raises ``BrokenError``
+    for fewer than 2 shares, different lengths, an x of 0 or an x given twice.
     """
     values = [share.reveal() for share in shares]
     length = len(values[0]) - 1 if values else 0
     if len(values) < _LEAST_THRESHOLD or length < 1:
-        raise Broken("too few or too short shares to combine")
+        raise BrokenError("too few or too short shares to combine")
     if any(len(value) != length + 1 for value in values):
-        raise Broken("shares of different lengths cannot be combined")
+        raise BrokenError("shares of different lengths cannot be combined")
     points = [value[-1] for value in values]
     if 0 in points or len(set(points)) != len(points):
-        raise Broken("a share was given twice, or is none")
+        raise BrokenError("a share was given twice, or is none")
     total = 0
     for x, value in zip(points, values, strict=True):
         total ^= _multiply(_lanes(value[:-1]), _weight(x, points), length)

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.index import IndexHolder, RecoveryIndex
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor
-from keyhouse.base.errors import Broken, Refused
+from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 
 __all__ = [
     "PLAIN_SIZES",
-    "ShareRefused",
+    "ShareRefusedError",
     "SubmittedShare",
     "data_key",
     "require_signed",
@@ -43,7 +43,7 @@ _DATA_KEY_BYTES: Final = 32
 _MOST_KEYS: Final = 512
 
 
-class ShareRefused(Refused):
+class ShareRefusedError(RefusedError):
     """The share is not one that is missing. Those accepted before it are kept."""
 
     code = "share-refused"
@@ -61,12 +61,12 @@ def require_signer(index: RecoveryIndex, signature: bytes, taken: Collection[str
     """Return the holder of ``index`` whose key made ``signature`` over the share of that holder.
 
     Only public-key operations, on hashes in the index: a caller without a share cannot make the
-    coordinator use its private key. Raises ``ShareRefused``.
+    coordinator use its private key. Raises ``ShareRefusedError``.
     """
     for holder in index.holders:
         if signed_by(holder.public_key, signature, holder.share_hash):
             return _missing(holder, taken)
-    raise ShareRefused(
+    raise ShareRefusedError(
         "the signature is by none of the recovery keys over its own share",
         hint="sign the decrypted share with the private key that decrypted it"
         " (RSA PKCS #1 v1.5, SHA-256); is it a share of this deployment, and a present one?",
@@ -78,18 +78,18 @@ def verify_share(
 ) -> SubmittedShare:
     """Return the plain ``share`` if ``index`` has it and its holder signed it.
 
-    ``taken``: the holders whose shares were accepted already. Raises ``ShareRefused``.
+    ``taken``: the holders whose shares were accepted already. Raises ``ShareRefusedError``.
     """
     digest = hashlib.sha256(share.reveal()).digest()
     known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
     holder = next(known, None)
     if holder is None:
-        raise ShareRefused(
+        raise ShareRefusedError(
             "the share does not belong to this state",
             hint="it may be of another deployment, or from before the recovery keys changed",
         )
     if not signed_by(holder.public_key, signature, digest):
-        raise ShareRefused(
+        raise ShareRefusedError(
             f"the signature is not by the recovery key {quoted(holder.name)}, whose share this is",
             hint="sign the decrypted share with the private key that decrypted it"
             " (RSA PKCS #1 v1.5, SHA-256)",
@@ -101,19 +101,19 @@ def verify_share(
 def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secret:
     """Return the data key that ``submitted``, as many as the threshold of ``index``, combine to.
 
-    Only opening the journal shows whether it is the right one. Raises ``ShareRefused`` if the
+    Only opening the journal shows whether it is the right one. Raises ``ShareRefusedError`` if the
     shares cannot be combined.
     """
     shares = [submission.share for submission in submitted]
     if len(shares) != index.threshold or not shares:
-        raise ShareRefused("too few shares to recover")
+        raise ShareRefusedError("too few shares to recover")
     try:
         every_one = len(index.holders) == index.threshold
         found = combine_xor(shares) if every_one else combine_shamir(shares)
-    except Broken:
+    except BrokenError:
         found = Secret(b"")
     if len(found) != _DATA_KEY_BYTES:
-        raise ShareRefused(
+        raise ShareRefusedError(
             "the shares do not fit together", hint="is recovery_index of this journal?"
         )
     return found
@@ -137,16 +137,16 @@ def require_signed(
     """Require that each share belongs to a different one of ``keys``, and is signed by that key.
 
     Both map names, to SubjectPublicKeyInfo DER and to the SHA-256 of the share. Raises
-    ``ShareRefused``.
+    ``ShareRefusedError``.
     """
     if len({submission.name for submission in submitted}) != len(submitted):
-        raise ShareRefused("two shares are of the same recovery key")
+        raise ShareRefusedError("two shares are of the same recovery key")
     for submission in submitted:
         digest = hashlib.sha256(submission.share.reveal()).digest()
         key = keys.get(submission.name, b"")
         own = hmac.compare_digest(hashes_of.get(submission.name, b""), digest)
         if not own or not signed_by(key, submission.signature, digest):
-            raise ShareRefused(
+            raise ShareRefusedError(
                 f"the recovered manifest has no recovery key {quoted(submission.name)}"
                 " that signed its share"
             )
@@ -154,7 +154,7 @@ def require_signed(
 
 def _missing(holder: IndexHolder, taken: Collection[str]) -> IndexHolder:
     if holder.name in taken:
-        raise ShareRefused(
+        raise ShareRefusedError(
             f"the share of {quoted(holder.name)} is in already", hint="another one is needed"
         )
     return holder

@@ -20,7 +20,7 @@ from keyhouse.authority.x509.certificates import (
     plan_certificate,
     template_problems,
 )
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_sizes import size_problem
@@ -50,9 +50,9 @@ def generate(
 ) -> StoredSecret:
     """Return a fresh value: random bytes, or a key with its certificate.
 
-    For shared secrets, and for the per-marble certificates of an activation. Raises ``Invalid``
-    with every problem (places as in ``trial``) before any key is generated. An RSA key
-    costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    For shared secrets, and for the per-marble certificates of an activation. Raises
+    ``InvalidError`` with every problem (places as in ``trial``) before any key is generated. An RSA
+    key costs from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
     """
     problems = _problems_of_kind(definition)
     if problems:
@@ -65,7 +65,7 @@ def generate(
         raise _refusal(name, plan)
     try:
         return _with_certificate(_generate_key(definition), plan, keys)
-    except Invalid as refusal:
+    except InvalidError as refusal:
         raise _refusal(name, refusal.problems) from None
 
 
@@ -123,8 +123,8 @@ def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
     return size_problems(definition)
 
 
-def _refusal(name: str, problems: tuple[Problem, ...]) -> Invalid:
-    return Invalid(f"secret {quoted(name)} cannot be generated", _placed(name, problems))
+def _refusal(name: str, problems: tuple[Problem, ...]) -> InvalidError:
+    return InvalidError(f"secret {quoted(name)} cannot be generated", _placed(name, problems))
 
 
 def _placed(name: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

@@ -25,7 +25,7 @@ from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.secrets.generate import size_problems
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.base import rsa_keys
-from keyhouse.base.errors import BadRequest, Invalid, Problem
+from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
@@ -43,7 +43,7 @@ _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
 }
 
 
-class _Unreadable(ValueError):
+class _UnreadableError(ValueError):
     """The bytes are not what the field holds."""
 
 
@@ -53,12 +53,13 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
     Certificates and keys come back as DER, whatever they were: certificate bytes as given, private
     keys as PKCS #8, public keys as SubjectPublicKeyInfo. An expired certificate is taken, as the
     interface always did: its relying parties check validity at the time of use. Raises
-    ``BadRequest`` if fields are mixed, ``Invalid`` for a value that does not fit the definition,
-    with places relative to the upload (``cert``). Source: manifest format, "Uploaded secrets".
+    ``BadRequestError`` if fields are mixed, ``InvalidError`` for a value that does not fit the
+    definition, with places relative to the upload (``cert``). Source: manifest format, "Uploaded
+    secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and any(field is not None for field in certificate_fields):
-        raise BadRequest(
+        raise BadRequestError(
             f"secret {quoted(name)} mixes a key with a certificate",
             fields={"key": "is given together with cert, private or public"},
             hint="give either key alone, or cert with private and public",
@@ -114,11 +115,11 @@ def _import_certificate(
 
 def _read_certificate(raw: bytes) -> x509.Certificate:
     if len(raw) > _LONGEST:
-        raise _Unreadable
+        raise _UnreadableError
     if not _is_pem(raw):
         return x509.load_der_x509_certificate(raw)
     if raw.count(_PEM) != 1 or _PEM_CERTIFICATE not in raw:
-        raise _Unreadable
+        raise _UnreadableError
     return x509.load_pem_x509_certificate(raw)
 
 
@@ -151,7 +152,7 @@ def _has_size(public_key: CertificatePublicKeyTypes, size: int) -> bool:
 def _public_problems(given: bytes, expected: bytes) -> tuple[Problem, ...]:
     try:
         if len(given) > _LONGEST:
-            raise _Unreadable
+            raise _UnreadableError
         load = load_pem_public_key if _is_pem(given) else load_der_public_key
         found = load(given).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except LIBRARY_REFUSALS:
@@ -180,7 +181,7 @@ def _read_private(given: Secret, public: bytes) -> tuple[Secret, tuple[Problem, 
 def _load_private(given: Secret) -> PrivateKeyTypes:
     raw = given.reveal()
     if len(raw) > _LONGEST:
-        raise _Unreadable
+        raise _UnreadableError
     load = load_pem_private_key if _is_pem(raw) else load_der_private_key
     return load(raw, password=None)
 
@@ -193,5 +194,5 @@ def _is_pem(raw: bytes) -> bool:
     return raw.lstrip().startswith(_PEM) or b"\n" + _PEM in raw
 
 
-def _refusal(name: str, *problems: Problem) -> Invalid:
-    return Invalid(f"secret {quoted(name)} cannot be set", problems)
+def _refusal(name: str, *problems: Problem) -> InvalidError:
+    return InvalidError(f"secret {quoted(name)} cannot be set", problems)

@@ -18,7 +18,7 @@ from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.authority.x509.identifiers import key_identifier, random_serial
 from keyhouse.authority.x509.validity import whole_second
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 
 __all__ = ["LIFETIME", "make_coordinator_keys", "parse_names", "renew_intermediate"]
@@ -38,7 +38,7 @@ def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the DNS names and the IP addresses of a comma-separated list, in its order.
 
     White space around an entry is dropped, empty entries and repetitions too; addresses come back
-    in their canonical spelling. Raises ``Invalid`` for an entry that is neither.
+    in their canonical spelling. Raises ``InvalidError`` for an entry that is neither.
     """
     dns_names: dict[str, None] = {}
     ip_addresses: dict[str, None] = {}
@@ -60,7 +60,7 @@ def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 )
             )
     if problems:
-        raise Invalid("the coordinator's names", problems)
+        raise InvalidError("the coordinator's names", problems)
     return tuple(dns_names), tuple(ip_addresses)
 
 

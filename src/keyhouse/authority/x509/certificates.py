@@ -21,7 +21,7 @@ from keyhouse.authority.x509.own_names import takes_own_name
 from keyhouse.authority.x509.subject import common_name, subject_name
 from keyhouse.authority.x509.template_der import template_from_certificate
 from keyhouse.authority.x509.validity import end_of_validity, whole_second
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
@@ -75,7 +75,7 @@ def issue(
     """Return a certificate (DER) over ``public_key``, signed by the intermediate key.
 
     It verifies against the marble root, and against the root by way of the intermediate. Raises
-    ``Invalid`` for the little that shows only when all parts come together.
+    ``InvalidError`` for the little that shows only when all parts come together.
     """
     try:
         der = _build(plan, public_key, keys)
@@ -83,7 +83,7 @@ def issue(
             tuple(x509.load_der_x509_certificate(der).extensions)
     except LIBRARY_REFUSALS:
         problem = Problem("Cert", "cannot be encoded as a certificate", "simplify the template")
-        raise Invalid("a certificate cannot be made", [problem]) from None
+        raise InvalidError("a certificate cannot be made", [problem]) from None
     return der
 
 
@@ -101,7 +101,7 @@ def template_problems(
         return ()
     try:
         issue(plan, _throw_away_key(), keys)
-    except Invalid as refusal:
+    except InvalidError as refusal:
         return refusal.problems
     return ()
 

@@ -22,7 +22,7 @@ from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
 from keyhouse.authority.x509.request_parts import too_many_parts
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
@@ -55,7 +55,7 @@ class SigningRequest(msgspec.Struct, frozen=True):
 def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
     """Return what the PKCS #10 request ``der`` asks for. Names of other kinds are left out.
 
-    Raises ``Invalid`` if it is malformed, not signed by its own key, or asks for too much.
+    Raises ``InvalidError`` if it is malformed, not signed by its own key, or asks for too much.
     The checks are ordered by cost: the signature comes last.
     """
     if len(der) > LARGEST:
@@ -119,7 +119,7 @@ def _checked(
         problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
         findings.refuse(("CSR",), problem, _OTHER_NAME)
     if findings.problems:
-        raise Invalid("the signing request", sorted(set(findings.problems)))
+        raise InvalidError("the signing request", sorted(set(findings.problems)))
     return SigningRequest(
         subject=tuple(each for each in attributes if each is not None),
         dns_names=tuple(dict.fromkeys(dns_names)),
@@ -143,5 +143,5 @@ def _address(value: object) -> str:
     return str(read_address(str(value)))
 
 
-def _refusal(problem: str, hint: str) -> Invalid:
-    return Invalid("the signing request", [Problem("CSR", problem, hint)])
+def _refusal(problem: str, hint: str) -> InvalidError:
+    return InvalidError("the signing request", [Problem("CSR", problem, hint)])

@@ -38,7 +38,7 @@ _ABOUT_THE_ORIGINAL: Final = frozenset(
 _HINT: Final = "write the template as an object"
 
 
-class _CannotCarry(ValueError):
+class _CannotCarryError(ValueError):
     """The certificate holds something for which a template has no field."""
 
 
@@ -87,7 +87,7 @@ def _subject(name: x509.Name) -> Subject:
     extra: list[NameAttribute] = []
     for attribute in name:
         if not isinstance(attribute.value, str):
-            raise _CannotCarry
+            raise _CannotCarryError
         if attribute.oid in plain:
             field = plain[attribute.oid]
             plural[field] = (*plural.get(field, ()), attribute.value)
@@ -96,7 +96,7 @@ def _subject(name: x509.Name) -> Subject:
         elif attribute.oid == NameOID.SERIAL_NUMBER and "serial_number" not in single:
             single["serial_number"] = attribute.value
         elif attribute.oid in {NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER}:
-            raise _CannotCarry  # the second of a kind: an extra name would replace the first
+            raise _CannotCarryError  # the second of a kind: an extra name would replace the first
         else:
             extra.append(NameAttribute(arcs(attribute.oid), attribute.value))
     return Subject(
@@ -136,7 +136,7 @@ def _with_extension(
         case x509.CRLDistributionPoints():
             found = replace(template, crl_distribution_points=tuple(_points(value)))
         case _:
-            raise _CannotCarry
+            raise _CannotCarryError
     return found
 
 
@@ -151,7 +151,7 @@ def _with_access(
 ) -> CertificateTemplate:
     methods = {AuthorityInformationAccessOID.OCSP, AuthorityInformationAccessOID.CA_ISSUERS}
     if any(entry.access_method not in methods for entry in value):
-        raise _CannotCarry
+        raise _CannotCarryError
 
     def of(method: x509.ObjectIdentifier) -> tuple[str, ...]:
         return tuple(_url(e.access_location) for e in value if e.access_method == method)
@@ -168,7 +168,7 @@ def _with_names(
 ) -> CertificateTemplate:
     kinds = (x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
     if not all(isinstance(name, kinds) for name in value):
-        raise _CannotCarry
+        raise _CannotCarryError
     uris = value.get_values_for_type(x509.UniformResourceIdentifier)
     addresses = value.get_values_for_type(x509.IPAddress)
     # As in the interface's Go programs, no DNS name at all means "not given".
@@ -185,29 +185,29 @@ def _uri(text: str) -> Uri:
     parts = urlsplit(text)
     found = Uri(scheme=parts.scheme, host=parts.netloc, path=unquote(parts.path))
     if uri(found) != text:
-        raise _CannotCarry
+        raise _CannotCarryError
     return found
 
 
 def _policies(value: x509.CertificatePolicies) -> Iterator[str]:
     for policy in value:
         if policy.policy_qualifiers:
-            raise _CannotCarry
+            raise _CannotCarryError
         yield policy.policy_identifier.dotted_string
 
 
 def _points(value: x509.CRLDistributionPoints) -> Iterator[str]:
     for point in value:
         if point.full_name is None or len(point.full_name) != 1:
-            raise _CannotCarry
+            raise _CannotCarryError
         if point.reasons is not None or point.crl_issuer is not None:
-            raise _CannotCarry
+            raise _CannotCarryError
         yield _url(point.full_name[0])
 
 
 def _url(name: x509.GeneralName) -> str:
     if not isinstance(name, x509.UniformResourceIdentifier):
-        raise _CannotCarry
+        raise _CannotCarryError
     return name.value
 
 
@@ -243,12 +243,12 @@ def _subtrees(names: Sequence[x509.GeneralName]) -> _Subtrees:
     uris = tuple(n.value for n in names if isinstance(n, x509.UniformResourceIdentifier))
     ranges = tuple(_range(n) for n in names if isinstance(n, x509.IPAddress))
     if len(names) != len(dns) + len(emails) + len(uris) + len(ranges):
-        raise _CannotCarry
+        raise _CannotCarryError
     return _Subtrees(dns, emails, uris, ranges)
 
 
 def _range(name: x509.IPAddress) -> AddressRange:
     network = name.value
     if not isinstance(network, ipaddress.IPv4Network | ipaddress.IPv6Network):
-        raise _CannotCarry
+        raise _CannotCarryError
     return AddressRange(str(network.network_address), network.netmask.packed)

@@ -6,7 +6,7 @@ from typing import Final
 
 from cryptography import x509
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.findings import Findings
 
 __all__ = ["DEFAULT_DAYS", "end_of_validity", "expiry", "whole_second"]
@@ -24,7 +24,7 @@ _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 def whole_second(now: datetime) -> datetime:
     """Return ``now`` in UTC without its fraction of a second: certificates hold no fractions."""
     if now.tzinfo is None:
-        raise Broken("a time without a zone reached the authority")
+        raise BrokenError("a time without a zone reached the authority")
     return now.astimezone(UTC).replace(microsecond=0)
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from keyhouse.base.errors import Invalid, KeyhouseError
+from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable
 
 __all__ = ["error_object", "error_text"]
 
 
 def error_text(error: KeyhouseError) -> str:
-    """Return ``error`` as lines with their ends; every problem of ``Invalid`` on its own."""
-    if isinstance(error, Invalid):
+    """Return ``error`` as lines with their ends; every problem of ``InvalidError`` on its own."""
+    if isinstance(error, InvalidError):
         return _problems(error)
     hint = f"hint: {printable(error.hint)}\n" if error.hint else ""
     return f"error: {printable(error.message)}\n{hint}"
@@ -31,7 +31,7 @@ def error_object(error: KeyhouseError) -> dict[str, Any]:
     return {"error": found}
 
 
-def _problems(error: Invalid) -> str:
+def _problems(error: InvalidError) -> str:
     count = len(error.problems)
     lines = [f"error: {printable(error.what)}: {count} problem{'s' if count != 1 else ''}\n"]
     for problem in error.problems:

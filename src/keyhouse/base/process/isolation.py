@@ -76,7 +76,7 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
 
 def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Tell why there is no isolated process, and exit: this one must not continue."""
-    from keyhouse.base.errors import Refused
+    from keyhouse.base.errors import RefusedError
     from keyhouse.base.process.error_text import error_text
     from keyhouse.base.process.exec_error import exec_failure
 
@@ -86,7 +86,7 @@ def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str,
         for name, value in environment.items()
     }
     message, hint = exec_failure(error, file, argv, env)
-    write_error(error_text(Refused(message, hint=hint)))
+    write_error(error_text(RefusedError(message, hint=hint)))
     sys.exit(1)
 
 

@@ -12,18 +12,18 @@ from traceback import walk_tb
 
 import structlog
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 
-__all__ = ["Unexpected", "install_last_resort", "place_of"]
+__all__ = ["UnexpectedError", "install_last_resort", "place_of"]
 
 
-class Unexpected(Broken):
+class UnexpectedError(BrokenError):
     """A defect: an error that no code foresaw."""
 
     code = "unexpected"
 
     @classmethod
-    def of(cls, error: BaseException) -> "Unexpected":
+    def of(cls, error: BaseException) -> "UnexpectedError":
         """Return what may be reported of ``error``: its type, its place, and an id."""
         kind = type(error).__qualname__
         return cls(

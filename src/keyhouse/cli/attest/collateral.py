@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.command import AsJson, OptionGroup, command
 from keyhouse.cli.output.files import read_file, write_output
@@ -49,19 +49,22 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
     ] = "platform"
 
     def kind(self, root_ca: bytes) -> "PlatformKind":
-        """Return the kind, of a quote under ``root_ca``. Raises ``Refused`` if there is none."""
+        """Return the kind, of a quote under ``root_ca``.
+
+        Raises ``RefusedError`` if there is none.
+        """
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 
         if bool(self.quote) == bool(self.fmspc):
-            raise Refused(
+            raise RefusedError(
                 "the platform is not clear", hint="name a file with its quote, or --fmspc"
             )
         if self.quote:
             return platform_kind(read_file(self.quote), root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
-            raise Refused("the FMSPC is not right", hint="it has 12 hex digits")
+            raise RefusedError("the FMSPC is not right", hint="it has 12 hex digits")
         if self.tee not in set(Tee) or self.ca not in set(PckCa):
-            raise Refused(
+            raise RefusedError(
                 "the kind of platform is not right",
                 hint="--tee sgx or tdx, --ca platform or processor",
             )
@@ -96,7 +99,7 @@ def fetch(
 
     root_ca = vendor_root(simulation_root)
     if not pccs:
-        raise Refused("no PCCS is named", hint="name it: --pccs https://name:port")
+        raise RefusedError("no PCCS is named", hint="name it: --pccs https://name:port")
     kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     collateral, facts = asyncio.run(fetched)

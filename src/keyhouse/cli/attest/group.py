@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhouse.attestation import Collateral, read_collateral
-from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.pccs import vendor_root
@@ -108,7 +108,7 @@ def _moment(text: str) -> datetime:
             return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise Refused(
+    raise RefusedError(
         "--at is no time, or has no zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
     )
 
@@ -117,7 +117,7 @@ def _quote(content: bytes) -> bytes:
     """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
     try:
         return decode_base64(content.decode("ascii").strip())
-    except (UnicodeDecodeError, BadRequest):
+    except (UnicodeDecodeError, BadRequestError):
         return content
 
 

@@ -10,12 +10,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows
 
-__all__ = ["SIZE", "Signed", "SigstructUnusable", "package_info", "read_sigstruct"]
+__all__ = ["SIZE", "Signed", "SigstructUnusableError", "package_info", "read_sigstruct"]
 
 SIZE: Final = 1808
 
@@ -24,7 +24,7 @@ _HEADER_2: Final = bytes.fromhex("01010000600000006000000001000000")
 _DEBUG: Final = 0b10
 
 
-class SigstructUnusable(Refused):
+class SigstructUnusableError(RefusedError):
     """The bytes are no enclave's signature, or it is not true."""
 
     code = "sigstruct-unusable"
@@ -41,9 +41,12 @@ class Signed(msgspec.Struct, frozen=True):
 
 
 def read_sigstruct(raw: bytes) -> Signed:
-    """Return what ``raw`` says, once its signature is verified. Raises ``SigstructUnusable``."""
+    """Return what ``raw`` says, once its signature is verified.
+
+    Raises ``SigstructUnusableError``.
+    """
     if len(raw) != SIZE or raw[:16] != _HEADER or raw[24:40] != _HEADER_2:
-        raise SigstructUnusable(
+        raise SigstructUnusableError(
             "the file is no enclave's signature (SIGSTRUCT)",
             hint=f"Gramine writes one, of {SIZE} bytes, as APP.sig",
         )
@@ -54,7 +57,7 @@ def read_sigstruct(raw: bytes) -> Signed:
         signed = raw[:128] + raw[900:1028]
         numbers.public_key().verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, ValueError):
-        raise SigstructUnusable("the enclave's signature does not verify") from None
+        raise SigstructUnusableError("the enclave's signature does not verify") from None
     return Signed(
         unique_id=raw[960:992],
         signer_id=hashlib.sha256(modulus).digest(),
@@ -64,7 +67,7 @@ def read_sigstruct(raw: bytes) -> Signed:
     )
 
 
-class NoEnclave(Refused):
+class NoEnclaveError(RefusedError):
     """There is no signed enclave at the path."""
 
     code = "no-enclave"
@@ -110,7 +113,7 @@ def _file(path: Path) -> Path:
         return path
     found = sorted(path.glob("*.sig"))
     if len(found) != 1:
-        raise NoEnclave(
+        raise NoEnclaveError(
             f"{path} has {len(found)} signatures (*.sig)", hint="name the one that is meant"
         )
     return found[0]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from keyhouse.attestation import Collateral, QuoteRefused, Verdict, Verifier, read_form
+from keyhouse.attestation import Collateral, QuoteRefusedError, Verdict, Verifier, read_form
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.quote.report import Report, read_report
 
@@ -82,12 +82,12 @@ def explain_quote(
 ) -> Explanation:
     """Return what ``quote`` says and what would be made of it at ``at``.
 
-    Raises ``QuoteRefused`` only if the bytes are no whole quote.
+    Raises ``QuoteRefusedError`` only if the bytes are no whole quote.
     """
     said = _said(quote)
     try:
         verdict = _verdict(quote, root_ca, collateral, at)
-    except QuoteRefused as refused:
+    except QuoteRefusedError as refused:
         why = Unverified(refused.reason, refused.message, refused.hint)
         return Explanation(at, said, None, why, {})
     if verdict is None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 
 __all__ = ["Serving", "coordinator_below"]
 
@@ -23,7 +23,7 @@ _ERROR: Final = "error: "
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
 
 
-class StartRefused(Refused):
+class StartRefusedError(RefusedError):
     """The coordinator said why it does not start."""
 
     code = "start-refused"
@@ -37,13 +37,13 @@ class Serving(NamedTuple):
     workload: str
     heard: "queue.Queue[dict[str, Any] | None]"
 
-    def ended(self) -> Broken:
+    def ended(self) -> BrokenError:
         """Wait until the coordinator ends by itself; return the error to report."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         said = [entry["text"] for entry in iter(self.heard.get, None) if "text" in entry]
         why = "".join(f": {each.removeprefix(_ERROR)}" for each in said if each.startswith(_ERROR))
-        return Broken(
+        return BrokenError(
             f"the coordinator has ended by itself ({how}){why}", hint="start it again: keyhouse dev"
         )
 
@@ -120,7 +120,7 @@ def _served(
         try:
             entry = heard.get(timeout=_PATIENCE)
         except queue.Empty:
-            raise Unavailable("the coordinator does not serve in time") from None
+            raise UnavailableError("the coordinator does not serve in time") from None
         if entry is None:
             raise _not_started(lines)
         if "text" in entry:
@@ -130,13 +130,13 @@ def _served(
     return Serving(process, addresses["client"], addresses["workload"], heard)
 
 
-def _not_started(lines: list[str]) -> StartRefused | Broken:
+def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
     """Return the error that the coordinator printed, with its hint."""
     error = next((each for each in lines if each.startswith(_ERROR)), "")
     hint = next((each for each in lines if each.startswith("hint: ")), "")
     if not error:
-        return Broken("the coordinator ended before it served, and did not say why")
-    return StartRefused(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))
+        return BrokenError("the coordinator ended before it served, and did not say why")
+    return StartRefusedError(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

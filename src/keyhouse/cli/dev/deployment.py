@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import read_collateral, read_expected_identity
-from keyhouse.base.errors import Conflicting
+from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.coordinator import Serving
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.output.files import NewFile
@@ -66,11 +66,11 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
     """Return ``raw``, a checked manifest, with the user ``dev``: who may do all to its secrets.
 
     All that a manifest allows: read the shared and the uploaded ones, write the uploaded ones.
-    Raises ``Conflicting`` if a name that this takes is in it.
+    Raises ``ConflictError`` if a name that this takes is in it.
     """
     meant = decode(raw)
     if USER in meant.users or {_READER, _WRITER} & meant.roles.keys():
-        raise Conflicting(
+        raise ConflictError(
             f"the manifest has a user {USER!r}, or a role {_READER!r} or {_WRITER!r}",
             hint="--no-user sets it as it is",
         )
@@ -105,7 +105,7 @@ _GREETING = b'{"greeting": {"key": "aGVsbG8="}}\n'
 def prepare(folder: Path, serving: Serving, raw: bytes | None, *, made_user: bool) -> Deployment:
     """Make the user and the sample manifest in ``folder``, or set ``raw``; return what is where.
 
-    Raises ``Conflicting`` if the user cannot be added to ``raw``, and what setting it raises.
+    Raises ``ConflictError`` if the user cannot be added to ``raw``, and what setting it raises.
     """
     machine = folder / "keyhouse-data" / "simulation"
     where = Deployment(

@@ -47,7 +47,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _platforms() -> Iterator[Finding]:
-    from keyhouse.attestation.platforms.find import PlatformMissing, simulation
+    from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
     from keyhouse.attestation.platforms.tdx import TSM_REPORTS
 
@@ -62,7 +62,7 @@ def _platforms() -> Iterator[Finding]:
         yield Finding("platform", "skipped", f"no hardware shows itself: {places}", mend)
     try:
         simulation()
-    except PlatformMissing as missing:
+    except PlatformMissingError as missing:
         yield Finding("simulation", "ok", missing.message)
         return
     level: Literal["ok", "warning"] = "warning" if found else "ok"

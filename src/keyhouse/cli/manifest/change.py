@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.base.errors import NotFound
+from keyhouse.base.errors import NotFoundError
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, require_pending
@@ -142,7 +142,9 @@ def get(
     with coordinator_of(target) as coordinator:
         pending = coordinator.pending()
     if pending is None:
-        raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
+        raise NotFoundError(
+            "no update is pending", hint="keyhouse manifest update apply starts one"
+        )
     if output:
         write_output(pending.manifest, output)
     found = {"fingerprint": fingerprint(pending.manifest)}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from keyhouse.base.errors import Invalid, Refused
+from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.place import at
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
@@ -60,7 +60,7 @@ def compare(
             return _checked(side)
         target = Target.at(side, trusting)
         if target.settled(required=False).attestation is None:
-            raise Refused(
+            raise RefusedError(
                 f"{side} is no file, and without --attestation no coordinator is asked",
                 hint="correct the name, or say who the coordinator must be",
             )
@@ -78,13 +78,13 @@ def compare(
 
 
 def _checked(file: str) -> Manifest:
-    """Return the manifest in ``file``. Raises ``Invalid``, which says in which of the two."""
+    """Return the manifest in ``file``. Raises ``InvalidError``, which says in which of the two."""
     try:
         raw = read_manifest(file)
         problems_of(raw)
         return decode(raw)
-    except Invalid as invalid:
-        raise Invalid(f"the manifest {file}", invalid.problems) from None
+    except InvalidError as invalid:
+        raise InvalidError(f"the manifest {file}", invalid.problems) from None
 
 
 def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.cli.output.files import read_file
 from keyhouse.manifest.source.source_map import SourceMap
 
@@ -35,14 +35,14 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """What is uploaded: the JSON text. Raises ``Invalid`` for what YAML of ours is not."""
+        """What is uploaded: the JSON text. Raises ``InvalidError`` for what YAML of ours is not."""
         if self.form == "json":
             return self.written
         from keyhouse.manifest.source.json_source import canonical_json
 
         read = _yaml_of(self.written)
         if read.problems:
-            raise Invalid(f"the YAML of {self.name}", read.problems)
+            raise InvalidError(f"the YAML of {self.name}", read.problems)
         return canonical_json(read.tree)
 
     @property
@@ -67,7 +67,7 @@ def open_manifest(path: str) -> ManifestFile:
     """Return the file at ``path``; ``-`` is standard input.
 
     The name's ending tells what it is: ``.json``, or ``.yaml`` and ``.yml``. With another name it
-    is JSON if its first character is ``{``, or if there is none. Raises ``FileUnreadable``.
+    is JSON if its first character is ``{``, or if there is none. Raises ``FileUnreadableError``.
     """
     written = read_file(path)
     first = written.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
@@ -79,7 +79,7 @@ def read_manifest(path: str) -> bytes:
     """Return the bytes that are uploaded for the file at ``path``; ``-`` is standard input.
 
     Raises:
-        FileUnreadable: it cannot be read.
-        Invalid: it is YAML that is not accepted; with every problem.
+        FileUnreadableError: it cannot be read.
+        InvalidError: it is YAML that is not accepted; with every problem.
     """
     return open_manifest(path).raw

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.cli.manifest.file import open_manifest, read_manifest
 from keyhouse.cli.manifest.source_problems import SourceText, as_objects
-from keyhouse.cli.output.command import REFUSED, AsJson, WrongUsage, command
+from keyhouse.cli.output.command import REFUSED, AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.manifest import fingerprint
@@ -38,7 +38,7 @@ def check(
     try:
         raw = given.raw
         warnings = problems_of(raw, dns_names)
-    except Invalid as invalid:
+    except InvalidError as invalid:
         _show_problems(source, invalid, as_json=as_json)
         sys.exit(REFUSED)
     if as_json:
@@ -109,8 +109,8 @@ def schema(*, as_json: AsJson = False) -> None:
 def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:
     """Return the warnings of a manifest that a coordinator with these names would accept.
 
-    Raises ``Invalid`` with every problem of a manifest that it would refuse, and ``WrongUsage`` for
-    invalid names.
+    Raises ``InvalidError`` with every problem of a manifest that it would refuse, and
+    ``WrongUsageError`` for invalid names.
     """
     from keyhouse.authority import make_coordinator_keys
     from keyhouse.coordinator import check_fully
@@ -128,14 +128,14 @@ def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
 
     try:
         return parse_names(dns_names)
-    except Invalid as invalid:  # the fault is in the option, not in the manifest
+    except InvalidError as invalid:  # the fault is in the option, not in the manifest
         first = invalid.problems[0]
-        raise WrongUsage(
+        raise WrongUsageError(
             f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
         ) from None
 
 
-def _show_problems(source: SourceText, invalid: Invalid, *, as_json: bool) -> None:
+def _show_problems(source: SourceText, invalid: InvalidError, *, as_json: bool) -> None:
     if as_json:
         show_json({"valid": False, "problems": as_objects(invalid.problems, source.places)})
         return

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from keyhouse.base.errors import Conflicting, NotFound, Refused
+from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsage, command
+from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsageError, command
 from keyhouse.cli.output.show import show_json
 from keyhouse.manifest import fingerprint
 
@@ -80,8 +80,8 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         """Show the plan of ``raw`` on standard error; return it once it is confirmed.
 
         ``quiet``: show it only if confirmation is asked for. None with ``--no-plan``. Raises
-        ``Conflicting`` if it is not the expected plan, ``Refused`` if it is not confirmed, and the
-        coordinator's refusals.
+        ``ConflictError`` if it is not the expected plan, ``RefusedError`` if it is not confirmed,
+        and the coordinator's refusals.
         """
         if self.no_plan:
             return None
@@ -97,28 +97,30 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         return found
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsage`` for an invalid digest, and for a digest with ``--no-plan``."""
+        """Raise ``WrongUsageError`` for an invalid digest, and for a digest with ``--no-plan``."""
         del beside
         if not self.expect_plan:
             return
         if self.no_plan:
-            raise WrongUsage(
+            raise WrongUsageError(
                 "a plan is expected and none is wanted", hint="--expect-plan, or --no-plan"
             )
         if not _DIGEST.fullmatch(self.expect_plan):
-            raise WrongUsage(
+            raise WrongUsageError(
                 "--expect-plan is no digest of a plan",
                 hint="64 hex digits, as the last line of keyhouse manifest plan has them",
             )
 
 
 def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
-    """Raise ``NotFound`` or ``Conflicting`` unless ``raw`` is the pending manifest."""
+    """Raise ``NotFoundError`` or ``ConflictError`` unless ``raw`` is the pending manifest."""
     pending = coordinator.pending()
     if pending is None:
-        raise NotFound("no update is pending", hint="keyhouse manifest update apply starts one")
+        raise NotFoundError(
+            "no update is pending", hint="keyhouse manifest update apply starts one"
+        )
     if pending.manifest != raw:
-        raise Conflicting(
+        raise ConflictError(
             "the manifest is not the pending one, byte for byte",
             hint=f"its fingerprint is {fingerprint(pending.manifest)};"
             " keyhouse manifest update get prints it",
@@ -178,12 +180,12 @@ def _agreement(found: "PlanData") -> str:
 
 
 def _requested(coordinator: "Coordinator", raw: bytes) -> "PlanData":
-    from keyhouse.client import AnswerUnreadable
+    from keyhouse.client import AnswerUnreadableError
 
     try:
         return coordinator.plan(raw)
-    except AnswerUnreadable as unreadable:
-        raise Refused(
+    except AnswerUnreadableError as unreadable:
+        raise RefusedError(
             f"there is no plan: {unreadable.message}",
             hint="is it older? --no-plan sends the update without one",
         ) from unreadable
@@ -191,7 +193,7 @@ def _requested(coordinator: "Coordinator", raw: bytes) -> "PlanData":
 
 def _require_expected(digest: str, expected: str) -> None:
     if digest != expected:
-        raise Conflicting(
+        raise ConflictError(
             f"this is no longer the plan that was reviewed: the plan is now {digest}",
             hint="nothing was sent; keyhouse manifest plan prints it, review it and expect that",
         )
@@ -199,4 +201,4 @@ def _require_expected(digest: str, expected: str) -> None:
 
 def _confirm() -> None:
     if not typer.confirm("go on?", default=False, err=True):
-        raise Refused("not confirmed: nothing was sent", hint="--yes goes on without asking")
+        raise RefusedError("not confirmed: nothing was sent", hint="--yes goes on without asking")

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.files import FileUnwritable, NewFile
+from keyhouse.cli.output.files import FileUnwritableError, NewFile
 from keyhouse.manifest import fingerprint
 
 __all__ = ["RecoveryOption", "RecoveryPlace", "recovery_place"]
@@ -37,7 +37,8 @@ class RecoveryPlace:
         """Write ``secrets`` durably, before anything else is printed.
 
         If their file cannot be written after all they go to standard output, which is better than
-        nowhere: they are encrypted for the holders of the keys. Raises ``FileUnwritable`` then.
+        nowhere: they are encrypted for the holders of the keys. Raises ``FileUnwritableError``
+        then.
         """
         if not secrets:
             return
@@ -48,9 +49,9 @@ class RecoveryPlace:
             return
         try:
             self._file.write(content)
-        except FileUnwritable as error:
+        except FileUnwritableError as error:
             _print(content)
-            raise FileUnwritable(
+            raise FileUnwritableError(
                 f"{error.message}; the recovery secrets are on standard output instead",
                 hint="save them; keyhouse recover secrets prints them again",
             ) from None
@@ -72,7 +73,7 @@ class RecoveryPlace:
 def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
     """Take a place for recovery secrets, before the call that may give them.
 
-    Raises ``FileUnwritable`` if a file of that name is there, or cannot be made.
+    Raises ``FileUnwritableError`` if a file of that name is there, or cannot be made.
     """
     path = option or f"recovery-secrets-{fingerprint(manifest)[:12]}.json"
     place = RecoveryPlace(None if path == "-" else _taken(path))
@@ -85,9 +86,9 @@ def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
 def _taken(path: str) -> NewFile:
     try:
         return NewFile(path)
-    except FileUnwritable as error:
+    except FileUnwritableError as error:
         hint = error.hint or "name a place where recovery secrets can be kept: --recoverydata FILE"
-        raise FileUnwritable(error.message, hint=hint) from None
+        raise FileUnwritableError(error.message, hint=hint) from None
 
 
 def _print(content: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 import typer
 
-from keyhouse.base.errors import KeyhouseError, Refused
+from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.cli.manifest.offline import problems_of
@@ -70,12 +70,12 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
     def parts(self) -> Parts:
-        """Return the parts, asked for on a terminal if none was typed. Raises ``Refused``."""
+        """Return the parts, asked for on a terminal if none was typed. Raises ``RefusedError``."""
         found = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
         if not found.are_empty:
             return found
         if not sys.stdin.isatty():
-            raise Refused(
+            raise RefusedError(
                 "nobody can be asked, and no part is named", hint="--package and --marble, at least"
             )
         return _ask_for_parts()
@@ -122,7 +122,7 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
     try:
         return canonical_json(tree)
     except UnicodeEncodeError:  # an argument that is not UTF-8
-        raise Refused("a name is no text", hint="write names in UTF-8") from None
+        raise RefusedError("a name is no text", hint="write names in UTF-8") from None
 
 
 def _commented(tree: Mapping[str, Any]) -> str:

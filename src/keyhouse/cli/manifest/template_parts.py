@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.files import read_file
 
 __all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
@@ -40,7 +40,7 @@ class Parts(msgspec.Struct):
         return not any(msgspec.structs.astuple(self))
 
 
-class PartUnreadable(Refused):
+class PartUnreadableError(RefusedError):
     """A part of the template is not as it has to be typed."""
 
     code = "template-part"
@@ -53,7 +53,7 @@ def parts_of(
     secrets: Sequence[str],
     recovery_keys: Sequence[str],
 ) -> Parts:
-    """Return the parts that ``NAME=WHAT`` options name. Raises ``PartUnreadable``."""
+    """Return the parts that ``NAME=WHAT`` options name. Raises ``PartUnreadableError``."""
     named = _named("--package", packages, package_of)
     only = next(iter(named)) if len(named) == 1 else ""
     return Parts(
@@ -77,7 +77,7 @@ def package_of(text: str) -> dict[str, Any]:
         return {"UniqueID": text.lower()}
     found = _SIGNED.fullmatch(text)
     if found is None or not _HEX.fullmatch(found["signer"]):
-        raise PartUnreadable(
+        raise PartUnreadableError(
             "a package is neither a UniqueID nor a signer's product",
             hint="64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
         )
@@ -92,7 +92,7 @@ def secret_of(text: str) -> dict[str, Any]:
     """Return a secret of the type ``text``, ``TYPE`` or ``TYPE:BITS``: generated, or uploaded."""
     found = _SECRET.fullmatch(text)
     if found is None:
-        raise PartUnreadable(
+        raise PartUnreadableError(
             "a secret has no type that there is", hint=f"one of {', '.join(_SIZES)}; with :BITS"
         )
     kind = found["type"]
@@ -107,7 +107,7 @@ def pem_of(path: str, kind: str) -> str:
     text = read_file(path).decode("ascii", errors="replace")
     found = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
     if found is None:
-        raise PartUnreadable(f"{path} holds no PEM block {kind}", hint="name another file")
+        raise PartUnreadableError(f"{path} holds no PEM block {kind}", hint="name another file")
     return "".join(f"{line.strip()}\n" for line in found.group().splitlines())
 
 
@@ -142,10 +142,10 @@ def _named(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[
     for each in given:
         name, equals, what = each.partition("=")
         if not (name and equals and what):
-            raise PartUnreadable(
+            raise PartUnreadableError(
                 f"{flag} is not NAME=...", hint="keyhouse manifest template --help"
             )
         if name in made:
-            raise PartUnreadable(f"{flag} names {name!r} twice", hint="each name once")
+            raise PartUnreadableError(f"{flag} names {name!r} twice", hint="each name once")
         made[name] = read(what)
     return made

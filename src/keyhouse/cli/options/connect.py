@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
-from keyhouse.cli.output.command import WrongUsage
-from keyhouse.cli.output.files import FileUnwritable, NewFile, read_file
+from keyhouse.cli.output.command import WrongUsageError
+from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file
 from keyhouse.cli.output.show import working
 from keyhouse.wire.base64_text import decode_base64
 
@@ -46,32 +46,34 @@ def keep(proven: TrustedCoordinator, path: str) -> str:
     """Replace the file at ``path`` (0600) by the certificates; return its path.
 
     "": ``keyhouse/coordinator-cert.pem`` in the user's directory for configuration. Raises
-    ``FileUnwritable``.
+    ``FileUnwritableError``.
     """
     default = contexts_path()
     if not path and default is None:
-        raise WrongUsage("there is no place for the certificates", hint="--coordinator-cert FILE")
+        raise WrongUsageError(
+            "there is no place for the certificates", hint="--coordinator-cert FILE"
+        )
     place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
     try:
         if not path:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(place, chain_pem(proven).encode("ascii"))
     except OSError as error:
-        raise FileUnwritable(f"cannot write {place}: {os_reason(error)}") from None
+        raise FileUnwritableError(f"cannot write {place}: {os_reason(error)}") from None
     return str(place)
 
 
 def require_kept(path: str, root_der: bytes) -> None:
-    """Raise ``TrustFailed`` unless the last certificate at ``path`` is the root."""
-    from keyhouse.client import TrustFailed
+    """Raise ``TrustError`` unless the last certificate at ``path`` is the root."""
+    from keyhouse.client import TrustError
 
     last = read_file(path).decode("ascii", "replace").rstrip().rpartition("-----BEGIN CERT")[2]
     try:
         kept = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERT{last}")
     except ValueError:
-        raise WrongUsage(f"{path} holds no PEM certificate") from None
+        raise WrongUsageError(f"{path} holds no PEM certificate") from None
     if not hmac.compare_digest(kept, root_der):
-        raise TrustFailed(
+        raise TrustError(
             f"the coordinator has another root certificate than {path}",
             hint="send nothing: it is another deployment",
         )
@@ -97,8 +99,8 @@ def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> Tru
     ``known``: memory and ``--coordinator-cert`` have to agree that it is the same deployment as
     before, in no older state. False for a recovery, where the root is temporary. ``timeout``: for
     its answer, in seconds.
-    Raises ``WrongUsage``, ``TrustFailed``, ``Unreachable``, and refusals of files that cannot be
-    used.
+    Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of files that
+    cannot be used.
     """
     found = target.settled()
     if found != target and sys.stderr.isatty():
@@ -112,7 +114,12 @@ def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> Tru
 
 
 def _verified(found: Target, memory: StateMemory | None, timeout: float) -> TrustedCoordinator:
-    from keyhouse.client import AnswerUnreadable, CallRefused, TrustFailed, verify_coordinator
+    from keyhouse.client import (
+        AnswerUnreadableError,
+        CallRefusedError,
+        TrustError,
+        verify_coordinator,
+    )
 
     expected, root = _expected(found), vendor_root(found.simulation_root)
     collateral = _collateral(found, root)
@@ -126,9 +133,9 @@ def _verified(found: Target, memory: StateMemory | None, timeout: float) -> Trus
                 memory=memory,
                 timeout=timeout,
             )
-    except (AnswerUnreadable, CallRefused) as error:
+    except (AnswerUnreadableError, CallRefusedError) as error:
         # What answers at this address has not proven to be the coordinator.
-        raise TrustFailed(
+        raise TrustError(
             f"the coordinator is not trusted: it gave no quote: {error.message}",
             hint="do not use it: it may be another machine that answers at this address",
         ) from error
@@ -143,7 +150,7 @@ def _expected(target: Target) -> ExpectedIdentity:
     advisories = _listed("--accepted-advisories", target.accepted_advisories)
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
-        raise Refused(
+        raise RefusedError(
             f"no TCB status is named {unknown[0]!r}", hint=f"there are: {', '.join(TcbStatus)}"
         )
     if statuses:
@@ -158,12 +165,12 @@ def _expected(target: Target) -> ExpectedIdentity:
 def _listed(option: str, given: list[str]) -> list[str]:
     """Return the values of an option that may be repeated, and hold several between commas.
 
-    Raises ``WrongUsage`` if it is given without a value: the attestation file may accept more than
-    was meant.
+    Raises ``WrongUsageError`` if it is given without a value: the attestation file may accept more
+    than was meant.
     """
     found = [each.strip() for text in given for each in text.split(",") if each.strip()]
     if given and not found:
-        raise WrongUsage(
+        raise WrongUsageError(
             f"{option} names nothing", hint="leave it out for what the attestation file accepts"
         )
     return found
@@ -173,10 +180,10 @@ def _nonce(text: str) -> bytes:
     try:
         standard = text.replace("-", "+").replace("_", "/")
         nonce = decode_base64(standard, maximum=_LONGEST_NONCE)
-    except BadRequest:
+    except BadRequestError:
         nonce = b""
     if not nonce:
-        raise Refused(
+        raise RefusedError(
             f"--nonce is not 1 to {_LONGEST_NONCE} bytes in base64",
             hint="such as $(openssl rand -base64 32)",
         )
@@ -189,15 +196,15 @@ def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
     file = target.collateral
     if target.pccs:
         if file is not None:
-            raise Refused(
+            raise RefusedError(
                 "the collateral is to come from two places", hint="name --pccs or --collateral"
             )
         return from_pccs(target.pccs, target.pccs_ca, root_ca)
     if target.pccs_ca is not None:
-        raise WrongUsage("--pccs-ca has no effect here", hint="it goes with --pccs")
+        raise WrongUsageError("--pccs-ca has no effect here", hint="it goes with --pccs")
     if file is None:
         if target.simulation_root is None:
-            raise Refused(
+            raise RefusedError(
                 "without collateral no quote can be verified",
                 hint="name a PCCS or a bundle: --pccs or --collateral",
             )

@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from keyhouse.cli.options.context_file import Context, ContextUnusable, contexts_path, read
-from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.options.context_file import Context, ContextUnusableError, contexts_path, read
+from keyhouse.cli.output.command import WrongUsageError
 
 __all__ = [
     "ContextOption",
@@ -55,7 +55,7 @@ def chosen_context(option: str, host: str = "") -> NamedContext | None:
     """Return the context that applies, or None.
 
     The context in use counts only for its own address: not with another ``host``.
-    Raises ``ContextUnusable`` for an unknown name.
+    Raises ``ContextUnusableError`` for an unknown name.
     """
     named = option or os.environ.get("KEYHOUSE_CONTEXT", "")
     if named == _NONE:
@@ -65,7 +65,7 @@ def chosen_context(option: str, host: str = "") -> NamedContext | None:
     if not name:
         return None
     if name not in known.contexts:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"there is no context {name!r}", hint="keyhouse context list shows all"
         )
     found = NamedContext(name, known.contexts[name])
@@ -73,9 +73,9 @@ def chosen_context(option: str, host: str = "") -> NamedContext | None:
 
 
 def require_address(named: NamedContext, host: str) -> None:
-    """Raise ``WrongUsage`` if ``host`` is given and is not the coordinator of the context."""
+    """Raise ``WrongUsageError`` if ``host`` is given and is not the coordinator of the context."""
     if is_of_another(named, host):
-        raise WrongUsage(
+        raise WrongUsageError(
             f"the context {named.name!r} is for {named.context.address}, not for {host}",
             hint="leave HOST out, or say --context none",
         )

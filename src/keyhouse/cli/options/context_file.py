@@ -24,13 +24,13 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 
 __all__ = [
     "NAMES",
     "Context",
-    "ContextUnusable",
+    "ContextUnusableError",
     "Contexts",
     "change",
     "contexts_path",
@@ -43,7 +43,7 @@ NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LARGEST: Final = 1 << 20  # bytes
 
 
-class ContextUnusable(Refused):
+class ContextUnusableError(RefusedError):
     """A context, or the file of contexts, cannot be used."""
 
     code = "context-unusable"
@@ -86,7 +86,10 @@ def contexts_path() -> Path | None:
 
 
 def read(path: Path | None) -> Contexts:
-    """Return the contexts at ``path``; none if there is no file. Raises ``ContextUnusable``."""
+    """Return the contexts at ``path``.
+
+    None if there is no file. Raises ``ContextUnusableError``.
+    """
     if path is None:
         return Contexts()
     try:
@@ -97,7 +100,7 @@ def read(path: Path | None) -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"the contexts in {path} cannot be read: {os_reason(error)}"
         ) from None
     try:
@@ -105,14 +108,16 @@ def read(path: Path | None) -> Contexts:
     except (ValueError, RecursionError):  # also numbers of too many digits, arrays too deep
         tree = None
     if tree is None:
-        raise ContextUnusable(f"the contexts in {path} are no TOML", hint="mend or remove the file")
+        raise ContextUnusableError(
+            f"the contexts in {path} are no TOML", hint="mend or remove the file"
+        )
     return _contexts(path, tree)
 
 
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
     """Apply ``step`` to the contexts at ``path`` under a lock; return the result.
 
-    Raises ``ContextUnusable``, and what ``step`` raises: then nothing changes.
+    Raises ``ContextUnusableError``, and what ``step`` raises: then nothing changes.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,7 +125,7 @@ def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
             contexts = step(read(path))
             write(path, contexts)
     except OSError as error:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"the contexts in {path} cannot be changed: {os_reason(error)}"
         ) from None
     return contexts
@@ -133,7 +138,7 @@ def write(path: Path, contexts: Contexts) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(path, content, alone=True)
     except OSError as error:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"the contexts in {path} cannot be written: {os_reason(error)}"
         ) from None
 
@@ -158,16 +163,16 @@ def _string(text: str) -> str:
     try:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"{text!r} is not UTF-8, and no context can hold it", hint="give the file another name"
         ) from None
 
 
 def _require_own(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ContextUnusable(f"the contexts in {path} cannot be read: it is no file")
+        raise ContextUnusableError(f"the contexts in {path} cannot be read: it is no file")
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
-        raise ContextUnusable(
+        raise ContextUnusableError(
             f"others can write {path}, which says whom you trust",
             hint=f"see what is in it, then: chmod 600 {path}",
         )
@@ -177,9 +182,9 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
     tables = tree.get("contexts", {})
     current = tree.get("current", "")
     if tree.keys() - {"current", "contexts"} or not isinstance(tables, dict):
-        raise ContextUnusable(f"{path} has other fields than current and contexts")
+        raise ContextUnusableError(f"{path} has other fields than current and contexts")
     if not isinstance(current, str) or (current and current not in tables):
-        raise ContextUnusable(f"{path} names a current context that is not in it")
+        raise ContextUnusableError(f"{path} names a current context that is not in it")
     return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
 
 
@@ -187,19 +192,19 @@ def _context(path: Path, name: str, table: object) -> Context:
     """Return one context. Unknown fields are refused: one may have been meant as a restriction."""
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
-        raise ContextUnusable(f"{where} has no proper name, or is no table")
+        raise ContextUnusableError(f"{where} has no proper name, or is no table")
     known = {one.encode_name: one.name for one in msgspec.structs.fields(Context)}
     kinds = get_type_hints(Context)
     for field, value in table.items():
         if field not in known:
-            raise ContextUnusable(f"{where} has a field {field!r}, which there is not")
+            raise ContextUnusableError(f"{where} has a field {field!r}, which there is not")
         listed = kinds[known[field]] is not str
         if not (_is_strings(value) if listed else isinstance(value, str)):
-            raise ContextUnusable(
+            raise ContextUnusableError(
                 f"{where}: {field} is no {'list of strings' if listed else 'string'}"
             )
         if "\0" in "".join(value):
-            raise ContextUnusable(f"{where}: {field} holds a NUL, which nothing can be named")
+            raise ContextUnusableError(f"{where}: {field} holds a NUL, which nothing can be named")
     return msgspec.convert(table, Context)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.command import WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory
@@ -33,7 +33,7 @@ _WARNING: Final = (
 def memory_of(option: str) -> "StateMemory | None":
     """Return the memory that was chosen. None: chosen not to have one, or there is no place.
 
-    Raises ``WrongUsage`` for what cannot be the name of a file.
+    Raises ``WrongUsageError`` for what cannot be the name of a file.
     """
     if option == NONE:
         return None
@@ -42,7 +42,9 @@ def memory_of(option: str) -> "StateMemory | None":
         typer.echo(_WARNING, err=True)
         return None
     if not path.name:
-        raise WrongUsage(f"--memory {option} names no file", hint="a new or an older one, or none")
+        raise WrongUsageError(
+            f"--memory {option} names no file", hint="a new or an older one, or none"
+        )
     from keyhouse.client import FileMemory
 
     return FileMemory(path)

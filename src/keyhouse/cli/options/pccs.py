@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file
 
@@ -35,7 +35,7 @@ PccsCaFile = Annotated[
 _FOLDER: Final = Path("keyhouse") / "collateral"
 
 
-class RootUnreadable(Refused):
+class RootUnreadableError(RefusedError):
     """The file of the simulation's root is no certificate."""
 
     code = "root-unreadable"
@@ -53,7 +53,7 @@ def vendor_root(simulation_root: Path | None) -> bytes:
     try:
         certificate = x509.load_pem_x509_certificate(read_file(str(simulation_root)))
     except ValueError:
-        raise RootUnreadable(f"{simulation_root} holds no PEM certificate") from None
+        raise RootUnreadableError(f"{simulation_root} holds no PEM certificate") from None
     return certificate.public_bytes(Encoding.DER)
 
 
@@ -63,7 +63,7 @@ def ca_of(pccs_ca: Path | None) -> bytes:
         return b""
     pem = read_file(str(pccs_ca))
     if not pem:  # empty means "not given": then every CA of the system would be accepted
-        raise RootUnreadable(f"{pccs_ca} holds no PEM certificate")
+        raise RootUnreadableError(f"{pccs_ca} holds no PEM certificate")
     return pem
 
 
@@ -82,8 +82,8 @@ def cache_folder() -> Path | None:
 def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":
     """Return what gives the collateral for a quote, once: from the user's cache or the PCCS.
 
-    Warnings go to standard error. Raises ``ConfigurationRefused`` at once; what is returned
-    raises ``QuoteRefused`` and ``CollateralUnavailable``.
+    Warnings go to standard error. Raises ``ConfigurationRefusedError`` at once; what is returned
+    raises ``QuoteRefusedError`` and ``CollateralUnavailableError``.
     """
     import asyncio
 

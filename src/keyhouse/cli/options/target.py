@@ -17,7 +17,7 @@ from keyhouse.cli.options.context_chosen import (
 )
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.output.command import OptionGroup, WrongUsage
+from keyhouse.cli.output.command import OptionGroup, WrongUsageError
 
 __all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
 
@@ -123,7 +123,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     host: HostArgument = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsage`` if no coordinator or no identity is named."""
+        """Raise ``WrongUsageError`` if no coordinator or no identity is named."""
         del beside
         self.settled()
 
@@ -135,7 +135,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def settled(self, *, required: bool = True) -> "Target":
         """Return the target, completed by the context; options have precedence.
 
-        Raises ``WrongUsage`` if then no coordinator or no identity is named, and ``required``.
+        Raises ``WrongUsageError`` if then no coordinator or no identity is named, and ``required``.
         """
         self._refuse_unsupported()
         named = chosen_context(self.context, self.host)
@@ -143,9 +143,9 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         if not required:
             return found
         if not found.host:
-            raise WrongUsage("no coordinator is named", hint="name a HOST, or a --context")
+            raise WrongUsageError("no coordinator is named", hint="name a HOST, or a --context")
         if found.attestation is None:
-            raise WrongUsage(
+            raise WrongUsageError(
                 "it is not said who the coordinator must be",
                 hint="--attestation FILE, or a --context that has one",
             )
@@ -153,12 +153,12 @@ class Target(TrustOptions, frozen=True, kw_only=True):
 
     def _refuse_unsupported(self) -> None:
         if self.insecure:
-            raise WrongUsage(
+            raise WrongUsageError(
                 "there is no --insecure: the coordinator is always verified first",
                 hint="for a simulated one name --simulation-root",
             )
         if self.namespace:
-            raise WrongUsage(
+            raise WrongUsageError(
                 "there is no --namespace: keyhouse asks no Kubernetes",
                 hint="name the coordinator's address as HOST",
             )

@@ -8,16 +8,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.command import WrongUsage
+from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.cli.output.files import read_file
-from keyhouse.wire.json_decoder import Unreadable, decode
+from keyhouse.wire.json_decoder import UnreadableError, decode
 
 __all__ = [
     "TokenConfig",
     "TokenFile",
-    "TokenFileUnusable",
+    "TokenFileUnusableError",
     "TokenKeyId",
     "TokenKeyLabel",
     "hex_id",
@@ -31,20 +31,20 @@ __all__ = [
 def password_for(what: str, file: Path | None) -> Secret | None:
     """Return the first line of ``file``; without one, what is typed on the terminal.
 
-    None: nothing was typed, or there is no terminal. Raises ``FileUnreadable``, and
-    ``WrongUsage`` for an empty file, and for input that is not UTF-8.
+    None: nothing was typed, or there is no terminal. Raises ``FileUnreadableError``, and
+    ``WrongUsageError`` for an empty file, and for input that is not UTF-8.
     """
     if file is not None:
         line = read_file(str(file)).partition(b"\n")[0].removesuffix(b"\r")
         if not line:
-            raise WrongUsage(f"the file with the {what} has no first line")
+            raise WrongUsageError(f"the file with the {what} has no first line")
         return Secret(line)
     if not sys.stdin.isatty():
         return None
     try:
         typed = getpass.getpass(f"{what}: ", stream=sys.stderr)
     except UnicodeDecodeError:
-        raise WrongUsage(
+        raise WrongUsageError(
             f"the {what} is not UTF-8", hint="type it again, or put it in a file"
         ) from None
     return Secret(typed.encode()) if typed else None
@@ -79,31 +79,34 @@ class TokenFile(msgspec.Struct, frozen=True):
         return f"<token {self.token!r}>"
 
 
-class TokenFileUnusable(Refused):
+class TokenFileUnusableError(RefusedError):
     """The file of ``--pkcs11-config`` does not name a token."""
 
     code = "token-file-unusable"
 
 
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
-    """Return ``config``. Raises ``WrongUsage`` unless it and a key are named."""
+    """Return ``config``. Raises ``WrongUsageError`` unless it and a key are named."""
     if config is None:
-        raise WrongUsage("it is not said where the token is", hint="--pkcs11-config FILE")
+        raise WrongUsageError("it is not said where the token is", hint="--pkcs11-config FILE")
     if not (key_id or key_label):
-        raise WrongUsage(
+        raise WrongUsageError(
             "it is not said which key on the token", hint="--pkcs11-key-label or --pkcs11-key-id"
         )
     return config
 
 
 def token_file(path: Path) -> TokenFile:
-    """Return what the file at ``path`` says. Raises ``TokenFileUnusable``, ``FileUnreadable``."""
+    """Return what the file at ``path`` says.
+
+    Raises ``TokenFileUnusableError``, ``FileUnreadableError``.
+    """
     try:
         found = decode(read_file(str(path)), TokenFile)
-    except Unreadable:
+    except UnreadableError:
         found = TokenFile()
     if not found.path or not found.token:
-        raise TokenFileUnusable(
+        raise TokenFileUnusableError(
             f"{path} does not name a token",
             hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
         )
@@ -111,19 +114,21 @@ def token_file(path: Path) -> TokenFile:
 
 
 def pin_for(file: TokenFile) -> Secret:
-    """Return the PIN: of the file, or from the terminal. Raises ``TokenFileUnusable``."""
+    """Return the PIN: of the file, or from the terminal. Raises ``TokenFileUnusableError``."""
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
-        raise TokenFileUnusable("there is no PIN", hint="put it in the file, or use a terminal")
+        raise TokenFileUnusableError(
+            "there is no PIN", hint="put it in the file, or use a terminal"
+        )
     return pin
 
 
 def hex_id(text: str, option: str) -> bytes:
-    """Return the id that was given with ``option``. Raises ``WrongUsage``."""
+    """Return the id that was given with ``option``. Raises ``WrongUsageError``."""
     try:
         found = bytes.fromhex(text)
     except ValueError:
         found = b""
     if text and not found:  # spaces alone are valid hex, and would match any key
-        raise WrongUsage(f"{option} is not in hex", hint="such as a1, without 0x")
+        raise WrongUsageError(f"{option} is not in hex", hint="such as a1, without 0x")
     return found

@@ -19,7 +19,7 @@ from keyhouse.cli.options.token import (
     pin_for,
     token_file,
 )
-from keyhouse.cli.output.command import OptionGroup, WrongUsage
+from keyhouse.cli.output.command import OptionGroup, WrongUsageError
 from keyhouse.cli.output.files import read_file
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
     ] = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsage`` if no user is named."""
+        """Raise ``WrongUsageError`` if no user is named."""
         for each in beside:
             if isinstance(each, Target):
                 self._named(each)
@@ -78,7 +78,8 @@ class User(OptionGroup, frozen=True, kw_only=True):
     def identity(self, target: Target) -> "UserIdentity | TokenIdentity":
         """Return the user, of the options or else of the context.
 
-        Raises ``WrongUsage`` unless exactly one is named; ``ClientSetup`` if it cannot be used.
+        Raises ``WrongUsageError`` unless exactly one is named; ``ClientSetupError`` if it cannot be
+        used.
         """
         from keyhouse.client import ClientIdentity
 
@@ -93,16 +94,16 @@ class User(OptionGroup, frozen=True, kw_only=True):
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
         found = self._of_context(target) if self._is_empty() else self
         if found.pkcs12 is None and found.pkcs12_password is not None:
-            raise WrongUsage(
+            raise WrongUsageError(
                 "--pkcs12-password-file has no effect here", hint="it goes with --pkcs12"
             )
         if found.is_on_token():
             found.require_token()
             return found
         if found.pkcs12 is not None and (found.cert or found.key):
-            raise WrongUsage("there are two of you", hint="--pkcs12, or --cert with --key")
+            raise WrongUsageError("there are two of you", hint="--pkcs12, or --cert with --key")
         if found.pkcs12 is None and (found.cert is None or found.key is None):
-            raise WrongUsage(
+            raise WrongUsageError(
                 "it is not said who you are",
                 hint="--cert FILE with --key FILE, --pkcs12 FILE, --pkcs11-config FILE for a token,"
                 " or a --context that has them",
@@ -146,12 +147,16 @@ class User(OptionGroup, frozen=True, kw_only=True):
         )
 
     def require_token(self) -> None:
-        """Raise ``WrongUsage`` unless exactly one key on a token is named."""
+        """Raise ``WrongUsageError`` unless exactly one key on a token is named."""
         if self.key or self.pkcs12:
-            raise WrongUsage("there are two of you", hint="the key on a token, or one in a file")
+            raise WrongUsageError(
+                "there are two of you", hint="the key on a token, or one in a file"
+            )
         named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
-            raise WrongUsage("two certificates are named", hint="--cert, or the one on the token")
+            raise WrongUsageError(
+                "two certificates are named", hint="--cert, or the one on the token"
+            )
 
 
 def _from_pkcs12(user: User) -> "UserIdentity":

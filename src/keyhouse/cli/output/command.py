@@ -14,12 +14,20 @@ from typing import Annotated, Any, Final, get_type_hints
 import msgspec
 import typer
 
-from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
-from keyhouse.cli.output.files import FileUnreadable
+from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.output.show import show_error
 
-__all__ = ["REFUSED", "TRUST_FAILED", "AsJson", "OptionGroup", "WrongUsage", "command", "exit_code"]
+__all__ = [
+    "REFUSED",
+    "TRUST_FAILED",
+    "AsJson",
+    "OptionGroup",
+    "WrongUsageError",
+    "command",
+    "exit_code",
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object; errors, too")]
 
@@ -32,7 +40,7 @@ _EXAMPLE: Final = "Example: "
 _WIDTH: Final = 76  # columns of an example
 
 
-class WrongUsage(Refused):
+class WrongUsageError(RefusedError):
     """Options are missing, or cannot be combined: exit code 2, as for errors of the parser."""
 
     code = "usage"
@@ -45,7 +53,7 @@ class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     def check(self, beside: Iterable["OptionGroup"]) -> None:
-        """Raise ``WrongUsage`` if the options contradict each other, or those of other groups.
+        """Raise ``WrongUsageError`` if the options contradict each other, or those of other groups.
 
         Called before the command does anything.
         """
@@ -74,21 +82,21 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def exit_code(error: KeyhouseError) -> int:
     """Return the exit code for ``error``."""
-    from keyhouse.client import TrustFailed
+    from keyhouse.client import TrustError
 
-    if isinstance(error, TrustFailed):
+    if isinstance(error, TrustError):
         return TRUST_FAILED
-    if isinstance(error, WrongUsage):
+    if isinstance(error, WrongUsageError):
         return USAGE
-    return UNREACHABLE if isinstance(error, Unavailable) else REFUSED
+    return UNREACHABLE if isinstance(error, UnavailableError) else REFUSED
 
 
-def _unusable_file(error: OSError) -> FileUnreadable:
+def _unusable_file(error: OSError) -> FileUnreadableError:
     """Return ``error`` as one of ours. Without a path it is about the output, and raised again."""
     if error.filename is None:
         raise error
     path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-    return FileUnreadable(f"cannot use {path}: {os_reason(error)}")
+    return FileUnreadableError(f"cannot use {path}: {os_reason(error)}")
 
 
 def _flattened(function: Callable[..., None]) -> Callable[..., None]:

@@ -9,18 +9,18 @@ from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import os_reason
 
-__all__ = ["FileUnreadable", "FileUnwritable", "NewFile", "read_file", "write_output"]
+__all__ = ["FileUnreadableError", "FileUnwritableError", "NewFile", "read_file", "write_output"]
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
 
 
-class FileUnreadable(KeyhouseError):
+class FileUnreadableError(KeyhouseError):
     """A file that was named on the command line cannot be read."""
 
     code = "file-unreadable"
 
 
-class FileUnwritable(KeyhouseError):
+class FileUnwritableError(KeyhouseError):
     """A file that was named on the command line cannot be made or written."""
 
     code = "file-unwritable"
@@ -30,7 +30,7 @@ def read_file(path: str) -> bytes:
     """Return the content of ``path``; ``-`` is standard input.
 
     Raises:
-        FileUnreadable: it does not exist, cannot be read, or is over 64 MiB.
+        FileUnreadableError: it does not exist, cannot be read, or is over 64 MiB.
     """
     try:
         if path == "-":
@@ -39,16 +39,16 @@ def read_file(path: str) -> bytes:
             with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
                 content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise FileUnreadable(f"cannot read {path}: {os_reason(error)}") from None
+        raise FileUnreadableError(f"cannot read {path}: {os_reason(error)}") from None
     if len(content) > _LARGEST_FILE:
-        raise FileUnreadable(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
+        raise FileUnreadableError(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
     return content
 
 
 class NewFile:
     """A new file (0600), made at once, so that it is certain to be writable when its content comes.
 
-    Raises ``FileUnwritable`` if ``path`` exists, or cannot be made: nothing is overwritten.
+    Raises ``FileUnwritableError`` if ``path`` exists, or cannot be made: nothing is overwritten.
     """
 
     def __init__(self, path: str) -> None:
@@ -56,7 +56,7 @@ class NewFile:
         try:
             self._file = create(path)
         except FileExistsError:
-            raise FileUnwritable(
+            raise FileUnwritableError(
                 f"{path} is there already, and is not overwritten",
                 hint="name another file, or move that one away",
             ) from None
@@ -64,7 +64,7 @@ class NewFile:
             raise _unwritable(path, error) from None
 
     def write(self, content: bytes) -> None:
-        """Make the file hold ``content``, durably, and close it. Raises ``FileUnwritable``."""
+        """Make the file hold ``content``, durably, and close it. Raises ``FileUnwritableError``."""
         try:
             with self._file as file:
                 file.write(content)
@@ -84,8 +84,8 @@ class NewFile:
 def write_output(content: bytes, path: str = "") -> None:
     """Write ``content`` to the new file ``path`` (0600), or to standard output, byte for byte.
 
-    ``""`` and ``-`` are standard output. Raises ``FileUnwritable`` if the file exists or cannot be
-    written.
+    ``""`` and ``-`` are standard output. Raises ``FileUnwritableError`` if the file exists or
+    cannot be written.
     """
     if path not in {"", "-"}:
         NewFile(path).write(content)
@@ -97,5 +97,5 @@ def write_output(content: bytes, path: str = "") -> None:
     sys.stdout.buffer.flush()
 
 
-def _unwritable(path: str, error: OSError) -> FileUnwritable:
-    return FileUnwritable(f"cannot write {path}: {os_reason(error)}")
+def _unwritable(path: str, error: OSError) -> FileUnwritableError:
+    return FileUnwritableError(f"cannot write {path}: {os_reason(error)}")

@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from keyhouse.base.errors import BadRequest, Refused
+from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
-from keyhouse.wire.json_decoder import Unreadable, decode
+from keyhouse.wire.json_decoder import UnreadableError, decode
 
 __all__ = [
     "PLAIN_SIZES",
-    "ShareUnreadable",
+    "ShareUnreadableError",
     "certificate",
     "chosen",
     "plain_share",
@@ -38,7 +38,7 @@ PLAIN_SIZES: Final = frozenset({32, 33})
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
 
 
-class ShareUnreadable(Refused):
+class ShareUnreadableError(RefusedError):
     """A file of the recovery does not hold what it should."""
 
     code = "share-unreadable"
@@ -47,17 +47,17 @@ class ShareUnreadable(Refused):
 def shares_in(file: Path) -> dict[str, bytes]:
     """Return what ``file`` holds by names of keys; a file with one secret alone has the name "".
 
-    Raises ``ShareUnreadable`` or ``FileUnreadable``.
+    Raises ``ShareUnreadableError`` or ``FileUnreadableError``.
     """
     raw = read_file(str(file))
     if not raw.lstrip().startswith(b"{"):
         return {"": _decoded(raw)}
     try:
         found = decode(raw, SetManifestData).recovery_secrets
-    except Unreadable:
+    except UnreadableError:
         found = {}
     if not found:
-        raise ShareUnreadable(
+        raise ShareUnreadableError(
             f"{file} holds no recovery secrets",
             hint='a JSON file of them is {"RecoverySecrets": {NAME: base64}}',
         )
@@ -65,15 +65,17 @@ def shares_in(file: Path) -> dict[str, bytes]:
 
 
 def chosen(shares: dict[str, bytes], name: str) -> bytes:
-    """Return the secret under ``name``, or the only one. Raises ``ShareUnreadable``."""
+    """Return the secret under ``name``, or the only one. Raises ``ShareUnreadableError``."""
     if name in shares:
         return shares[name]
     if not name and len(shares) == 1:
         return next(iter(shares.values()))
     names = ", ".join(quoted(known) for known in sorted(shares) if known)
     if not names:
-        raise ShareUnreadable("the file holds one secret without a name", hint="leave out --name")
-    raise ShareUnreadable(
+        raise ShareUnreadableError(
+            "the file holds one secret without a name", hint="leave out --name"
+        )
+    raise ShareUnreadableError(
         f"the file holds no recovery secret {quoted(name)}"
         if name
         else "the file holds several recovery secrets",
@@ -82,11 +84,11 @@ def chosen(shares: dict[str, bytes], name: str) -> bytes:
 
 
 def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
-    """Return the decrypted share of what a file held. Raises ``ShareUnreadable``."""
+    """Return the decrypted share of what a file held. Raises ``ShareUnreadableError``."""
     if len(secret) in PLAIN_SIZES:
         return Secret(secret)
     if key is None:
-        raise ShareUnreadable(
+        raise ShareUnreadableError(
             "the recovery secret is encrypted",
             hint="name the holder's --key, or its token: --pkcs11-config",
         )
@@ -103,7 +105,7 @@ def certificate(file: Path) -> bytes:
     try:
         found = x509.load_pem_x509_certificates(read_file(str(file)))[-1]
     except ValueError:
-        raise ShareUnreadable(f"{file} holds no PEM certificate") from None
+        raise ShareUnreadableError(f"{file} holds no PEM certificate") from None
     return found.public_bytes(Encoding.DER)
 
 
@@ -112,7 +114,7 @@ def public_key(file: Path) -> bytes:
     try:
         found = load_pem_public_key(read_file(str(file)))
     except (ValueError, UnsupportedAlgorithm):
-        raise ShareUnreadable(f"{file} holds no PEM public key") from None
+        raise ShareUnreadableError(f"{file} holds no PEM public key") from None
     return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -121,6 +123,6 @@ def _decoded(raw: bytes) -> bytes:
     if _BASE64.fullmatch(raw):
         try:
             return decode_base64(raw.decode("ascii"))
-        except BadRequest:
+        except BadRequestError:
             return raw
     return raw

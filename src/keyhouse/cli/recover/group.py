@@ -63,13 +63,15 @@ def upload(
     It is decrypted and signed with --key, or by a token, or comes with a --signature made
     elsewhere. Without --root nobody compares the deployment with the one that you kept.
     """
-    from keyhouse.cli.recover.files import ShareUnreadable, shares_in, signature_in
+    from keyhouse.cli.recover.files import ShareUnreadableError, shares_in, signature_in
 
     shares = shares_in(file)
     signed = signature_in(signature) if signature is not None else None
     with holder.opened(target.context, target.host) as own:
         if own is None and signed is None:
-            raise ShareUnreadable("nothing signs the recovery secret", hint="--key or --signature")
+            raise ShareUnreadableError(
+                "nothing signs the recovery secret", hint="--key or --signature"
+            )
         with _offer_of(target, root, warn=True) as (coordinator, offer):
             progress = coordinator.recover(*_submission(offer, shares, name, own, signed))
     if not progress.remaining:
@@ -85,7 +87,7 @@ def _offer_of(
 
     The offer's root is compared with the certificate in ``root`` (or ``--coordinator-cert``) and
     with the memory of this address; the coordinator's own root is temporary. ``warn``: warn if no
-    certificate is given. Raises ``TrustFailed``.
+    certificate is given. Raises ``TrustError``.
     """
     from keyhouse.cli.recover.files import certificate
     from keyhouse.client import Coordinator, require_remembered, require_root
@@ -106,15 +108,15 @@ def _offer_of(
 
 
 def _require_recovered(target: Target, offer: "Offer") -> None:
-    """Raise ``TrustFailed`` unless the coordinator now proves the root that it offered."""
-    from keyhouse.client import TrustFailed
+    """Raise ``TrustError`` unless the coordinator now proves the root that it offered."""
+    from keyhouse.client import TrustError
 
     memory = target.settled().memory
     # Without a place for a memory the first connection has warned: once is enough.
     option = memory if has_place(memory) else NONE
     again = trusted(msgspec.structs.replace(target, memory=option, save_sgx_quote=""))
     if again.root_der != offer.index.root:
-        raise TrustFailed("the coordinator recovered under another root than it had said")
+        raise TrustError("the coordinator recovered under another root than it had said")
 
 
 def _show(progress: "Progress", *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.output.command import AsJson, WrongUsage, command
+from keyhouse.cli.output.command import AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
@@ -32,7 +32,9 @@ def sign(
 
     with holder.opened(chosen_in.context) as own:
         if own is None:
-            raise WrongUsage("it is not said who signs", hint="--key FILE, or --pkcs11-config FILE")
+            raise WrongUsageError(
+                "it is not said who signs", hint="--key FILE, or --pkcs11-config FILE"
+            )
         signature = own.sign(plain_share(chosen(shares_in(file), name), own))
     _give("signature", signature, output, as_json=as_json)
 

@@ -18,7 +18,7 @@ from keyhouse.cli.options.token import (
     pin_for,
     token_file,
 )
-from keyhouse.cli.output.command import OptionGroup, WrongUsage
+from keyhouse.cli.output.command import OptionGroup, WrongUsageError
 from keyhouse.cli.output.files import read_file
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     def opened(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
         """Yield the key of the options, or else of the context; None if neither has one.
 
-        Raises ``WrongUsage``, ``TokenFileUnusable``, ``FileUnreadable`` or ``ClientSetup``.
+        Raises ``WrongUsageError``, ``TokenFileUnusableError``, ``FileUnreadableError`` or
+        ``ClientSetupError``.
         """
         found = self._settled(context, host)
         if not found.is_on_token():
@@ -89,7 +90,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     def _settled(self, context: str, host: str) -> "Holder":
         if self.key is not None and self.is_on_token():
-            raise WrongUsage("two keys are named", hint="--key, or the key on a token")
+            raise WrongUsageError("two keys are named", hint="--key, or the key on a token")
         is_typed = self.key is not None or self.is_on_token()
         named = None if is_typed else chosen_context(context, host)
         if named is not None and named.context.pkcs11_config:

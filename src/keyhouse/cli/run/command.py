@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import forbid_dumps, release_environment
@@ -91,9 +91,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
-        from keyhouse.base.process.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import UnexpectedError
 
-        write_error(error_text(Unexpected.of(error)))
+        write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
 
 
@@ -148,7 +148,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
         return run(activate(request, anchor, max(end - clock.now(), 0)))
 
-    def report_retry(error: Unavailable, pause: float) -> None:
+    def report_retry(error: UnavailableError, pause: float) -> None:
         report.progress(f"{error.message}; trying again in {pause:.1f} s")
 
     return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
@@ -171,13 +171,13 @@ def _quote_once(
 
 
 def _platform(settings: RunSettings, report: Report) -> "Platform | None":
-    from keyhouse.attestation import PlatformMissing
+    from keyhouse.attestation import PlatformMissingError
     from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
     from keyhouse.cli.run.trust import simulated_identity
 
     try:
         name = platform_name(settings.platform)
-    except PlatformMissing:
+    except PlatformMissingError:
         report.warning(
             "there is no platform here, so the quote is empty: only a SIMULATED coordinator"
             " accepts that"
@@ -186,7 +186,7 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
     if name == "simulation":
         report.warning("SIMULATION: the quote proves nothing")
         if not (settings.simulated_machine / "simulation").is_dir():
-            raise PlatformMissing(
+            raise PlatformMissingError(
                 f"there is no simulated machine in {settings.simulated_machine}",
                 hint="name the data directory of the coordinator: --simulated-machine",
             )
@@ -195,10 +195,10 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
 
 
 def _exit_code(error: KeyhouseError) -> int:
-    # By its code: the client's TrustFailed is one, too, and is not imported where it cannot occur.
+    # By its code: the client's TrustError is one, too, and is not imported where it cannot occur.
     if error.code == "trust-failed":
         return TRUST_FAILED
-    return UNREACHABLE if isinstance(error, Unavailable) else REFUSED
+    return UNREACHABLE if isinstance(error, UnavailableError) else REFUSED
 
 
 def _end_on_sigterm() -> None:

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from keyhouse.server.process.settings import Setting, SettingRefused
+from keyhouse.server.process.settings import Setting, SettingRefusedError
 
 __all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
 
@@ -151,7 +151,7 @@ class RunSettings(msgspec.Struct, frozen=True):
 def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> RunSettings:
     """Return the settings of a `keyhouse run` process.
 
-    Raises ``SettingRefused`` for a value that cannot be. Wrong usage ends the process with 2.
+    Raises ``SettingRefusedError`` for a value that cannot be. Wrong usage ends the process with 2.
     """
     flags, words = _halves(arguments)
     parser = _parser()
@@ -222,9 +222,11 @@ def _value(setting: Setting, given: argparse.Namespace, environment: Mapping[str
     flag = getattr(given, setting.flag.removeprefix("--").replace("-", "_"))
     if isinstance(flag, str):
         if not flag:
-            raise SettingRefused(f"{setting.flag} is empty", hint="leave it out for the default")
+            raise SettingRefusedError(
+                f"{setting.flag} is empty", hint="leave it out for the default"
+            )
         if setting.flag == "--log-format" and flag.casefold() not in _FORMATS:
-            raise SettingRefused(
+            raise SettingRefusedError(
                 "--log-format has a value that cannot be", hint=f"one of: {', '.join(_FORMATS)}"
             )
         return flag
@@ -243,22 +245,24 @@ def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
     if not values["--type"]:
         parser.error("the marble type is missing: --type, or KEYHOUSE_MARBLE_TYPE")
     if values["--platform"] not in _PLATFORMS:
-        raise SettingRefused(
+        raise SettingRefusedError(
             "--platform has a value that cannot be", hint=f"one of: {', '.join(_PLATFORMS)}"
         )
     if not values["--type"].isprintable():  # so it is text, whatever the bytes were
-        raise SettingRefused("the marble type is no text", hint="name one of the manifest")
+        raise SettingRefusedError("the marble type is no text", hint="name one of the manifest")
     digits = values["--timeout"]
     if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
-        raise SettingRefused("the timeout is no number of seconds", hint="such as --timeout 60")
+        raise SettingRefusedError(
+            "the timeout is no number of seconds", hint="such as --timeout 60"
+        )
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["--simulated-identity"] and values["--platform"] != "simulation":
-        raise SettingRefused(
+        raise SettingRefusedError(
             "--simulated-identity has no effect here", hint="it goes with --platform simulation"
         )
     for flag in _OF_QUOTES:
         if values[flag] and not values["--attestation"]:
-            raise SettingRefused(
+            raise SettingRefusedError(
                 f"{flag} has no effect here", hint="it goes with --attestation: name that file, too"
             )
 

@@ -9,8 +9,8 @@ from keyhouse.base.printable import os_reason
 from keyhouse.cli.run.settings import RunSettings
 from keyhouse.launcher import (
     Anchor,
-    CoordinatorNotTrusted,
-    LaunchRefused,
+    CoordinatorNotTrustedError,
+    LaunchRefusedError,
     read_anchor,
     read_mesh_address,
 )
@@ -26,14 +26,14 @@ _UNSET: Final = bytes(32)
 
 
 def read_small_file(path: Path) -> bytes:
-    """Return the content of ``path``. Raises ``LaunchRefused``, also for more than 64 KiB."""
+    """Return the content of ``path``. Raises ``LaunchRefusedError``, also for more than 64 KiB."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
     except OSError as error:
-        raise LaunchRefused(f"cannot read {path}: {os_reason(error)}") from None
+        raise LaunchRefusedError(f"cannot read {path}: {os_reason(error)}") from None
     if len(content) > _LARGEST:  # the beginning alone might mean something else
-        raise LaunchRefused(f"cannot read {path}: it is larger than {_LARGEST} bytes")
+        raise LaunchRefusedError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
     return content
 
 
@@ -47,8 +47,8 @@ def anchors(settings: RunSettings) -> Anchors | None:
     With an attestation file the quote is verified again for each attempt: a coordinator has another
     root while it waits for its recovery.
 
-    Raises ``LaunchRefused`` and ``CoordinatorNotTrusted`` for files that cannot be used. What is
-    returned raises the client's ``TrustFailed`` and ``Unreachable``.
+    Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for files that cannot be used.
+    What is returned raises the client's ``TrustError`` and ``UnreachableError``.
     """
     pinned = _pinned(settings.root_certificate)
     if settings.attestation is not None:
@@ -78,7 +78,7 @@ def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anc
     proven = trusted(target, timeout=seconds)
     found = Anchor(proven.root_der, proven.intermediate_der)
     if pinned is not None and not _same(pinned, found):
-        raise CoordinatorNotTrusted(
+        raise CoordinatorNotTrustedError(
             "the coordinator is not trusted: it proves what it is, and is another deployment than"
             f" that of {settings.root_certificate}",
             hint="a deployment that was made anew has a new root: bring the file up to date",
@@ -99,8 +99,8 @@ def _beside(coordinator: str) -> str:
 def simulated_identity(path: Path | None) -> "Measurements | None":
     """Return the measurements in the attestation file ``path``; None: the coordinator's.
 
-    Fields that the file leaves out are zero. Raises ``LaunchRefused`` if it cannot be read, and
-    ``ConfigurationRefused`` if any enclave would match it.
+    Fields that the file leaves out are zero. Raises ``LaunchRefusedError`` if it cannot be read,
+    and ``ConfigurationRefusedError`` if any enclave would match it.
     """
     from keyhouse.attestation import Measurements, read_expected_identity
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.attestation import Platform, SealPolicy
-from keyhouse.base.errors import Broken, KeyhouseError, NotFound, Refused
+from keyhouse.base.errors import BrokenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
@@ -34,7 +34,7 @@ from keyhouse.manifest import fingerprint
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
 
-__all__ = ["FileChecked", "NoStore", "StoreChecked", "check_store", "sealing_platform"]
+__all__ = ["FileChecked", "NoStoreError", "StoreChecked", "check_store", "sealing_platform"]
 
 
 def sealing_platform(name: str, directory: Path) -> "Platform":
@@ -45,7 +45,7 @@ def sealing_platform(name: str, directory: Path) -> "Platform":
     home = directory.parent.parent if archived else directory
     if name == "simulation" and not (home / "simulation" / "machine.json").exists():
         # Opened all the same, it would be made: another machine, whose key opens nothing.
-        raise Refused(
+        raise RefusedError(
             "the directory has no simulated machine, so nothing can be decrypted",
             hint="put the folder simulation/ beside the store, or leave out --platform",
         )
@@ -60,7 +60,7 @@ CONTENTS: Final = "contents"
 _BACKUP = "restore the state directory from a backup"
 
 
-class NoStore(NotFound):
+class NoStoreError(NotFoundError):
     """A directory that holds nothing of a store."""
 
     code = "no-store"
@@ -95,7 +95,7 @@ async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
     """Return what is found in ``folder``, a private copy; without a platform only what shows.
 
     Raises:
-        NoStore: there is nothing of a store.
+        NoStoreError: there is nothing of a store.
     """
     key, index = _look(lambda: see_key(folder)), _look(lambda: see_index(folder))
     try:
@@ -104,7 +104,7 @@ async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
         journal = error
     if key is None and index == () and journal is None:
         ended = see_tombstone(folder)
-        raise NoStore(
+        raise NoStoreError(
             f"there is no store: {ended or 'no manifest was ever set here'}",
             hint="name a state directory, or one of the directories in its archive",
         )
@@ -138,7 +138,7 @@ async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform
             raise _locked(loaded)
         state, log = rebuild(loaded.replay.base + loaded.replay.events)
         if state.platform != platform.kind:
-            raise Broken(
+            raise BrokenError(
                 f"the state was made on the platform {state.platform}, this is {platform.kind}",
                 hint="no state moves between kinds of platforms",
             )
@@ -220,7 +220,7 @@ def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
 
 def _locked(loaded: Fresh | Locked) -> KeyhouseError:
     reason = f": {loaded.reason}" if isinstance(loaded, Locked) else ""
-    return Broken(
+    return BrokenError(
         f"it cannot be decrypted here{reason}",
         hint="a start would be in recovery mode: recover with the recovery keys, or verify it where"
         " it was made",

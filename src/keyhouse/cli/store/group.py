@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_table
@@ -167,7 +167,7 @@ def restore_backup(
 
 def _existing(directory: Path, hint: str = "name a state directory") -> Path:
     if not directory.is_dir():
-        raise Refused(f"{directory} is no directory", hint=hint)
+        raise RefusedError(f"{directory} is no directory", hint=hint)
     return directory.absolute()
 
 
@@ -210,9 +210,9 @@ def _show_stores(stores: "list[StoreSeen]") -> None:
 
 
 def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "Verify":
-    """Return a check of a store's files that raises ``StoreDamaged``, or appends to ``found``."""
+    """Return a check of store files that raises ``StoreDamagedError``, or appends to ``found``."""
     from keyhouse.cli.store.check import check_store, sealing_platform
-    from keyhouse.journal import StoreDamaged, private_copy
+    from keyhouse.journal import StoreDamagedError, private_copy
 
     opener = sealing_platform(platform, directory) if platform else None
 
@@ -222,7 +222,7 @@ def _verifier(platform: str, directory: Path, found: "list[StoreChecked]") -> "V
         problems = (each for each in checked.files if each.problem)
         wrong = next((each for each in problems if not _is_lost_key(each, place)), None)
         if wrong is not None:
-            raise StoreDamaged(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
+            raise StoreDamagedError(f"{wrong.file}: {wrong.problem}", hint=wrong.hint)
         found.append(checked)
 
     return verify

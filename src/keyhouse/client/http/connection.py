@@ -72,8 +72,8 @@ class Connection:
     def _send(self, request: Request) -> Answer:
         """Return the answer.
 
-        Raises ``TrustFailed`` if the handshake does, ``Unreachable`` if no whole answer comes in
-        time, ``AnswerUnreadable`` if it is too long or compressed.
+        Raises ``TrustError`` if the handshake does, ``UnreachableError`` if no whole answer comes
+        in time, ``AnswerUnreadableError`` if it is too long or compressed.
         """
         self._context.deadline = request.deadline
         try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from keyhouse.client.errors import TrustFailed
+from keyhouse.client.errors import TrustError
 
 __all__ = ["PeerContext", "pinned_context", "watching_context"]
 
@@ -66,7 +66,7 @@ class PeerContext(ssl.SSLContext):
 
 def _check(context: Any, leaf: bytes | None) -> None:
     if leaf is None:
-        raise TrustFailed("the peer showed no certificate")
+        raise TrustError("the peer showed no certificate")
     context.check(leaf)
 
 
@@ -80,11 +80,11 @@ def _context(check: PeerCheck) -> PeerContext:
 
 
 def pinned_context(root_der: bytes) -> PeerContext:
-    """Return a context whose handshakes end in ``TrustFailed`` unless the leaf is ``root_der``."""
+    """Return a context whose handshakes end in ``TrustError`` unless the leaf is ``root_der``."""
 
     def check(leaf: bytes) -> None:
         if not hmac.compare_digest(leaf, root_der):
-            raise TrustFailed(
+            raise TrustError(
                 "the peer showed another certificate than the verified root",
                 hint="it is not the coordinator that was verified; send it nothing",
             )

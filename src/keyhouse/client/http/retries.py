@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.client.errors import ClientSetup, Unreachable
+from keyhouse.client.errors import ClientSetupError, UnreachableError
 from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
 __all__ = [
@@ -58,7 +58,7 @@ AGAIN: Final = frozenset(
 class Timeouts(msgspec.Struct, frozen=True):
     """Seconds. ``total`` is for a whole call, with all its attempts and the pauses between them.
 
-    Raises ``ClientSetup`` for what is no time to wait.
+    Raises ``ClientSetupError`` for what is no time to wait.
     """
 
     connect: float = 10.0  # TCP and TLS each
@@ -68,7 +68,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Require that each is 0 or more, which no NaN is."""
         if not all(seconds >= 0 for seconds in (self.connect, self.read, self.total)):
-            raise ClientSetup("a timeout is less than 0, or not a number")
+            raise ClientSetupError("a timeout is less than 0, or not a number")
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":
@@ -104,30 +104,30 @@ def exchange(
 ) -> Steps[Answer]:
     """Return the answer to ``request``. ``fresh`` is called before each attempt.
 
-    Raises ``Unreachable`` as the last attempt did, and at once everything that is no reason to try
-    again.
+    Raises ``UnreachableError`` as the last attempt did, and at once everything that is no reason to
+    try again.
     """
     deadline = time.monotonic() + rules.timeouts.total
     timed = msgspec.structs.replace(request, deadline=deadline)
     attempt = 0
     while True:
         fresh()
-        outcome: Answer | Unreachable
+        outcome: Answer | UnreachableError
         try:
             outcome = yield from ask(timed)
-        except Unreachable as unreachable:
+        except UnreachableError as unreachable:
             outcome = unreachable
         attempt += 1
         left = deadline - time.monotonic()
         seconds = pause_before(attempt, request.method, outcome, rules.retries, left)
         if seconds is None:
-            if isinstance(outcome, Unreachable):
+            if isinstance(outcome, UnreachableError):
                 raise outcome
             return outcome
         yield from pause(seconds)
 
 
-def happened(outcome: Answer | Unreachable) -> Happened | None:
+def happened(outcome: Answer | UnreachableError) -> Happened | None:
     """Return how an attempt failed. None: it has a final answer."""
     if isinstance(outcome, Answer):
         return Happened.PUT_OFF if outcome.is_put_off else None
@@ -135,7 +135,7 @@ def happened(outcome: Answer | Unreachable) -> Happened | None:
 
 
 def pause_before(
-    attempt: int, method: str, outcome: Answer | Unreachable, retries: Retries, left: float
+    attempt: int, method: str, outcome: Answer | UnreachableError, retries: Retries, left: float
 ) -> float | None:
     """Return the seconds to wait before ``attempt`` (the second is 1). None: there is none.
 

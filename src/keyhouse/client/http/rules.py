@@ -6,7 +6,12 @@ from typing import Any, Final
 
 import httpx
 
-from keyhouse.client.errors import AnswerUnreadable, ClientSetup, TrustFailed, Unreachable
+from keyhouse.client.errors import (
+    AnswerUnreadableError,
+    ClientSetupError,
+    TrustError,
+    UnreachableError,
+)
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.address import Address
@@ -24,7 +29,7 @@ FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
     """Return the arguments for an httpx client. Environment and ``.netrc`` have no effect.
 
-    Raises ``ClientSetup`` for a host that no URL can have.
+    Raises ``ClientSetupError`` for a host that no URL can have.
     """
     return {
         "base_url": _base_url(address),
@@ -41,7 +46,7 @@ def _base_url(address: Address) -> httpx.URL:
         url = httpx.URL(f"https://{address}")
         _ = url.host  # is decoded when it is asked for
     except (UnicodeError, httpx.InvalidURL):
-        raise ClientSetup(
+        raise ClientSetupError(
             f"{address} is no address of a host",
             hint="write international names in their ASCII form (xn--...)",
         ) from None
@@ -73,13 +78,13 @@ class Body:
         self._parts: list[bytes] = []
         self._left = request.maximum
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise AnswerUnreadable(f"the answer of {address} is compressed")
+            raise AnswerUnreadableError(f"the answer of {address} is compressed")
 
     def add(self, part: bytes) -> None:
-        """Take the next part. Raises ``AnswerUnreadable``, or a timeout of httpx."""
+        """Take the next part. Raises ``AnswerUnreadableError``, or a timeout of httpx."""
         self._left -= len(part)
         if self._left < 0:
-            raise AnswerUnreadable(
+            raise AnswerUnreadableError(
                 f"the answer of {self._address} has more than {self._request.maximum} bytes"
             )
         if time.monotonic() > self._request.deadline:
@@ -99,22 +104,24 @@ class Body:
 
 def client_error(
     address: Address, request: Request, error: httpx.HTTPError | httpx.InvalidURL
-) -> Unreachable | TrustFailed | ClientSetup:
+) -> UnreachableError | TrustError | ClientSetupError:
     """Return the error of the SDK that an ``error`` of httpx maps to."""
     if isinstance(error, httpx.InvalidURL):
-        return ClientSetup("the request line is too long", hint="ask for fewer names in one call")
+        return ClientSetupError(
+            "the request line is too long", hint="ask for fewer names in one call"
+        )
     if _is_certificate_error(error):
-        return TrustFailed(
+        return TrustError(
             f"the certificate of {address} does not verify under the verified root",
             hint="it is not the coordinator that was verified; send it nothing",
         )
     if isinstance(error, httpx.ConnectError):
-        return Unreachable(f"no TLS connection to {address}", hint=_TRY_AGAIN)
+        return UnreachableError(f"no TLS connection to {address}", hint=_TRY_AGAIN)
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-        return Unreachable(f"{address} does not answer", hint=_TRY_AGAIN)
+        return UnreachableError(f"{address} does not answer", hint=_TRY_AGAIN)
     sent = request.method != "GET"
     what = "in time" if isinstance(error, httpx.TimeoutException) else "before it closed"
-    return Unreachable(
+    return UnreachableError(
         f"{address} gave no whole answer {what}",
         hint=_POSTED if sent else _TRY_AGAIN,
         sent=sent,

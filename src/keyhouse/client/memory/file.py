@@ -23,13 +23,13 @@ from typing import Final
 import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
-from keyhouse.client.errors import TrustFailed
+from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
-from keyhouse.wire.json_decoder import UInt16, Unreadable, read
+from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
-__all__ = ["FileMemory", "MemoryUnusable"]
+__all__ = ["FileMemory", "MemoryUnusableError"]
 
 _VERSION: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
@@ -37,7 +37,7 @@ _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ROOT: Final = re.compile("[0-9a-f]{64}")
 
 
-class MemoryUnusable(Refused):
+class MemoryUnusableError(RefusedError):
     """What is remembered cannot be read or written; nothing is decided without it."""
 
     code = "memory-unusable"
@@ -53,17 +53,17 @@ class FileMemory:
     """Remembers in the file ``path``; if it does not exist, nothing is remembered yet.
 
     Its directory is made (0700) if it is missing. Changes lock ``<path>.lock``. Raises
-    ``MemoryUnusable`` for a path without a file name.
+    ``MemoryUnusableError`` for a path without a file name.
     """
 
     def __init__(self, path: Path) -> None:
         if path.name in {"", ".."}:
-            raise MemoryUnusable(f"the memory {path} is no file", hint="name a file")
+            raise MemoryUnusableError(f"the memory {path} is no file", hint="name a file")
         self.path: Final = path
         self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
 
     def read(self) -> Memories:
-        """Return what is remembered now. Raises ``MemoryUnusable``."""
+        """Return what is remembered now. Raises ``MemoryUnusableError``."""
         try:
             raw = self._raw()
         except FileNotFoundError:
@@ -75,8 +75,8 @@ class FileMemory:
             return memories
         try:
             memories = _memories(raw)
-        except (_Damaged, TrustFailed, Unreadable):
-            raise MemoryUnusable(
+        except (_DamagedError, TrustError, UnreadableError):
+            raise MemoryUnusableError(
                 f"the memory {self.path} is damaged",
                 hint="move it away to begin again: what was seen before is forgotten then",
             ) from None
@@ -86,7 +86,7 @@ class FileMemory:
     def change(self, step: Callable[[Memories], Memories]) -> None:
         """Replace what is remembered by ``step`` of it: durable when this returns.
 
-        Raises ``MemoryUnusable``, and what ``step`` raises; then nothing has changed.
+        Raises ``MemoryUnusableError``, and what ``step`` raises; then nothing has changed.
         """
         with self._locked():
             before = self.read()
@@ -108,7 +108,7 @@ class FileMemory:
                 or found.st_uid != os.geteuid()
                 or found.st_mode & others
             ):
-                raise MemoryUnusable(
+                raise MemoryUnusableError(
                     f"the memory {self.path} is no file that only you can write",
                     hint="find out who else wrote it; chmod 600 once it is right",
                 )
@@ -125,17 +125,17 @@ class FileMemory:
                 raise self._unusable("cannot be locked", error) from None
             yield
 
-    def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusable:
+    def _unusable(self, what: str, error: OSError | ValueError) -> MemoryUnusableError:
         # A ValueError: what no file can be named.
         reason = os_reason(error if isinstance(error, OSError) else OSError(errno.EINVAL, ""))
-        return MemoryUnusable(
+        return MemoryUnusableError(
             f"the memory {self.path} {what}: {reason}",
             hint="--memory FILE names another one, --memory none does without: then nobody notices"
             " a rollback",
         )
 
 
-class _Damaged(Exception):
+class _DamagedError(Exception):
     """The content is not what this file holds."""
 
 
@@ -143,7 +143,7 @@ def _memories(raw: bytes) -> Memories:
     """Return the memories in ``raw``; raises if they are not exactly as they were written."""
     found = read(raw, _Content) if len(raw) <= _LARGEST else None
     if found is None or found.problems or found.value.version != _VERSION:
-        raise _Damaged
+        raise _DamagedError
     content = found.value
     memories = Memories(
         content.roots,
@@ -154,11 +154,11 @@ def _memories(raw: bytes) -> Memories:
         or set(memories.roots.values()) != set(memories.places)
         or not all(map(_ROOT.fullmatch, memories.places))
     ):
-        raise _Damaged
+        raise _DamagedError
     for places in memories.places.values():
         rising = all(a.sequence < b.sequence and a.epoch <= b.epoch for a, b in pairwise(places))
         if not rising or not 0 < len(places) <= KEPT:
-            raise _Damaged
+            raise _DamagedError
     return memories
 
 

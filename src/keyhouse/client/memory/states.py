@@ -22,15 +22,15 @@ from typing import Final, Protocol
 
 import msgspec
 
-from keyhouse.base.errors import Refused
-from keyhouse.client.errors import TrustFailed
+from keyhouse.base.errors import RefusedError
+from keyhouse.client.errors import TrustError
 from keyhouse.wire.address import Address
 
 __all__ = [
     "KEPT",
     "MOST",
     "Memories",
-    "MemoryFull",
+    "MemoryFullError",
     "Place",
     "StateMemory",
     "Watch",
@@ -50,7 +50,7 @@ _FORM: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f
 _SERVER_ERROR: Final = 500
 
 
-class MemoryFull(Refused):
+class MemoryFullError(RefusedError):
     """No further coordinator can be remembered."""
 
     code = "memory-full"
@@ -111,7 +111,7 @@ class Watch:
         """Check an answer to a call that began when ``known`` was newest; remember its ``state``.
 
         ``state`` is the value of the header ``Keyhouse-State``, None if the answer has none.
-        Raises ``TrustFailed``, and refusals of a memory that cannot be used.
+        Raises ``TrustError``, and refusals of a memory that cannot be used.
         """
         if self._memory is None or (state is None and http_status >= _SERVER_ERROR):
             return  # a failure inside the server carries no state, and no other data
@@ -122,7 +122,7 @@ class Watch:
 
 
 def read_place(text: str) -> Place:
-    """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustFailed``."""
+    """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustError``."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise _contradiction("the coordinator's Keyhouse-State cannot be read")
@@ -132,11 +132,11 @@ def read_place(text: str) -> Place:
 def require_root_of(memories: Memories, address: Address, root: str) -> None:
     """Require that no other root than ``root`` (SHA-256, hex) is known at ``address``.
 
-    Raises ``TrustFailed``.
+    Raises ``TrustError``.
     """
     known = memories.root_at(address)
     if known and known != root:
-        raise TrustFailed(
+        raise TrustError(
             f"another root certificate than before answers at {address}: its SHA-256 is {root},"
             f" must be {known}",
             hint="another deployment is there, or it waits for recovery (keyhouse status --memory"
@@ -151,7 +151,7 @@ def remembered(
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
 
     ``known`` is the newest place under that root when the call began: answers that overtake each
-    other are no rollback. Raises ``TrustFailed``, or ``MemoryFull``.
+    other are no rollback. Raises ``TrustError``, or ``MemoryFullError``.
     """
     require_root_of(memories, address, root)
     if seen is None:
@@ -169,7 +169,7 @@ def remembered(
         return memories
     roots = {**memories.roots, _key(address): root}
     if len(roots) > MOST:
-        raise MemoryFull(
+        raise MemoryFullError(
             f"{MOST} coordinators are remembered already",
             hint="keyhouse trust forget those that are gone, or name another --memory",
         )
@@ -213,8 +213,8 @@ def _key(address: Address) -> str:
     return str(address).lower()
 
 
-def _contradiction(problem: str) -> TrustFailed:
-    return TrustFailed(
+def _contradiction(problem: str) -> TrustError:
+    return TrustError(
         problem,
         hint="an older copy of its state was put back, or two copies run: find out which, and send"
         " it nothing; to go on from this state on purpose: keyhouse trust forget HOST",

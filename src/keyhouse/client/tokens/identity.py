@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token
 
 __all__ = ["TokenIdentity", "read_token"]
@@ -32,16 +32,18 @@ class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
     key_id: bytes = b""
 
     def __post_init__(self) -> None:
-        """Require what identifies a key. Raises ``ClientSetup``."""
+        """Require what identifies a key. Raises ``ClientSetupError``."""
         if not (self.token and (self.label or self.key_id)):
-            raise ClientSetup("a key on a token is named by the token's label and its own, or id")
+            raise ClientSetupError(
+                "a key on a token is named by the token's label and its own, or id"
+            )
         if not (_is_text(self.token) and _is_text(self.label)):
-            raise ClientSetup("the label of a token, or of a key on it, is no text")
+            raise ClientSetupError("the label of a token, or of a key on it, is no text")
         # By another path the loader would search elsewhere.
         if not self.module.is_absolute() or "\0" in str(self.module):
-            raise ClientSetup("the token's PKCS #11 library is given by its absolute path")
+            raise ClientSetupError("the token's PKCS #11 library is given by its absolute path")
         if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
-            raise ClientSetup("the PIN is empty or more than one line")
+            raise ClientSetupError("the PIN is empty or more than one line")
 
     def uri(self, pin_file: str) -> str:
         """Return the key's URI (RFC 7512); the PIN is in ``pin_file``."""
@@ -66,7 +68,7 @@ def read_token(
     """Return the user whose key and certificate are both on the token with the label ``token``.
 
     The certificate has the label and id of the key unless others are given. Needs the extra
-    ``keyhouse[pkcs11]``. Raises ``ClientSetup``; no message holds the PIN.
+    ``keyhouse[pkcs11]``. Raises ``ClientSetupError``; no message holds the PIN.
     """
     named = bool(certificate_label or certificate_id)
     certificate = _certificate(
@@ -100,12 +102,12 @@ def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: by
         try:
             found = [bytes(one[pkcs11.Attribute.VALUE]) for one in opened.get_objects(wanted)]
         except pkcs11.PKCS11Error as error:
-            raise ClientSetup(
+            raise ClientSetupError(
                 f"the token {token!r} cannot be read ({type(error).__name__})", hint=LOOK
             ) from None
     if len(found) != 1:
-        raise ClientSetup(f"the token has {len(found)} such certificates, not one", hint=LOOK)
+        raise ClientSetupError(f"the token has {len(found)} such certificates, not one", hint=LOOK)
     try:
         return x509.load_der_x509_certificate(found[0]).public_bytes(Encoding.PEM)
     except (ValueError, x509.InvalidVersion):
-        raise ClientSetup("the certificate on the token cannot be read") from None
+        raise ClientSetupError("the certificate on the token cannot be read") from None

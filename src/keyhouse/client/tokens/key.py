@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token
 
 __all__ = ["TokenKey", "open_token_key"]
@@ -28,7 +28,7 @@ class TokenKey:
         """SubjectPublicKeyInfo, DER."""
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return the plain share. Raises ``ClientSetup``.
+        """Return the plain share. Raises ``ClientSetupError``.
 
         Not every token can: SoftHSM 2.6 knows RSA-OAEP with SHA-1 only.
         """
@@ -42,7 +42,7 @@ class TokenKey:
                 )
             )
         except PKCS11Error as error:
-            raise ClientSetup(
+            raise ClientSetupError(
                 f"the token does not decrypt the recovery secret ({type(error).__name__})",
                 hint="it is for another key, or the token cannot do RSA-OAEP with SHA-256",
             ) from None
@@ -54,7 +54,7 @@ class TokenKey:
         try:
             return bytes(self._key.sign(share.reveal(), mechanism=Mechanism.SHA256_RSA_PKCS))
         except PKCS11Error as error:
-            raise ClientSetup(
+            raise ClientSetupError(
                 f"the token does not sign ({type(error).__name__})",
                 hint="the key must be allowed to sign (CKA_SIGN)",
             ) from None
@@ -66,8 +66,8 @@ def open_token_key(
 ) -> Iterator[TokenKey]:
     """Give the RSA private key with this ``label`` or ``key_id`` on the token with that label.
 
-    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
-    holds the PIN.
+    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetupError``; no
+    message holds the PIN.
     """
     with open_token(library, token, pin) as opened:
         import pkcs11
@@ -77,7 +77,7 @@ def open_token_key(
                 pkcs11.ObjectClass.PRIVATE_KEY, label=label or None, id=key_id or None
             )
         except pkcs11.PKCS11Error as error:
-            raise ClientSetup(
+            raise ClientSetupError(
                 f"the token has not exactly one such private key ({type(error).__name__})",
                 hint=LOOK,
             ) from None
@@ -90,9 +90,9 @@ def _public_key(key: Any) -> bytes:
     try:
         modulus, exponent = key[Attribute.MODULUS], key[Attribute.PUBLIC_EXPONENT]
         if key.key_type != KeyType.RSA:
-            raise ClientSetup("the key on the token is no RSA key", hint=LOOK)
+            raise ClientSetupError("the key on the token is no RSA key", hint=LOOK)
     except (PKCS11Error, KeyError) as error:
-        raise ClientSetup(
+        raise ClientSetupError(
             f"the token does not tell the public half of the key ({type(error).__name__})",
             hint=LOOK,
         ) from None

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
-from keyhouse.client.errors import ClientSetup, TrustFailed
+from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.identity import path_of, unnamed_file
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.wire.address import Address
@@ -101,10 +101,13 @@ class OpensslProgram:
 
 
 def start(tls: TokenTls, where: Address) -> OpensslProgram:
-    """Start connecting to ``where``. Raises ``ClientSetup``, and ``TrustFailed`` by the date."""
+    """Start connecting to ``where``.
+
+    Raises ``ClientSetupError``, and ``TrustError`` by the date.
+    """
     path = shutil.which("openssl")
     if path is None:
-        raise ClientSetup(
+        raise ClientSetupError(
             "keys on tokens need the program openssl", hint="Debian: apt install openssl"
         )
     _require_current(tls.root_der)
@@ -130,7 +133,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
     return OpensslProgram(process, plain, talk)
 
 
-def failure(talk: bytes) -> TrustFailed | ClientSetup | None:
+def failure(talk: bytes) -> TrustError | ClientSetupError | None:
     """Return what the failed program's words mean. None: only that there is no connection.
 
     None of its words are shown: they may hold a secret.
@@ -140,11 +143,11 @@ def failure(talk: bytes) -> TrustFailed | ClientSetup | None:
     if meant is None:
         return None
     if meant is _STRANGER:
-        return TrustFailed(
+        return TrustError(
             meant, hint="it is not the coordinator that was verified; send it nothing"
         )
     problem, _, hint = meant.partition("; ")
-    return ClientSetup(problem, hint=hint)
+    return ClientSetupError(problem, hint=hint)
 
 
 def _arguments(tls: TokenTls, where: Address, certificate: str, pin: str) -> list[str]:
@@ -176,7 +179,7 @@ def _environment(identity: TokenIdentity) -> dict[str, str]:
 def _require_current(root_der: bytes) -> None:
     root = x509.load_der_x509_certificate(root_der)
     if not root.not_valid_before_utc <= datetime.now(UTC) <= root.not_valid_after_utc:
-        raise TrustFailed("the verified root certificate is not valid at this time")
+        raise TrustError("the verified root certificate is not valid at this time")
 
 
 def _leave_no_core(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 
 __all__ = ["LOOK", "open_token"]
 
@@ -18,8 +18,8 @@ LOOK: Final = "look with pkcs11-tool --list-objects which there are"
 def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
     """Give a session with the token with the label ``token``, as its user, on one thread.
 
-    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetup``; no message
-    holds the PIN.
+    ``library``: the PKCS #11 module that comes with the token. Raises ``ClientSetupError``; no
+    message holds the PIN.
     """
     try:
         with _opened(library, token, pin) as session:
@@ -32,7 +32,7 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
     try:
         import pkcs11
     except ImportError:
-        raise ClientSetup(
+        raise ClientSetupError(
             "what is on tokens needs python-pkcs11",
             hint="install it beside Keyhouse: pip install python-pkcs11",
         ) from None
@@ -43,7 +43,7 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
             .open(user_pin=pin.reveal().decode())
         )
     except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
-        raise ClientSetup(
+        raise ClientSetupError(
             f"the token {token!r} cannot be opened ({type(error).__name__})",
             hint="are the library, the label of the token and the PIN right?",
         ) from None

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import httpcore
 
-from keyhouse.client.errors import ClientSetup
+from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.tokens.openssl_program import (
     ESTABLISHED,
@@ -74,7 +74,9 @@ class _Tries:
     def start(self, where: Address) -> OpensslProgram:
         """Start a program, unless the PIN is known to be wrong."""
         if self._pin_is_wrong:
-            raise ClientSetup("the token did not take the PIN before, so it is not tried again")
+            raise ClientSetupError(
+                "the token did not take the PIN before, so it is not tried again"
+            )
         return start(self._tls, where)
 
     def further(self, said: bytes, piece: bytes) -> bytes:

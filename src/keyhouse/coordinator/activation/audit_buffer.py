@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator.core.commands import RecordActivations
 from keyhouse.coordinator.core.events import Activated
 
@@ -41,10 +41,10 @@ class AuditBuffer:
     def add(self, activated: Activated, now: float) -> bool:
         """Add one; return whether the engine has to check again when the next record is due.
 
-        Raises ``Unavailable`` if the buffer is full.
+        Raises ``UnavailableError`` if the buffer is full.
         """
         if len(self._waiting) >= MOST:
-            raise Unavailable("activations cannot be recorded", hint="free space on the disk")
+            raise UnavailableError("activations cannot be recorded", hint="free space on the disk")
         if not self._waiting:
             self._due = now + DELAY
         self._waiting.append(activated)

@@ -20,13 +20,13 @@ from keyhouse.authority import (
     generate,
     private_key_pem,
 )
-from keyhouse.base.errors import BadRequest, Conflicting, Invalid
+from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.activation.transparent_tls import tls_config
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import Running
-from keyhouse.manifest import MissingValue, Template, Values
+from keyhouse.manifest import MissingValueError, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 __all__ = ["ActivationRequest", "Joining", "Parameters", "parameters"]
@@ -66,7 +66,7 @@ class Joining(msgspec.Struct, frozen=True):
 def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
     """Return the parameters of ``joining``, a workload of the recipe's type.
 
-    Raises ``Conflicting`` if a value is missing (a user has to upload it first) or cannot be made
+    Raises ``ConflictError`` if a value is missing (a user has to upload it first) or cannot be made
     (its certificate would have ended).
     """
     secrets = _named(state, recipe, joining, _current(state, recipe))
@@ -149,8 +149,8 @@ def _generated(
 ) -> StoredSecret:
     try:
         return generate(definition, name=name, keys=state.keys, now=joining.now)
-    except Invalid as refused:
-        raise Conflicting(
+    except InvalidError as refused:
+        raise ConflictError(
             refused.message, hint="update the definition of the secret in the manifest"
         ) from None
 
@@ -175,13 +175,13 @@ _NOTHING: Final = Secret(b"")
 def _rendered(template: Template, values: Values, place: tuple[str, ...]) -> bytes:
     try:
         return template.render(values)
-    except MissingValue as missing:
-        raise Conflicting(
+    except MissingValueError as missing:
+        raise ConflictError(
             f"secret {quoted(missing.call.name)} has no value yet, but {at(*place)} reads it",
             hint="a user has to upload it with POST /api/v2/secrets",
         ) from None
-    except BadRequest as refused:
-        raise Conflicting(f"{at(*place)}: {refused.message}", hint=refused.hint) from None
+    except BadRequestError as refused:
+        raise ConflictError(f"{at(*place)}: {refused.message}", hint=refused.hint) from None
 
 
 def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:

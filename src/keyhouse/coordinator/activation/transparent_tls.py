@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.authority import StoredSecret, certificate_pem, private_key_pem
-from keyhouse.base.errors import Conflicting
+from keyhouse.base.errors import ConflictError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.recipe import Recipe
 
@@ -21,7 +21,7 @@ def tls_config(
 ) -> bytes:
     """Return the JSON text for a marble type with TLS tags. As secret as the keys in it.
 
-    Raises ``Conflicting`` if a secret that a port is served with has no certificate or key yet.
+    Raises ``ConflictError`` if a secret that a port is served with has no certificate or key yet.
     """
     trusted = certificate_pem(marble_root)
     own = _entry(trusted, leaf)
@@ -45,7 +45,7 @@ def _entry(trusted: str, identity: StoredSecret) -> dict[str, str]:
 
 def _complete(name: str, value: StoredSecret | None) -> StoredSecret:
     if value is None or not (value.cert and value.private):
-        raise Conflicting(
+        raise ConflictError(
             f"secret {quoted(name)}, which a port is served with, has no certificate or key yet",
             hint="a user has to upload both with POST /api/v2/secrets",
         )

@@ -1,8 +1,8 @@
 """Commands: changes that callers ask for, ready to be decided.
 
 A command names the state that it was prepared against. The slow and impure work (keys,
-certificates, shares, parsing) was done before, off the event loop. ``decide`` raises ``Stale`` if
-the state is another one by then, and the command is prepared again.
+certificates, shares, parsing) was done before, off the event loop. ``decide`` raises ``StaleError``
+if the state is another one by then, and the command is prepared again.
 """
 
 import msgspec
@@ -26,13 +26,13 @@ __all__ = [
     "SeeCollateral",
     "SetCounter",
     "SetManifest",
-    "Stale",
+    "StaleError",
     "UpdatePackages",
     "UploadSecrets",
 ]
 
 
-class Stale(Exception):
+class StaleError(Exception):
     """The command was prepared against a state that is no longer the current one."""
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keyhouse.base.errors import Forbidden
+from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator.core.state import Recovering, State
 from keyhouse.manifest import fingerprint
 
@@ -23,16 +23,16 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
         """Return if ``raw`` may be set as the first manifest in ``state``.
 
         Raises:
-            Forbidden: the settings of this coordinator rule it out.
+            ForbiddenError: the settings of this coordinator rule it out.
         """
         if isinstance(state, Recovering) and not self.allowed_in_recovery:
-            raise Forbidden(
+            raise ForbiddenError(
                 "this coordinator takes no new manifest in recovery mode",
                 hint="recover the state; or start without --no-new-manifest-in-recovery",
             )
         found = fingerprint(raw)
         if self.claim and found != self.claim:
-            raise Forbidden(
+            raise ForbiddenError(
                 f"the manifest has the fingerprint {found}, this coordinator takes only"
                 f" {self.claim}",
                 hint="set that manifest; or start with another --claim-fingerprint",

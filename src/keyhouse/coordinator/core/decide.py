@@ -16,7 +16,7 @@ from keyhouse.coordinator.core.commands import (
     SeeCollateral,
     SetCounter,
     SetManifest,
-    Stale,
+    StaleError,
     UpdatePackages,
     UploadSecrets,
 )
@@ -59,9 +59,9 @@ of the QE identity, which is remembered for each TEE.
 def decide(  # noqa: C901, PLR0911 a case each
     state: State, command: Command, context: Context
 ) -> tuple[Event, ...]:
-    """Decide ``command``: return its events, or raise ``Refused``. Changes nothing.
+    """Decide ``command``: return its events, or raise ``RefusedError``. Changes nothing.
 
-    Raises ``Stale`` for a command that was prepared against another state.
+    Raises ``StaleError`` for a command that was prepared against another state.
     """
     match command:
         case SetManifest():
@@ -103,7 +103,7 @@ def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple
     require(Operation.SET_MANIFEST, phase_of(state))
     context.first_manifest.require(state, command.manifest)
     if command.root_cert != state.keys.root_cert:
-        raise Stale
+        raise StaleError
     manifest_set = ManifestSet(
         time=context.now,
         platform=context.platform,
@@ -122,7 +122,7 @@ def _upload_secrets(state: State, command: UploadSecrets, context: Context) -> t
     user = policy_of(state.manifest).authorize(command.identity, Action.WRITE_SECRET, names)
     pending = state.pending.manifest if state.pending else None
     if (command.manifest, command.pending) != (state.manifest, pending):
-        raise Stale
+        raise StaleError
     return (SecretsUploaded(time=context.now, user=user, uploads=command.uploads),)
 
 
@@ -132,9 +132,9 @@ def _update_packages(state: State, command: UpdatePackages, context: Context) ->
     user = policy.authorize(command.identity, Action.UPDATE_SECURITY_VERSION, command.versions)
     require_nothing_pending(state)
     if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
-        raise Stale
+        raise StaleError
     if not still_holds(state, command.basis):
-        raise Stale
+        raise StaleError
     updated = PackagesUpdated(
         time=context.now,
         user=user,

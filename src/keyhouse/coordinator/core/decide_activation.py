@@ -8,9 +8,9 @@ Source: manifest format, "Marbles"; wire reference, "Monotonic counters".
 
 from typing import Final
 
-from keyhouse.base.errors import Conflicting, Forbidden, Unauthenticated
+from keyhouse.base.errors import ConflictError, ForbiddenError, UnauthenticatedError
 from keyhouse.base.place import quoted
-from keyhouse.coordinator.core.commands import Activate, RecordActivations, SetCounter, Stale
+from keyhouse.coordinator.core.commands import Activate, RecordActivations, SetCounter, StaleError
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import CounterSet, Event, MarblesActivated
 from keyhouse.coordinator.core.policy import policy_of
@@ -26,7 +26,7 @@ COUNTERS: Final = 1000
 def activate(state: Running, command: Activate) -> tuple[Event, ...]:
     """Return the event of an activation that is counted and audited."""
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
-        raise Stale
+        raise StaleError
     require_below_limit(state, command.activated.marble_type)
     return (MarblesActivated(activations=(command.activated,)),)
 
@@ -37,10 +37,10 @@ def record_activations(command: RecordActivations) -> tuple[Event, ...]:
 
 
 def require_below_limit(state: Running, marble_type: str) -> None:
-    """Raise ``Forbidden`` if a type of the manifest was activated as often as it may be."""
+    """Raise ``ForbiddenError`` if a type of the manifest was activated as often as it may be."""
     limit = policy_of(state.manifest).manifest.marbles[marble_type].max_activations
     if limit and state.activations.get(marble_type, 0) >= limit:
-        raise Forbidden(
+        raise ForbiddenError(
             f"marble type {quoted(marble_type)} was activated {limit} times,"
             " which is its MaxActivations",
             hint="every start counts, also that of a workload that was activated before;"
@@ -51,9 +51,9 @@ def require_below_limit(state: Running, marble_type: str) -> None:
 def set_counter(state: Running, command: SetCounter, context: Context) -> tuple[Event, ...]:
     """Return the event that raises the counter; no event if its value is as high already."""
     if not policy_of(state.manifest).has_gate(FeatureGate.MONOTONIC_COUNTER):
-        raise Forbidden("counting is not enabled", hint="add MonotonicCounter to FeatureGates")
+        raise ForbiddenError("counting is not enabled", hint="add MonotonicCounter to FeatureGates")
     if command.marble_root != state.keys.marble_root_cert:
-        raise Unauthenticated(
+        raise UnauthenticatedError(
             "the workload's certificate is from before an update of the manifest",
             hint="start the workload again",
         )
@@ -61,7 +61,9 @@ def set_counter(state: Running, command: SetCounter, context: Context) -> tuple[
         return ()
     own = state.counters.get(command.marble)
     if own is not None and len(own) >= COUNTERS and command.name not in own:
-        raise Conflicting(f"this workload has {COUNTERS} counters, which is the most", hint=_REUSE)
+        raise ConflictError(
+            f"this workload has {COUNTERS} counters, which is the most", hint=_REUSE
+        )
     marble_type, uuid = command.marble
     raised = CounterSet(
         time=context.now,

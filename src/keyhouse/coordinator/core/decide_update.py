@@ -6,14 +6,14 @@ and the application of the update are one change.
 Source: manifest format, "Full update and acknowledgement".
 """
 
-from keyhouse.base.errors import Conflicting, Forbidden, NotFound
+from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Application,
     CancelUpdate,
     InitiateUpdate,
-    Stale,
+    StaleError,
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import (
@@ -44,7 +44,7 @@ def initiate_update(state: Running, command: InitiateUpdate, context: Context) -
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
     if command.based_on != state.manifest or not still_holds(state, command.basis):
-        raise Stale
+        raise StaleError
     pending = proposed(state, user, command.manifest)
     initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
     return (initiated, *_applied(state, pending, command.application, context))
@@ -57,7 +57,7 @@ def acknowledge_update(
     user = policy_of(state.manifest).identify(command.identity)
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
     if not still_holds(state, command.basis):
-        raise Stale
+        raise StaleError
     acknowledged = UpdateAcknowledged(time=context.now, user=user, pending=pending)
     return (acknowledged, *_applied(state, pending, command.application, context))
 
@@ -71,7 +71,7 @@ def cancel_update(state: Running, command: CancelUpdate, context: Context) -> tu
     if command.identity is not None and not context.removed_may_cancel:
         _require_not_removed(command.identity, user, pending)
     if command.manifest is not None and command.manifest != pending.manifest:
-        raise NotFound("this update is no longer pending")
+        raise NotFoundError("this update is no longer pending")
     cancelled = UpdateCancelled(
         time=context.now, user=user, fingerprint=fingerprint(pending.manifest)
     )
@@ -87,18 +87,18 @@ def proposed(state: Running, user: str, manifest: bytes) -> Pending:
 
 
 def require_nothing_pending(state: Running) -> None:
-    """Raise ``Conflicting`` while an update is pending."""
+    """Raise ``ConflictError`` while an update is pending."""
     if state.pending is not None:
-        raise Conflicting(
+        raise ConflictError(
             "an update is pending",
             hint="acknowledge it or cancel it first; GET /api/v2/update-manifest shows it",
         )
 
 
 def require_pending(state: Running) -> Pending:
-    """Return the pending update. Raises ``NotFound`` if there is none."""
+    """Return the pending update. Raises ``NotFoundError`` if there is none."""
     if state.pending is None:
-        raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
+        raise NotFoundError("no update is pending", hint="initiate one with POST /api/v2/update")
     return state.pending
 
 
@@ -106,16 +106,17 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
     """Return the pending update, if ``user`` may acknowledge it and uploaded the same bytes.
 
     Raises:
-        NotFound: nothing is pending. Forbidden: not on its list. Conflicting: other bytes.
+        NotFoundError: nothing is pending. ForbiddenError: not on its list.
+        ConflictError: other bytes.
     """
     pending = require_pending(state)
     if user not in pending.users:
-        raise Forbidden(
+        raise ForbiddenError(
             f"user {quoted(user)} is not among those who acknowledge this update",
             hint=f"these are: {', '.join(quoted(name) for name in pending.users)}",
         )
     if manifest != pending.manifest:
-        raise Conflicting(
+        raise ConflictError(
             "the manifest is not the pending one, byte for byte",
             hint=f"its fingerprint is {fingerprint(pending.manifest)}",
         )
@@ -124,7 +125,7 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
 
 def _require_not_removed(identity: bytes, user: str, pending: Pending) -> None:
     if policy_of(pending.manifest).permissions.find_user(identity) is None:
-        raise Forbidden(
+        raise ForbiddenError(
             f"user {quoted(user)} is removed by this update and may not cancel it",
             hint="another user with UpdateManifest may; see --no-cancel-by-removed",
         )
@@ -137,7 +138,7 @@ def _applied(
     if pending.missing:
         return ()
     if application is None or not _fits(state, application):
-        raise Stale
+        raise StaleError
     event = ManifestUpdated(
         time=context.now,
         keys=application.keys,

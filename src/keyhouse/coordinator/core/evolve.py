@@ -7,7 +7,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core.events import (
     BaseActivations,
     BaseAudit,
@@ -39,9 +39,9 @@ __all__ = ["evolve", "evolve_all"]
 def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.
 
-    ``state`` is None only before the first event of a journal. Raises ``Broken`` if the journal is
-    not one that Keyhouse writes (an event before any base): its records were verified, so this is
-    a bug, and not damage of the disk.
+    ``state`` is None only before the first event of a journal. Raises ``BrokenError`` if the
+    journal is not one that Keyhouse writes (an event before any base): its records were verified,
+    so this is a bug, and not damage of the disk.
     """
     match event:
         case ManifestSet():
@@ -94,17 +94,20 @@ def _with_piece(running: Running, event: BasePiece) -> Running:
 
 
 def evolve_all(state: State | None, events: Iterable[Event]) -> State:
-    """Return the state after all of ``events``, in order. Raises ``Broken`` if there is none."""
+    """Return the state after all of ``events``, in order.
+
+    Raises ``BrokenError`` if there is none.
+    """
     for event in events:
         state = evolve(state, event)
     if state is None:
-        raise Broken("the journal holds no record", hint="restore a backup")
+        raise BrokenError("the journal holds no record", hint="restore a backup")
     return state
 
 
 def _running(state: State | None, event: Event) -> Running:
     if not isinstance(state, Running):
-        raise Broken(
+        raise BrokenError(
             f"the journal has a {type(event).__name__} record before any manifest",
             hint="restore a backup",
         )
@@ -196,7 +199,7 @@ def _require_complete(running: Running, event: BaseEnded) -> None:
         sum(map(len, running.counters.values())),
     )
     if found != (event.secrets, event.previous, event.activations, event.counters):
-        raise Broken("the journal's base is incomplete", hint="restore a backup")
+        raise BrokenError("the journal's base is incomplete", hint="restore a backup")
 
 
 def _kept(values: Map[str, StoredSecret], names: tuple[str, ...]) -> Map[str, StoredSecret]:

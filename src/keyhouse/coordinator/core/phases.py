@@ -7,7 +7,12 @@ the reference prints it. Source: wire reference of the interface, "States".
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
-from keyhouse.base.errors import Forbidden, NotFound, Unauthenticated, WrongPhase
+from keyhouse.base.errors import (
+    ForbiddenError,
+    NotFoundError,
+    UnauthenticatedError,
+    WrongPhaseError,
+)
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
 
 __all__ = ["TABLE", "Operation", "Outcome", "Phase", "phase_of", "require"]
@@ -111,21 +116,21 @@ def require(operation: Operation, phase: Phase) -> None:
     """Return if ``operation`` is possible in ``phase``, else raise a refusal that says when it is.
 
     Raises:
-        WrongPhase, NotFound, Unauthenticated, Forbidden: as the table says.
+        WrongPhaseError, NotFoundError, UnauthenticatedError, ForbiddenError: as the table says.
     """
     outcome = TABLE[operation][phase - 1]
     if outcome is Outcome.YES:
         return
     now = f"the coordinator {phase.words}"
     if outcome is Outcome.NOTHING_SET:
-        raise NotFound(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
+        raise NotFoundError(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
     if outcome is Outcome.NO_USERS:
-        raise Unauthenticated(
+        raise UnauthenticatedError(
             f"there are no users: {now}", hint="users come with the manifest; set or recover it"
         )
     if outcome is Outcome.NO_GATE:
-        raise Forbidden(f"{operation} is not enabled: {now}", hint="a manifest enables it")
+        raise ForbiddenError(f"{operation} is not enabled: {now}", hint="a manifest enables it")
     possible = " or ".join(
         f"while it {other.words}" for other in Phase if TABLE[operation][other - 1] is Outcome.YES
     )
-    raise WrongPhase(f"{now}; {operation} is possible only {possible}")
+    raise WrongPhaseError(f"{now}; {operation} is possible only {possible}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from keyhouse.authority import expiry
-from keyhouse.base.errors import Forbidden, Unauthenticated
+from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.recipe import Recipe, recipe_of
 from keyhouse.coordinator.core.state import Running
@@ -62,11 +62,12 @@ class Policy:
         """Return the name of the user whose certificate is exactly ``identity`` (DER of the leaf).
 
         Raises:
-            Unauthenticated: no user has it. A client without a certificate gets the same answer.
+            UnauthenticatedError: no user has it. A client without a certificate gets the same
+                answer.
         """
         user = self.permissions.find_user(identity) if identity is not None else None
         if user is None:
-            raise Unauthenticated(
+            raise UnauthenticatedError(
                 "no user of the manifest has this client certificate",
                 hint="connect with the certificate and key of a user",
             )
@@ -76,8 +77,8 @@ class Policy:
         """Return the name of the user if it may do ``action`` on every one of ``names``.
 
         Raises:
-            Unauthenticated: no user has this certificate.
-            Forbidden: the permission is missing on some; unknown names look the same.
+            UnauthenticatedError: no user has this certificate.
+            ForbiddenError: the permission is missing on some; unknown names look the same.
         """
         user = self.identify(identity)
         self.require(user, action, names)
@@ -87,22 +88,22 @@ class Policy:
         """Return the name of the user if it may update the manifest as a whole.
 
         Raises:
-            Unauthenticated, Forbidden: as for ``authorize``.
+            UnauthenticatedError, ForbiddenError: as for ``authorize``.
         """
         user = self.identify(identity)
         if not self.permissions.allows(user, Action.UPDATE_MANIFEST):
-            raise Forbidden(
+            raise ForbiddenError(
                 f"user {quoted(user)} has no permission UpdateManifest",
                 hint="a role of ResourceType Manifest with this action is needed",
             )
         return user
 
     def require(self, user: str, action: Action, names: Iterable[str]) -> None:
-        """Raise ``Forbidden`` unless ``user`` may do ``action`` on every one of ``names``."""
+        """Raise ``ForbiddenError`` unless ``user`` may do ``action`` on every one of ``names``."""
         missing = self.permissions.refused(user, action, names)
         if missing:
             shown = ", ".join(quoted(name) for name in missing[:20])
-            raise Forbidden(
+            raise ForbiddenError(
                 f"user {quoted(user)} has no permission {action} on: {shown}",
                 hint="a role with this action and these resource names is needed",
             )

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
     Command,
     InitiateUpdate,
     SetManifest,
-    Stale,
+    StaleError,
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
@@ -23,7 +23,7 @@ from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import State
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.view import View
-from keyhouse.journal import Unencodable
+from keyhouse.journal import UnencodableError
 
 __all__ = ["Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_dek"]
 
@@ -77,7 +77,7 @@ def decide_batch(batch: Sequence[Waiting], state: State, context: Context) -> De
             happened = decide(state, waiting.command, context)
             # A list: a command that cannot be encoded must add no part of its payloads.
             encoded = [] if goes_alone(waiting.command) else list(encode_events(happened))
-        except (Refused, Stale, Unencodable) as refusal:
+        except (RefusedError, StaleError, UnencodableError) as refusal:
             refused.append(Failed(waiting, refusal))
         else:
             accepted.append(Accepted(waiting, state))

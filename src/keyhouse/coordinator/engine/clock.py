@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 
 __all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "SecurityClock"]
 
@@ -108,12 +108,12 @@ class SecurityClock:
         """Return a clock that also knows ``newest``, the newest time of a journal as it was found.
 
         Raises:
-            Broken: the host's clock is more than a year ahead of that, too.
+            BrokenError: the host's clock is more than a year ahead of that, too.
         """
         known = self._known + self._host.elapsed() - self._began
         clock = SecurityClock(self._host, max(known, newest), jumps=self.jumps)
         if clock.is_ahead():
-            raise Broken(
+            raise BrokenError(
                 "the clock of this machine is more than a year ahead of the newest journalled time",
                 hint="set the clock; if it is right, start once with --confirm-clock",
             )

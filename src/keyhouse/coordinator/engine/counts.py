@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from keyhouse.base.errors import Refused, Unavailable
+from keyhouse.base.errors import RefusedError, UnavailableError
 from keyhouse.base.tally import Tally
-from keyhouse.coordinator.core.commands import Stale
+from keyhouse.coordinator.core.commands import StaleError
 
 __all__ = ["OUTCOMES", "EngineCounts"]
 
@@ -35,8 +35,8 @@ class EngineCounts:
 
 
 def _outcome(error: BaseException) -> str:
-    if isinstance(error, Stale):
+    if isinstance(error, StaleError):
         return "stale"
-    if isinstance(error, Unavailable):
+    if isinstance(error, UnavailableError):
         return "unavailable"
-    return "refused" if isinstance(error, Refused) else "broken"
+    return "refused" if isinstance(error, RefusedError) else "broken"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from keyhouse.base.errors import Broken, Refused, Unavailable
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
@@ -41,7 +41,7 @@ from keyhouse.coordinator.engine.records import decode_events, encode_events
 from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.journal import Conflict, Replay, Weight
+from keyhouse.journal import Replay, StoreConflictError, Weight
 
 __all__ = ["Engine", "Process"]
 
@@ -97,7 +97,7 @@ class Engine:
         self._audit_buffer = AuditBuffer()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._broken: Broken | None = None
+        self._broken: BrokenError | None = None
         self._warned_of = b""
         self.counts: Final = EngineCounts()
         self.view = View(state, writer.position, self._log.view())
@@ -111,10 +111,10 @@ class Engine:
         """Refuse to begin a deployment while the host's clock is wrong.
 
         Raises:
-            Unavailable: the clock is more than a year ahead of what is known.
+            UnavailableError: the clock is more than a year ahead of what is known.
         """
         if self._clock.is_ahead():
-            raise Unavailable(
+            raise UnavailableError(
                 "the clock of this machine is more than a year ahead of what is known",
                 hint="set the clock; if it is right, start with --confirm-clock",
             )
@@ -152,11 +152,11 @@ class Engine:
     def record(self, activated: Activated) -> None:
         """Put an activation without a limit into the audit buffer, for one of the next commits.
 
-        Raises ``Unavailable`` if the buffer is full or the engine stops: then the activation must
-        not happen.
+        Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
+        must not happen.
         """
         if self._stopping:
-            raise Unavailable("the coordinator is stopping", hint="try again later")
+            raise UnavailableError("the coordinator is stopping", hint="try again later")
         if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
             self._wake.set()
 
@@ -174,16 +174,17 @@ class Engine:
 
         Raises:
             Refused, Stale: as ``decide`` says; nothing changed.
-            Unavailable: too many wait, the disk is full, or the coordinator stops; nothing changed.
-            Broken: whether the change is durable is not known until a restart.
+            UnavailableError: too many wait, the disk is full, or the coordinator stops; nothing
+                changed.
+            BrokenError: whether the change is durable is not known until a restart.
         """
         if self._broken:
             raise self._broken
         if self._stopping:
-            raise Unavailable("the coordinator is stopping", hint="try again later")
+            raise UnavailableError("the coordinator is stopping", hint="try again later")
         if len(self._waiting) >= WAITING:
             self.counts.changes["unavailable"] += 1
-            raise Unavailable("too many changes are waiting", hint="try again later")
+            raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(command, answer))
         self._wake.set()
@@ -194,12 +195,12 @@ class Engine:
 
         Raises:
             Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
-            Broken: what is durable is not known until a restart.
+            BrokenError: what is durable is not known until a restart.
         """
         if self._broken:
             raise self._broken
         if self._stopping:
-            raise Unavailable("the coordinator is stopping", hint="try again later")
+            raise UnavailableError("the coordinator is stopping", hint="try again later")
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._recoveries.append(_WaitingRecovery(recovery, answer))
         self._wake.set()
@@ -211,7 +212,7 @@ class Engine:
         while self._writer.position is not None:
             try:
                 await self._writer.append(encode_events(started))
-            except Conflict:
+            except StoreConflictError:
                 await self._catch_up()
             else:
                 self._publish(evolve_all(self.view.state, started), started)
@@ -221,7 +222,7 @@ class Engine:
         """Write until ``stop`` was called and everything submitted before it is answered.
 
         Raises:
-            Broken: it is not known what is durable; a restart will read it.
+            BrokenError: it is not known what is durable; a restart will read it.
         """
         try:
             await self._warn_of_expiry()
@@ -232,12 +233,12 @@ class Engine:
                     await self._serve(self._take())
                 await self._warn_of_expiry()
                 await self._writer.tend(self.view.state, self.view.log)
-        except Broken as error:
+        except BrokenError as error:
             self._broken = error
             raise
         finally:  # no caller may wait for an engine that does not run
             self._stopping = True
-            stopped = Unavailable("the coordinator is stopping", hint="try again later")
+            stopped = UnavailableError("the coordinator is stopping", hint="try again later")
             self._fail(self._waiting, self._broken or stopped)
             self._waiting.clear()
             _fail_recoveries(self._recoveries, self._broken or stopped)
@@ -281,10 +282,12 @@ class Engine:
                 self._context(),
                 self._clock,
             )
-        except (Refused, Unavailable) as error:
+        except (RefusedError, UnavailableError) as error:
             _fail_recoveries([waiting], error)
         except BaseException as error:
-            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            broken = (
+                error if isinstance(error, BrokenError) else BrokenError("the coordinator failed")
+            )
             _fail_recoveries([waiting], broken)
             raise
         else:
@@ -311,11 +314,13 @@ class Engine:
         """Carry out ``batch`` and answer each of its commands in any case."""
         try:
             await self._write(batch)
-        except Unavailable as error:  # nothing was written
+        except UnavailableError as error:  # nothing was written
             log.warning("a change could not be stored", reason=str(error))
             self._fail(batch, error)
         except BaseException as error:
-            broken = error if isinstance(error, Broken) else Broken("the coordinator failed")
+            broken = (
+                error if isinstance(error, BrokenError) else BrokenError("the coordinator failed")
+            )
             self._fail(batch, broken)
             raise
 
@@ -325,7 +330,7 @@ class Engine:
             began = perf_counter()
             try:
                 await self._make_durable(decided)
-            except Conflict:
+            except StoreConflictError:
                 await self._catch_up()
                 decided = self._decide([accepted.waiting for accepted in decided.accepted])
             else:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import structlog
 
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
@@ -39,7 +39,8 @@ async def open_engine(
     """Return the engine over the content of ``home``; its ``Started`` record is durable.
 
     Raises:
-        Broken: the state is damaged, rolled back or of another platform, or the clock is wrong.
+        BrokenError: the state is damaged, rolled back or of another platform, or the clock is
+            wrong.
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
     loaded = await home.load()
@@ -67,7 +68,7 @@ def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
     """Refuse a clock that no deployment may begin with, before anything is created.
 
     Raises:
-        Broken: it is more than a year ahead of the build of this code.
+        BrokenError: it is more than a year ahead of the build of this code.
     """
     _require_near_build(_bounded(clock, confirmed=confirmed))
 
@@ -78,7 +79,7 @@ def _bounded(clock: Clock, *, confirmed: bool) -> SecurityClock:
 
 def _require_near_build(clock: SecurityClock) -> None:
     if clock.is_ahead():
-        raise Broken(
+        raise BrokenError(
             "the clock of this machine is more than a year ahead of this version of Keyhouse,"
             f" which was made on {moment(BUILD_TIME):%Y-%m-%d}",
             hint="set the clock; if it is right, start with --confirm-clock, or start a newer"
@@ -89,7 +90,7 @@ def _require_near_build(clock: SecurityClock) -> None:
 async def _running(home: Home, loaded: Opened, clock: SecurityClock, process: Process) -> Engine:
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events)
     if state.platform != process.platform:
-        raise Broken(
+        raise BrokenError(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
             hint="start with the platform it was made on; no state moves between kinds",
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import Running, State
@@ -20,7 +20,7 @@ def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of ``payloads``. Raises ``Broken`` on bytes that are no event."""
+    """Yield the events of ``payloads``. Raises ``BrokenError`` on bytes that are no event."""
     return (_CODEC.decode(payload) for payload in payloads)
 
 
@@ -28,7 +28,7 @@ def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:
     """Return the state and the update log that ``payloads``, from a base on, make.
 
     Raises:
-        Broken: bytes that are no event, or events that make no state.
+        BrokenError: bytes that are no event, or events that make no state.
     """
     update_log = UpdateLog()
     state: State | None = None
@@ -36,5 +36,5 @@ def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:
         state = evolve_all(state, (event,))
         update_log.extend((event,))
     if not isinstance(state, Running):
-        raise Broken("the journal holds no manifest", hint="restore a backup")
+        raise BrokenError("the journal holds no manifest", hint="restore a backup")
     return state, update_log

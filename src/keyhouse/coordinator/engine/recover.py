@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
-from keyhouse.base.errors import KeyhouseError, Refused, Unavailable
+from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
@@ -25,7 +25,11 @@ from keyhouse.coordinator.core.state import Recovering, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.records import encode_events, rebuild
-from keyhouse.coordinator.engine.recovery_check import OpenedWith, RecoveryRefused, check_recovered
+from keyhouse.coordinator.engine.recovery_check import (
+    OpenedWith,
+    RecoveryRefusedError,
+    check_recovered,
+)
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Opened
 
@@ -60,9 +64,9 @@ async def recover(
     """Return the recovered state, which is durable and sealed for this platform.
 
     Raises:
-        Refused: the state may not be recovered here. The store is locked as before.
-        Unavailable: it could not be read or written now. The store is locked as before.
-        Broken: it is not known what is durable.
+        RefusedError: the state may not be recovered here. The store is locked as before.
+        UnavailableError: it could not be read or written now. The store is locked as before.
+        BrokenError: it is not known what is durable.
     """
     require(Operation.RECOVER, phase_of(state))
     assert isinstance(state, Recovering)  # noqa: S101 the table says so
@@ -89,15 +93,15 @@ def _faults_of_the_journal() -> Iterator[None]:
     """Turn errors into refusals: a journal that the host made up must not stop the coordinator."""
     try:
         yield
-    except (Refused, Unavailable):
+    except (RefusedError, UnavailableError):
         raise
     except KeyhouseError as error:  # a wrong key, a damaged record, a clock too far ahead
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             f"the state cannot be recovered: {error.message}", hint=error.hint
         ) from error
     except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             "the state cannot be recovered: it is not one that Keyhouse wrote",
             hint="restore the state directory from a backup",
         ) from None

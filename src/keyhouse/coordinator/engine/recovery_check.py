@@ -20,7 +20,7 @@ Source: security rules, "Recovery".
 import msgspec
 
 from keyhouse.authority import (
-    IndexDamaged,
+    IndexDamagedError,
     RecoveryIndex,
     SubmittedShare,
     check_index_mac,
@@ -30,17 +30,17 @@ from keyhouse.authority import (
     require_signed,
     sign_manifest,
 )
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.recovery_index import expected_index
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 
-__all__ = ["OpenedWith", "RecoveryRefused", "check_recovered"]
+__all__ = ["OpenedWith", "RecoveryRefusedError", "check_recovered"]
 
 
-class RecoveryRefused(Refused):
+class RecoveryRefusedError(RefusedError):
     """The state may not be recovered here with these shares."""
 
     code = "recovery-refused"
@@ -63,10 +63,10 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     """Return if ``state`` may be recovered with what opened it.
 
     Raises:
-        RecoveryRefused, ShareRefused: it may not, and no part of it may be kept.
+        RecoveryRefusedError, ShareRefusedError: it may not, and no part of it may be kept.
     """
     if state.platform != opened.platform:
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             f"the state was made on the platform {state.platform}, this is {opened.platform}",
             hint="recover it on the platform it was made on; no state moves between kinds",
         )
@@ -82,7 +82,7 @@ def _proven_index(opened: OpenedWith) -> RecoveryIndex:
         raise _foreign("was changed during the recovery")
     try:
         index = check_index_mac(read_recovery_index(opened.index), opened.mac_key)
-    except IndexDamaged:
+    except IndexDamagedError:
         raise _foreign("does not belong to this data key") from None
     if (index.store_id, index.epoch) != (opened.store_id, opened.epoch):
         raise _foreign("is of another journal, or of another epoch of it")
@@ -106,7 +106,7 @@ def _check_root(state: Running) -> None:
     root, manifest = state.keys.root_cert, state.manifest
     signatures = (state.signature, sign_manifest(state.keys, manifest))
     if not all(is_signed_by_root(root, signature, manifest) for signature in signatures):
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             "the recovered root did not sign the recovered manifest",
             hint="restore the state directory from a backup",
         )
@@ -114,32 +114,32 @@ def _check_root(state: Running) -> None:
 
 def _check_settings(state: Running, claim: str) -> None:
     if claim and fingerprint(state.manifest) != claim:
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             f"the recovered manifest has the fingerprint {fingerprint(state.manifest)},"
             f" this coordinator is claimed for {claim}",
             hint="start with --claim-fingerprint of the manifest that is to be recovered",
         )
     if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
-        raise RecoveryRefused("the recovered manifest is one whose state is never stored")
+        raise RecoveryRefusedError("the recovered manifest is one whose state is never stored")
 
 
 def _check_keys(state: Running, manifest: Manifest, submitted: tuple[SubmittedShare, ...]) -> None:
     keys = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     if not keys:
-        raise RecoveryRefused(
+        raise RecoveryRefusedError(
             "the recovered manifest has no recovery keys, so nobody can recover it",
             hint="set a new manifest",
         )
     if keys != {holder.name: holder.public_key for holder in state.recovery.holders}:
-        raise RecoveryRefused("the recovered manifest has other recovery keys than the shares")
+        raise RecoveryRefusedError("the recovered manifest has other recovery keys than the shares")
     if len(submitted) != effective_threshold(len(keys), manifest.config.recovery_threshold):
-        raise RecoveryRefused("the recovered manifest asks for another number of shares")
+        raise RecoveryRefusedError("the recovered manifest asks for another number of shares")
     shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
     require_signed(submitted, keys, shares)
 
 
-def _foreign(problem: str) -> RecoveryRefused:
-    return RecoveryRefused(
+def _foreign(problem: str) -> RecoveryRefusedError:
+    return RecoveryRefusedError(
         f"recovery_index {problem}",
         hint="restore journal.db and recovery_index from one backup, and begin again",
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core.phases import Phase, phase_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
@@ -27,7 +27,7 @@ class View:
     def running(self) -> Running:
         """The state; only for operations that the table of phases limits to a running one."""
         if not isinstance(self.state, Running):
-            raise Broken("no manifest is enforced")
+            raise BrokenError("no manifest is enforced")
         return self.state
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import SetManifest
@@ -19,7 +19,7 @@ from keyhouse.journal import (
     Journal,
     MemoryStore,
     Opened,
-    OutcomeUnknown,
+    OutcomeUnknownError,
     Position,
     Replay,
     Weight,
@@ -64,13 +64,13 @@ class JournalWriter:
         """Return once all of ``payloads`` are durable.
 
         Raises:
-            Conflict: another writer was first, nothing was appended.
-            Unavailable: nothing was appended.
-            Broken: it is not known whether they were.
+            StoreConflictError: another writer was first, nothing was appended.
+            UnavailableError: nothing was appended.
+            BrokenError: it is not known whether they were.
         """
         try:
             await self._present().append(list(payloads))
-        except OutcomeUnknown as error:
+        except OutcomeUnknownError as error:
             raise _unknown() from error
 
     async def catch_up(self) -> Replay | Continuation:
@@ -95,7 +95,7 @@ class JournalWriter:
                     recovery_index=command.recovery_index,
                 )
                 self._on_disk = True
-        except OutcomeUnknown as error:
+        except OutcomeUnknownError as error:
             raise _unknown() from error
         self._head_at = self._journal.position.sequence
 
@@ -112,7 +112,7 @@ class JournalWriter:
         try:
             await opened.journal.append(list(started))
             await self._home.reseal(policy)
-        except OutcomeUnknown as error:
+        except OutcomeUnknownError as error:
             raise _unknown() from error
         self._journal, self._on_disk = opened.journal, True
         self._head_at = opened.journal.position.sequence
@@ -140,7 +140,7 @@ class JournalWriter:
                 await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
             else:
                 await self._move_to_disk(journal, state, base, dek)
-        except OutcomeUnknown as error:
+        except OutcomeUnknownError as error:
             raise _unknown() from error
         position = self._present().position
         self._head_at = position.sequence
@@ -159,9 +159,9 @@ class JournalWriter:
             elif self._on_disk and self._journal.position.sequence - self._head_at >= HEAD_EVERY:
                 self._head_at = self._journal.position.sequence
                 await self._home.write_head()
-        except OutcomeUnknown as error:
+        except OutcomeUnknownError as error:
             raise _unknown() from error
-        except Unavailable as error:
+        except UnavailableError as error:
             self._patience = PATIENCE
             _log.warning("the journal could not be tended", reason=str(error))
 
@@ -173,7 +173,7 @@ class JournalWriter:
         try:
             if clean and self._on_disk:
                 await self._home.write_head()
-        except Unavailable as error:
+        except UnavailableError as error:
             _log.warning("the head could not be written", reason=str(error))
         finally:
             await self._home.close()
@@ -218,13 +218,13 @@ class JournalWriter:
             self._patience -= 1
             return
         if not isinstance(state, Running):
-            raise Broken("a journal without a manifest cannot be compacted")
+            raise BrokenError("a journal without a manifest cannot be compacted")
         position = await self.begin_epoch(state, log)
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def _present(self) -> Journal:
         if self._journal is None:
-            raise Broken("there is no journal to write to")
+            raise BrokenError("there is no journal to write to")
         return self._journal
 
 
@@ -242,8 +242,8 @@ def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
     )
 
 
-def _unknown() -> Broken:
-    return Broken(
+def _unknown() -> BrokenError:
+    return BrokenError(
         "it is not known whether the last change is durable",
         hint="restart the coordinator: it will read what is there",
     )

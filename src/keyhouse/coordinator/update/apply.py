@@ -19,7 +19,7 @@ from keyhouse.authority import (
     renew_intermediate,
     sign_manifest,
 )
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import Application
 from keyhouse.coordinator.core.policy import policy_of
@@ -45,7 +45,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     """Check ``raw`` completely, and against the values that it keeps; make what it needs.
 
     Raises:
-        Invalid: every problem.
+        InvalidError: every problem.
     """
     checked = check_fully(raw, keys=state.keys, now=moment(now))
     old, new = policy_of(state.manifest).manifest, checked.manifest
@@ -134,7 +134,7 @@ def _recovery(
 def require_kept_values_fit(state: Running, raw: bytes) -> None:
     """Render the new templates on trial with the values that users uploaded.
 
-    Raises ``Invalid`` with every problem.
+    Raises ``InvalidError`` with every problem.
     """
     policy = policy_of(raw)
     old = policy_of(state.manifest).manifest.secrets
@@ -146,4 +146,4 @@ def require_kept_values_fit(state: Running, raw: bytes) -> None:
         if equal_definitions(old.get(name), definition):
             problems += policy.templates.check_upload(name, state.secrets[name])
     if problems:
-        raise Invalid("the manifest does not fit what was uploaded", problems)
+        raise InvalidError("the manifest does not fit what was uploaded", problems)

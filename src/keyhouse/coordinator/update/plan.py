@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.authority import is_generated_with_manifest, trial
-from keyhouse.base.errors import TooLarge
+from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.core.plan_basis import PlanBasis, basis_of
 from keyhouse.coordinator.core.policy import Policy, policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
@@ -62,7 +62,7 @@ def plan_manifest(state: Running, new: Policy) -> Planned:
     """Return what the full update to ``new``, which passed the check, would do to ``state``.
 
     Raises:
-        TooLarge: there is more than a person could review.
+        TooLargeError: there is more than a person could review.
     """
     old = policy_of(state.manifest)
     before, after = old.manifest, new.manifest
@@ -89,7 +89,7 @@ def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: dat
     ``now``, in UTC, decides which certificates can still be issued.
 
     Raises:
-        TooLarge: there is more than a person could review.
+        TooLargeError: there is more than a person could review.
     """
     policy = policy_of(state.manifest)
     renewed, ended = _certificates(state, policy.manifest, now)
@@ -164,7 +164,7 @@ def _certificates(
 def _bounded(changes: Iterable[PlanChange]) -> tuple[PlanChange, ...]:
     found = tuple(islice(changes, CHANGES + 1))
     if len(found) > CHANGES:
-        raise TooLarge(
+        raise TooLargeError(
             f"the plan has more than {CHANGES} changes",
             hint="update in smaller steps, or without a plan",
         )

@@ -15,7 +15,7 @@ from keyhouse.authority import (
     is_generated_with_manifest,
     renew_intermediate,
 )
-from keyhouse.base.errors import Conflicting, Invalid
+from keyhouse.base.errors import ConflictError, InvalidError
 from keyhouse.coordinator.core.commands import AcknowledgeUpdate, InitiateUpdate, UpdatePackages
 from keyhouse.coordinator.core.decide_update import (
     proposed,
@@ -41,21 +41,21 @@ from keyhouse.manifest import (
 from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 __all__ = [
-    "CannotBeApplied",
-    "PlanChanged",
+    "CannotBeAppliedError",
+    "PlanChangedError",
     "prepare_acknowledgement",
     "prepare_plan",
     "prepare_update",
 ]
 
 
-class PlanChanged(Conflicting):
+class PlanChangedError(ConflictError):
     """The plan is not the one that was reviewed."""
 
     code = "plan-changed"
 
 
-class CannotBeApplied(Invalid):
+class CannotBeAppliedError(InvalidError):
     """A fully acknowledged update that cannot take effect: it is cancelled."""
 
     code = "cannot-be-applied"
@@ -67,10 +67,10 @@ def prepare_plan(state: Running, identity: bytes | None, raw: bytes, *, now: int
     ``now`` is in microseconds since 1970.
 
     Raises:
-        Unauthenticated, Forbidden: the caller may not make this update.
-        Conflicting: another update is pending.
-        Invalid: every problem of the update.
-        TooLarge: the plan has more than a person could review.
+        UnauthenticatedError, ForbiddenError: the caller may not make this update.
+        ConflictError: another update is pending.
+        InvalidError: every problem of the update.
+        TooLargeError: the plan has more than a person could review.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
@@ -103,7 +103,10 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
 
 
 def _pending(state: Running, user: str, raw: bytes) -> Pending:
-    """Return the pending update if ``raw`` is its manifest. Raises ``Conflicting`` if it is not."""
+    """Return the pending update if ``raw`` is its manifest.
+
+    Raises ``ConflictError`` if it is not.
+    """
     if state.pending is not None and state.pending.manifest != raw:
         require_nothing_pending(state)
     return require_acknowledger(state, user, raw)
@@ -134,9 +137,9 @@ def prepare_update(
     ``plan``: the digest of the plan that the caller is bound to, if any.
 
     Raises:
-        Unauthenticated, Forbidden: the caller may not make this update.
-        Conflicting: another update is pending. PlanChanged: the plan has changed.
-        Invalid: every problem of the update.
+        UnauthenticatedError, ForbiddenError: the caller may not make this update.
+        ConflictError: another update is pending. PlanChanged: the plan has changed.
+        InvalidError: every problem of the update.
     """
     policy_of(state.manifest).identify(identity)
     update = read_package_update(raw)
@@ -157,9 +160,11 @@ def prepare_acknowledgement(
     ``plan``: the digest of the plan that the caller is bound to, if any.
 
     Raises:
-        Unauthenticated, Forbidden, NotFound, Conflicting: it cannot be acknowledged like this.
-        PlanChanged: the plan has changed.
-        CannotBeApplied: it is fully acknowledged, and its manifest cannot take effect any more.
+        UnauthenticatedError, ForbiddenError, NotFoundError, ConflictError: it cannot be
+            acknowledged like this.
+        PlanChangedError: the plan has changed.
+        CannotBeAppliedError: it is fully acknowledged, and its manifest cannot take effect any
+            more.
     """
     user = policy_of(state.manifest).identify(identity)
     pending = require_acknowledger(state, user, raw).acknowledged_by(user)
@@ -168,17 +173,20 @@ def prepare_acknowledgement(
     if not pending.missing:
         try:
             application = prepare_application(state, raw, now=now)
-        except Invalid as invalid:
-            raise CannotBeApplied("the update cannot be applied", invalid.problems) from None
+        except InvalidError as invalid:
+            raise CannotBeAppliedError("the update cannot be applied", invalid.problems) from None
     assert identity is not None  # noqa: S101 it was identified
     return AcknowledgeUpdate(identity=identity, manifest=raw, application=application, basis=basis)
 
 
 def _bound(planned: Planned, expected: str) -> PlanBasis:
-    """Return what ``planned`` rests on; raise ``PlanChanged`` unless its digest is ``expected``."""
+    """Return what ``planned`` rests on.
+
+    Raise ``PlanChangedError`` unless its digest is ``expected``.
+    """
     digest = plan_digest(planned.plan)
     if digest != expected:
-        raise PlanChanged(
+        raise PlanChangedError(
             f"this is no longer the plan that was reviewed: the plan is now {digest}",
             hint="read it, POST /api/v2/plan or keyhouse manifest plan, and send its digest",
         )
@@ -240,7 +248,7 @@ def _reissued(manifest: Manifest, keys: CoordinatorKeys, now: datetime) -> dict[
         if is_generated_with_manifest(definition) and definition.type.is_certificate:
             try:
                 issued[name] = generate(definition, name=name, keys=keys, now=now)
-            except Invalid:
+            except InvalidError:
                 # Its NotAfter has passed. It stays as it is: an expired certificate must not keep
                 # an operator from excluding a vulnerable version.
                 continue

@@ -16,7 +16,11 @@ from keyhouse.journal.directory.layout import (
     STORE_FILES,
     TOMBSTONE,
 )
-from keyhouse.journal.store.protocol import StoreDamaged, StoreLocked, StoreUnreadable
+from keyhouse.journal.store.protocol import (
+    StoreDamagedError,
+    StoreLockedError,
+    StoreUnreadableError,
+)
 
 __all__ = [
     "DirectoryLock",
@@ -35,7 +39,10 @@ class DirectoryLock:
     """Locks a state directory until ``release``, or until the process ends in any way."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Take the lock; raise ``StoreLocked``, which names the other process, if it is taken."""
+        """Take the lock.
+
+        Raise ``StoreLockedError``, which names the other process, if it is taken.
+        """
         path = directory / _NAME
         disk.check_file(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,7 +60,9 @@ class DirectoryLock:
             raise locked from None
         except OSError:
             os.close(self._handle)
-            raise StoreUnreadable("the file lock cannot be written", hint="see its disk") from None
+            raise StoreUnreadableError(
+                "the file lock cannot be written", hint="see its disk"
+            ) from None
 
     def release(self) -> None:
         """Release the lock."""
@@ -64,8 +73,8 @@ class DirectoryLock:
 def unused(directory: Path) -> Iterator[None]:
     """Keep coordinators out of a state directory meanwhile, without writing to it.
 
-    Raises ``StoreLocked``, which names the process, if a coordinator has it. A directory in which
-    no coordinator ever started has no lock file, and is not locked.
+    Raises ``StoreLockedError``, which names the process, if a coordinator has it. A directory in
+    which no coordinator ever started has no lock file, and is not locked.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -85,16 +94,18 @@ def unused(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _unopened() -> StoreUnreadable:
-    return StoreUnreadable("the file lock cannot be opened", hint="look at the state directory")
+def _unopened() -> StoreUnreadableError:
+    return StoreUnreadableError(
+        "the file lock cannot be opened", hint="look at the state directory"
+    )
 
 
-def _in_use(handle: int) -> StoreLocked:
+def _in_use(handle: int) -> StoreLockedError:
     written = os.pread(handle, _LONGEST_PID, 0)
     number = written.decode("ascii") if written.isdigit() else ""
     # ``unused`` does not write its number: the number in the file may be of an ended process.
     known = number and Path("/proc", number).exists()
-    return StoreLocked(
+    return StoreLockedError(
         f"the state directory is in use by {f'process {number}' if known else 'another process'}",
         hint="stop that process, or use a directory of its own for each coordinator",
     )
@@ -103,7 +114,8 @@ def _in_use(handle: int) -> StoreLocked:
 def acquire(path: Path, disk: Disk) -> DirectoryLock:
     """Return the lock of ``path``, which is created if missing. Interrupted changes are completed.
 
-    Raises ``StoreLocked``, ``InsecureFile``, ``StoreDamaged`` or ``StoreUnreadable``.
+    Raises ``StoreLockedError``, ``InsecureFileError``, ``StoreDamagedError`` or
+    ``StoreUnreadableError``.
     """
     if not os.path.lexists(path):
         disk.make_directory(path)
@@ -128,9 +140,9 @@ def survey(path: Path, disk: Disk) -> list[str]:
 
 
 def refuse_rollback_journal(path: Path) -> None:
-    """Raise ``StoreDamaged`` if there is one: SQLite would apply it to journal.db unchecked."""
+    """Raise ``StoreDamagedError`` if there is one: SQLite would apply it to journal.db as is."""
     if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
             hint="restore the state directory from a backup",
         )
@@ -153,13 +165,13 @@ def check_state_directory(path: Path) -> str:
     try:
         with unused(path):
             return ""
-    except StoreLocked as locked:
+    except StoreLockedError as locked:
         return locked.message
 
 
 def _refuse_unwritable(path: Path) -> None:
     if not os.access(path, os.W_OK | os.X_OK):
-        raise StoreUnreadable(
+        raise StoreUnreadableError(
             f"{path.name or path} is missing or cannot be written to",
             hint="make the directory, or name another with --data-dir",
         )

@@ -14,16 +14,22 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
-from keyhouse.base.errors import Broken
-from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreFull, StoreUnreadable, no_step
+from keyhouse.base.errors import BrokenError
+from keyhouse.journal.store.protocol import (
+    Step,
+    StoreDamagedError,
+    StoreFullError,
+    StoreUnreadableError,
+    no_step,
+)
 
-__all__ = ["Disk", "InsecureFile", "off_loop"]
+__all__ = ["Disk", "InsecureFileError", "off_loop"]
 
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)
 
 
-class InsecureFile(Broken):
+class InsecureFileError(BrokenError):
     """A file or directory that other users can access, or of a wrong type."""
 
     code = "insecure-file"
@@ -62,7 +68,7 @@ class Disk:
                 _refuse(path, os.fstat(handle), wanted=stat.S_ISREG, word="file")
                 data = file.read(limit + 1)
         if len(data) > limit:
-            raise StoreDamaged(f"{path.name} has more than {limit} bytes")
+            raise StoreDamagedError(f"{path.name} has more than {limit} bytes")
         return data
 
     def write(self, path: Path, data: bytes) -> None:
@@ -148,18 +154,20 @@ class Disk:
 
 def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise InsecureFile(f"{path.name} is a symbolic link", hint=f"put the {word} itself there")
+        raise InsecureFileError(
+            f"{path.name} is a symbolic link", hint=f"put the {word} itself there"
+        )
     if not wanted(found.st_mode):
-        raise InsecureFile(f"{path.name} is no {word}", hint="move it away")
+        raise InsecureFileError(f"{path.name} is no {word}", hint="move it away")
     if found.st_uid != os.geteuid():
-        raise InsecureFile(
+        raise InsecureFileError(
             f"{path.name} belongs to user {found.st_uid}, not to user {os.geteuid()} of Keyhouse",
             hint=f"chown the {word}, after making sure that nobody changed it",
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & _OTHERS:
         right = "0700" if word == "directory" else "0600"
-        raise InsecureFile(
+        raise InsecureFileError(
             f"{path.name} has mode {mode:04o}: others can reach it", hint=f"chmod {right} it"
         )
 
@@ -171,10 +179,10 @@ def _named(path: Path, what: str) -> Iterator[None]:
         yield
     except OSError as exc:
         if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise StoreFull(
+            raise StoreFullError(
                 f"there is no room left for {path.name}", hint="free some space on its disk"
             ) from None
-        raise StoreUnreadable(
+        raise StoreUnreadableError(
             f"{path.name} cannot be {what}", hint="look at the disk and at its permissions"
         ) from None
 

@@ -2,20 +2,20 @@
 
 import msgspec
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.journal.directory.layout import TOMBSTONE
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, StoreEmpty
+from keyhouse.journal.journal import Journal, StoreEmptyError
 from keyhouse.journal.replay import Replay
-from keyhouse.journal.store.protocol import StoreDamaged
+from keyhouse.journal.store.protocol import StoreDamagedError
 
 __all__ = [
     "Fresh",
     "Locked",
-    "MixedDeployments",
+    "MixedDeploymentsError",
     "Opened",
-    "StoreEnded",
-    "WrongPlatform",
+    "StoreEndedError",
+    "WrongPlatformError",
     "empty_journal",
     "ended_but_there",
     "missing_journal",
@@ -27,19 +27,19 @@ _GIVE_UP = (
 )
 
 
-class WrongPlatform(Broken):
+class WrongPlatformError(BrokenError):
     """The state belongs to another kind of platform than this one."""
 
     code = "wrong-platform"
 
 
-class MixedDeployments(StoreDamaged):
+class MixedDeploymentsError(StoreDamagedError):
     """Two files in the state directory belong to different deployments."""
 
     code = "mixed-deployments"
 
 
-class StoreEnded(Broken):
+class StoreEndedError(BrokenError):
     """Files of a store are beside the tombstone that says it was erased."""
 
     code = "store-ended"
@@ -76,30 +76,30 @@ class Opened(msgspec.Struct, frozen=True):
     recovery_index: bytes
 
 
-def empty_journal(what: str = "empty") -> StoreEmpty:
+def empty_journal(what: str = "empty") -> StoreEmptyError:
     """Return the refusal of a journal without a record."""
-    return StoreEmpty(f"journal.db is {what}, but a manifest was set before", hint=_GIVE_UP)
+    return StoreEmptyError(f"journal.db is {what}, but a manifest was set before", hint=_GIVE_UP)
 
 
-def missing_journal(present: str) -> StoreEmpty:
+def missing_journal(present: str) -> StoreEmptyError:
     """Return the refusal of a store without a journal, but with another file, ``present``."""
-    return StoreEmpty(
+    return StoreEmptyError(
         f"{present} is there but journal.db is missing: a manifest was set before", hint=_GIVE_UP
     )
 
 
-def ended_but_there(ended: Tombstone, present: str) -> StoreEnded:
+def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
     """Return the refusal of a store whose file ``present`` is beside a tombstone."""
-    return StoreEnded(
+    return StoreEndedError(
         f"{ended}, but {present} is there",
         hint="it is an older copy: move it away; to go on from it on purpose, remove "
         f"{TOMBSTONE} while Keyhouse is stopped",
     )
 
 
-def mixed(first: str, second: str) -> MixedDeployments:
+def mixed(first: str, second: str) -> MixedDeploymentsError:
     """Return the refusal of two files that have different store ids."""
-    return MixedDeployments(
+    return MixedDeploymentsError(
         f"{first} and {second} belong to different deployments",
         hint="restore the state directory from one backup",
     )

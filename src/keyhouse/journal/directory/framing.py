@@ -5,7 +5,7 @@ The digest has no key: it detects damage, and proves nothing.
 
 import hashlib
 
-from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 
 __all__ = ["framed", "unframed"]
 
@@ -17,10 +17,12 @@ def framed(body: bytes) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def unframed(raw: bytes, magic: bytes, version: int, *, name: str, damaged: StoreDamaged) -> bytes:
+def unframed(
+    raw: bytes, magic: bytes, version: int, *, name: str, damaged: StoreDamagedError
+) -> bytes:
     """Return the body of a file in format ``version``, with magic and version.
 
-    Raises ``damaged``, or ``StoreNewer`` with the ``name`` of the file.
+    Raises ``damaged``, or ``StoreNewerError`` with the ``name`` of the file.
     """
     body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
     if len(body) <= len(magic) or not body.startswith(magic):
@@ -29,7 +31,7 @@ def unframed(raw: bytes, magic: bytes, version: int, *, name: str, damaged: Stor
         raise damaged
     found = body[len(magic)]
     if found > version:
-        raise StoreNewer(
+        raise StoreNewerError(
             f"{name} has format {found}, this version of Keyhouse reads {version}",
             hint="start the version of Keyhouse that wrote it, or a later one",
         )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from keyhouse.base.errors import Broken, KeyhouseError, Unavailable
+from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
 from keyhouse.journal.directory import replacement
@@ -26,10 +26,10 @@ from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.key_file import KeyFile, key_of
 from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
 from keyhouse.journal.directory.open_store import OpenStore, build_store
-from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhere, SealedKey
+from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknown, Step, no_step
+from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["Home"]
@@ -69,8 +69,9 @@ class Home:
         """Acquire ``path``, which is created (0700) if missing; complete what a crash interrupted.
 
         ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
-        or ``UniqueKey``); it may block and is called in a thread. Raises ``StoreLocked`` (another
-        process, named), ``InsecureFile``, ``StoreDamaged``, or ``StoreUnreadable``.
+        or ``UniqueKey``); it may block and is called in a thread. Raises ``StoreLockedError``
+        (another process, named), ``InsecureFileError``, ``StoreDamagedError``, or
+        ``StoreUnreadableError``.
         """
         disk = Disk(step)
         lock = await off_loop(acquire, path, disk)
@@ -79,9 +80,9 @@ class Home:
     async def load(self) -> Fresh | Locked | Opened:
         """Read the directory. May be called again: it then reads everything again.
 
-        A store that is neither complete nor absent is refused by name: ``StoreDamaged``,
-        ``StoreNewer``, ``StoreEmpty``, ``StoreEnded``, ``RolledBack``, ``WrongPlatform``,
-        ``MixedDeployments``, ``InsecureFile``.
+        A store that is neither complete nor absent is refused by name: ``StoreDamagedError``,
+        ``StoreNewerError``, ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``,
+        ``WrongPlatformError``, ``MixedDeploymentsError``, ``InsecureFileError``.
         """
         async with self._turn:
             return await self._load()
@@ -101,8 +102,8 @@ class Home:
         ``store_id`` has 16 new random bytes; with ``after``, it is that of the journal in memory,
         at that position, which continues here. An old store (in recovery mode) is moved to
         ``archive/``; a tombstone is removed. A crash leaves the old or the new store, complete.
-        Refused while a store is open and sealed. ``Unavailable``: nothing changed.
-        ``OutcomeUnknown``: call ``load`` to find which of the two stores is there.
+        Refused while a store is open and sealed. ``UnavailableError``: nothing changed.
+        ``OutcomeUnknownError``: call ``load`` to find which of the two stores is there.
         """
         async with self._turn:
             self._require_replaceable()
@@ -141,9 +142,9 @@ class Home:
         """Erase the open store and its bytes; only a tombstone is left when this returns.
 
         ``time``, for the tombstone, is in microseconds since 1970. A crash leaves the complete
-        store, or a directory that the next start finishes erasing. Raises ``Unavailable`` (the
-        store is unchanged and still open) or ``OutcomeUnknown`` (it has ended or may have ended,
-        and must not be written; a restart completes or undoes it).
+        store, or a directory that the next start finishes erasing. Raises ``UnavailableError`` (the
+        store is unchanged and still open) or ``OutcomeUnknownError`` (it has ended or may have
+        ended, and must not be written; a restart completes or undoes it).
         """
         async with self._turn:
             journal = self._require_sealed().journal
@@ -164,7 +165,7 @@ class Home:
     async def recover(self, dek: Secret) -> Opened:
         """Open a locked store with a recovered data key. Nothing is written or sealed yet.
 
-        Raises ``WrongKey`` if the key is not the journal's. Once everything recovered has been
+        Raises ``WrongKeyError`` if the key is not the journal's. Once everything recovered has been
         checked against the manifest in the journal, call ``reseal``.
         """
         async with self._turn:
@@ -254,7 +255,7 @@ class Home:
             return Locked("sealed_key is missing", start.store_id, start.epoch, index)
         try:
             contents = await self._key_file.unseal(sealed)
-        except SealedElsewhere as exc:
+        except SealedElsewhereError as exc:
             return Locked(exc.message, start.store_id, start.epoch, index)
         key = key_of(contents, start.epoch)
         journal, replay = await Journal.open(
@@ -262,7 +263,7 @@ class Home:
         )
         held = self._hold(store, journal, key, index)
         # A full disk must not prevent a start: ``write_head`` does later what fails now.
-        with suppress(Unavailable):
+        with suppress(UnavailableError):
             await held.settle_index()
             if len(contents.keys) > 1:
                 await held.write_head()
@@ -315,7 +316,7 @@ class Home:
             raise _unknown_replacement() from None
 
     async def _commit(self) -> None:
-        """Commit what was prepared; raise ``OutcomeUnknown`` if that may have happened."""
+        """Commit what was prepared; raise ``OutcomeUnknownError`` if that may have happened."""
         try:
             await off_loop(replacement.commit, self._disk, self._path)
         except KeyhouseError:
@@ -327,17 +328,17 @@ class Home:
 
     def _require_replaceable(self) -> None:
         if self._held is not None and self._held.is_sealed:
-            raise Broken("the store is open: it cannot be replaced or recovered")
+            raise BrokenError("the store is open: it cannot be replaced or recovered")
 
     def _require_open(self) -> OpenStore:
         if self._held is None:
-            raise Broken("the store is not open")
+            raise BrokenError("the store is not open")
         return self._held
 
     def _require_sealed(self) -> OpenStore:
         held = self._require_open()
         if not held.is_sealed:
-            raise Broken("the store was recovered and has not been sealed yet")
+            raise BrokenError("the store was recovered and has not been sealed yet")
         return held
 
 
@@ -348,15 +349,15 @@ async def _start_of(store: SqliteStore) -> EpochStart:
     return start
 
 
-def _not_erased() -> OutcomeUnknown:
-    return OutcomeUnknown(
+def _not_erased() -> OutcomeUnknownError:
+    return OutcomeUnknownError(
         "the store has ended, but not all of it could be erased",
         hint="look at the disk of the state directory; a restart erases the rest",
     )
 
 
-def _unknown_replacement() -> OutcomeUnknown:
-    return OutcomeUnknown(
+def _unknown_replacement() -> OutcomeUnknownError:
+    return OutcomeUnknownError(
         "the new store may or may not have taken its place",
         hint="restart Keyhouse: it finishes or undoes what was begun",
     )

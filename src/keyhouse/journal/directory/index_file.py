@@ -22,7 +22,7 @@ from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.found import mixed
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX
-from keyhouse.journal.store.protocol import EpochStart, StoreDamaged
+from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
 
 __all__ = ["FILE_LIMIT", "IndexFile", "read_index", "settle_index"]
 
@@ -46,8 +46,11 @@ class IndexFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes, *, name: str) -> "IndexFile":
-        """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
-        damaged = StoreDamaged(f"{name} is damaged", hint="restore it from a backup")
+        """Return the parts.
+
+        Raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file.
+        """
+        damaged = StoreDamagedError(f"{name} is damaged", hint="restore it from a backup")
         body = unframed(raw, _MAGIC, FORMAT_VERSION, name=name, damaged=damaged)
         if len(body) < _LAYOUT.size:
             raise damaged
@@ -58,7 +61,8 @@ class IndexFile(msgspec.Struct, frozen=True):
 def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
     """Return the content of the index of the epoch ``start``.
 
-    Raises ``StoreDamaged`` if it is missing, ``MixedDeployments`` if one is of another store.
+    Raises ``StoreDamagedError`` if it is missing, ``MixedDeploymentsError`` if one is of another
+    store.
     """
     found: dict[str, IndexFile] = {}
     for name in (INDEX, NEXT_INDEX):
@@ -68,11 +72,11 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
             if found[name].store_id != start.store_id:
                 raise mixed(name, JOURNAL)
     if INDEX not in found:
-        raise StoreDamaged("recovery_index is missing", hint="restore it from a backup")
+        raise StoreDamagedError("recovery_index is missing", hint="restore it from a backup")
     for index in found.values():
         if index.epoch == start.epoch:
             return index.content
-    raise StoreDamaged(
+    raise StoreDamagedError(
         f"recovery_index belongs to epoch {found[INDEX].epoch}, journal.db is at epoch "
         f"{start.epoch}",
         hint="restore the state directory from one backup",

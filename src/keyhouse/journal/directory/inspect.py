@@ -16,7 +16,7 @@ from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamaged
+from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamagedError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key", "see_tombstone"]
@@ -93,7 +93,7 @@ class _Walk:
 
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):
-            raise StoreDamaged("the journal's beginning has been changed")
+            raise StoreDamagedError("the journal's beginning has been changed")
         self.position = Position(start.epoch, start.first - 1, start.previous)
         self._start = start
         self._base_ended = False
@@ -104,13 +104,13 @@ class _Walk:
         header = Header.decode(sealed.header)
         place = (self._start.store_id, self._start.epoch, self.position.sequence + 1)
         if (header.store_id, header.epoch, header.sequence) != place or sealed.sequence != place[2]:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"record {place[2]} of the journal is missing or belongs elsewhere",
                 hint="restore the state directory from a backup",
             )
         sound = len(sealed.nonce) == NONCE_SIZE and len(sealed.ciphertext) >= _TAG_SIZE
         if not sound or (header.kind is Kind.EVENT) != self._base_ended:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"record {place[2]} of the journal is of the wrong form or kind",
                 hint="restore the state directory from a backup",
             )
@@ -121,7 +121,7 @@ class _Walk:
     def seen(self) -> JournalSeen:
         """Return the facts; refuse an incomplete base."""
         if not self._base_ended:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 "the journal ends within the base of its epoch: its head is missing",
                 hint="restore the state directory from a backup",
             )

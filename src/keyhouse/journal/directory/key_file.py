@@ -6,11 +6,11 @@ from pathlib import Path
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk, off_loop
-from keyhouse.journal.directory.found import WrongPlatform
+from keyhouse.journal.directory.found import WrongPlatformError
 from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey, SealedKey
-from keyhouse.journal.journal import RolledBack
-from keyhouse.journal.store.protocol import StoreDamaged
+from keyhouse.journal.journal import RolledBackError
+from keyhouse.journal.store.protocol import StoreDamagedError
 
 __all__ = ["KeyFile", "key_of"]
 
@@ -28,13 +28,13 @@ class KeyFile:
         self._sealing_key = sealing_key
 
     async def read(self) -> SealedKey | None:
-        """Return what the file holds, None if it is missing; raise ``WrongPlatform``."""
+        """Return what the file holds, None if it is missing; raise ``WrongPlatformError``."""
         raw = await off_loop(self._disk.read, self._path, limit=sealing.FILE_LIMIT)
         if raw is None:
             return None
         sealed = sealing.parse(raw)
         if sealed.platform_kind != self._platform_kind:
-            raise WrongPlatform(
+            raise WrongPlatformError(
                 f"sealed_key was made on the platform {sealed.platform_kind}, "
                 f"this is {self._platform_kind}",
                 hint="start Keyhouse on the platform that the state belongs to",
@@ -42,7 +42,7 @@ class KeyFile:
         return sealed
 
     async def unseal(self, sealed: SealedKey) -> Contents:
-        """Return the keys and the head in ``sealed``; raise ``SealedElsewhere``."""
+        """Return the keys and the head in ``sealed``; raise ``SealedElsewhereError``."""
         sealing_key = await off_loop(self._sealing_key, sealed.policy)
         return sealing.unseal(sealed, sealing_key)
 
@@ -65,17 +65,20 @@ class KeyFile:
 
 
 def key_of(contents: Contents, epoch: int) -> EpochKey:
-    """Return the key of the journal's ``epoch``; raise ``RolledBack`` or ``StoreDamaged``."""
+    """Return the key of the journal's ``epoch``.
+
+    Raise ``RolledBackError`` or ``StoreDamagedError``.
+    """
     key = contents.key_of(epoch)
     if key is not None:
         return key
     if all(known.epoch > epoch for known in contents.keys):
-        raise RolledBack(
+        raise RolledBackError(
             f"journal.db is at epoch {epoch}, sealed_key at epoch {contents.keys[0].epoch}: "
             "the journal was rolled back",
             hint="restore the newest state directory, or recover from a backup",
         )
-    raise StoreDamaged(
+    raise StoreDamagedError(
         f"sealed_key is at epoch {contents.keys[0].epoch}, journal.db at epoch {epoch}: "
         "sealed_key is an old copy",
         hint="restore both from one backup, or remove sealed_key while Keyhouse is stopped to "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.base.errors import KeyhouseError, Unavailable
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Position
 from keyhouse.journal.directory.disk import Disk, off_loop
@@ -16,7 +16,7 @@ from keyhouse.journal.directory.key_file import KeyFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import StoreUnreadable
+from keyhouse.journal.store.protocol import StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["OpenStore", "build_store"]
@@ -58,7 +58,7 @@ class OpenStore:
         await self._write_key(key)
         self._key = key
         # The key is sealed, so this is no failure; ``write_head`` settles the index, too.
-        with suppress(Unavailable):
+        with suppress(UnavailableError):
             await self.settle_index()
 
     async def begin_epoch(
@@ -86,7 +86,7 @@ class OpenStore:
         self._key, self._index = following, index
         # The epoch has begun, so this is no failure. What is not cleaned up now is harmless, and
         # the next ``write_head`` or ``load`` does it.
-        with suppress(Unavailable):
+        with suppress(UnavailableError):
             await self.write_head()
         return position
 
@@ -148,7 +148,7 @@ async def build_store(
 
     def write() -> None:
         if os.path.lexists(place / f"{JOURNAL}-wal"):
-            raise StoreUnreadable("journal.db could not be completed", hint="see its disk")
+            raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
         disk.sync_file(place / JOURNAL)
         disk.write(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
         disk.write(place / SEALED_KEY, sealed)

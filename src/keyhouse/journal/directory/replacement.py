@@ -53,7 +53,7 @@ from keyhouse.journal.directory.replacement_plan import (
 )
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.store.protocol import StoreDamaged, StoreNewer
+from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 
 __all__ = [
     "abandon",
@@ -132,7 +132,7 @@ def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
 def finish(disk: Disk, home: Path) -> None:
     """Carry out what was committed; remove what was not. Otherwise do nothing.
 
-    Raises ``StoreDamaged`` if the plan was made for another store than the present one.
+    Raises ``StoreDamagedError`` if the plan was made for another store than the present one.
     """
     disk.remove_directory(home / _PREPARED)
     incoming = home / INCOMING
@@ -209,7 +209,7 @@ def _standing(home: Path, names: Iterable[str]) -> list[str]:
 
 def _owner(disk: Disk, index: Path) -> Owner | None:
     """Return the store of a recovery index, None if the file is missing or not readable."""
-    with suppress(StoreDamaged, StoreNewer):
+    with suppress(StoreDamagedError, StoreNewerError):
         raw = disk.read(index, limit=INDEX_LIMIT)
         if raw is not None:
             found = IndexFile.decode(raw, name=index.name)

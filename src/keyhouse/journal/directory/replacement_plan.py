@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.journal.store.protocol import StoreDamaged
+from keyhouse.journal.store.protocol import StoreDamagedError
 
 __all__ = ["ERASE", "PLAN", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
 
@@ -60,10 +60,10 @@ class Plan(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes | None) -> "Plan":
-        """Return the parts; raise ``StoreDamaged`` for anything else, None included."""
+        """Return the parts; raise ``StoreDamagedError`` for anything else, None included."""
         form = _FORM.fullmatch((raw or b"").decode("latin-1"))
         if form is None:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 "incoming/plan is missing or damaged: a new store was being put in place",
                 hint="restore the state directory from a backup",
             )
@@ -77,9 +77,9 @@ class Plan(msgspec.Struct, frozen=True):
         )
 
 
-def not_for(what: str, *, because: str) -> StoreDamaged:
+def not_for(what: str, *, because: str) -> StoreDamagedError:
     """Return the refusal of a plan to ``what`` that was not made for the present store."""
-    return StoreDamaged(
+    return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",
         hint="this start changed nothing: to keep the store that is there, move incoming/ away"
         " while Keyhouse is stopped; to give that store up, move its files away instead",

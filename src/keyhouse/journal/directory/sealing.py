@@ -31,13 +31,13 @@ from keyhouse.journal.codec import Codec
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
-from keyhouse.journal.store.protocol import StoreDamaged
+from keyhouse.journal.store.protocol import StoreDamagedError
 
 __all__ = [
     "FILE_LIMIT",
     "Contents",
     "EpochKey",
-    "SealedElsewhere",
+    "SealedElsewhereError",
     "SealedKey",
     "parse",
     "seal",
@@ -51,7 +51,7 @@ _POLICIES = ("ProductKey", "UniqueKey")
 _MOST_KEYS = 2
 
 
-class SealedElsewhere(KeyhouseError):
+class SealedElsewhereError(KeyhouseError):
     """The file is intact, but this platform derives another key: recovery is needed."""
 
     code = "sealed-elsewhere"
@@ -106,7 +106,7 @@ def seal(
 
 
 def parse(raw: bytes) -> SealedKey:
-    """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
+    """Return the parts; raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file."""
     body = unframed(raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged())
     kind, rest = _take_short(body[len(_MAGIC) + 1 :])
     policy, rest = _take_short(rest)
@@ -118,12 +118,14 @@ def parse(raw: bytes) -> SealedKey:
 
 
 def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
-    """Return the content; raise ``SealedElsewhere`` if ``sealing_key`` is another key."""
+    """Return the content; raise ``SealedElsewhereError`` if ``sealing_key`` is another key."""
     cipher = _cipher(sealing_key, sealed.store_id)
     try:
         plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)
     except (InvalidTag, ValueError):
-        raise SealedElsewhere("sealed_key was sealed on another machine or by other code") from None
+        raise SealedElsewhereError(
+            "sealed_key was sealed on another machine or by other code"
+        ) from None
     contents = _CODEC.decode(plain)
     keys = contents.keys
     sound = (
@@ -156,8 +158,8 @@ def _take_short(raw: bytes) -> tuple[str, bytes]:
     return word.decode("ascii"), raw[1 + size :]
 
 
-def _damaged() -> StoreDamaged:
-    return StoreDamaged(
+def _damaged() -> StoreDamagedError:
+    return StoreDamagedError(
         "sealed_key is damaged",
         hint="restore it from a backup, or remove it while Keyhouse is stopped to recover "
         "with the recovery keys",

@@ -24,7 +24,7 @@ import msgspec
 from keyhouse.journal.chain import Position
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import TOMBSTONE
-from keyhouse.journal.store.protocol import StoreDamaged
+from keyhouse.journal.store.protocol import StoreDamagedError
 
 __all__ = ["FILE_LIMIT", "Tombstone"]
 
@@ -58,7 +58,10 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> "Tombstone":
-        """Return the parts; raise ``StoreDamaged`` or ``StoreNewer``, which name the file."""
+        """Return the parts.
+
+        Raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file.
+        """
         body = unframed(raw, _MAGIC, FORMAT_VERSION, name=TOMBSTONE, damaged=_damaged())
         if len(body) != _LAYOUT.size:
             raise _damaged()
@@ -77,8 +80,8 @@ class Tombstone(msgspec.Struct, frozen=True):
         )
 
 
-def _damaged() -> StoreDamaged:
-    return StoreDamaged(
+def _damaged() -> StoreDamagedError:
+    return StoreDamagedError(
         f"{TOMBSTONE} is damaged",
         hint="if a manifest with SealMode Disabled was in force, remove the file while Keyhouse is"
         " stopped; else restore the state directory from a backup",

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from keyhouse.base.errors import KeyhouseError, NotFound, Refused
+from keyhouse.base.errors import KeyhouseError, NotFoundError, RefusedError
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
@@ -17,10 +17,10 @@ from keyhouse.journal.directory.index_file import settle_index
 from keyhouse.journal.directory.inspect import JournalSeen, see_index, see_journal, see_key
 from keyhouse.journal.directory.layout import ARCHIVE, INDEX, JOURNAL, SEALED_KEY, STORE_FILES
 from keyhouse.journal.directory.replacement_plan import PLAN
-from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
+from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
 __all__ = [
-    "NotRestorable",
+    "NotRestorableError",
     "StoreSeen",
     "archived_names",
     "list_stores",
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
-class NotRestorable(Refused):
+class NotRestorableError(RefusedError):
     """An archived store that cannot be restored; nothing has changed."""
 
     code = "not-restorable"
@@ -109,8 +109,8 @@ async def restore(
 
     The name is empty if there was none. The present store moves to ``archive/`` as it does when a
     manifest is set in recovery mode: nothing is deleted, and a crash at any moment leaves one store
-    or the other, complete. Raises ``StoreLocked`` while a coordinator has the directory,
-    ``NotFound``, and refusals of a store that is damaged.
+    or the other, complete. Raises ``StoreLockedError`` while a coordinator has the directory,
+    ``NotFoundError``, and refusals of a store that is damaged.
     """
     disk = Disk(step)
     disk.check_directory(directory)
@@ -133,12 +133,12 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
     place = directory / ARCHIVE / name
     if not _NAME.fullmatch(name) or not os.path.lexists(place):
         known = ", ".join(archived_names(directory)) or "none"
-        raise NotFound("there is no archived store of that name", hint=f"there are: {known}")
+        raise NotFoundError("there is no archived store of that name", hint=f"there are: {known}")
     disk.check_directory(place)
     refuse_rollback_journal(place)
     strange = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
     if strange:  # what is left in it in the end would be deleted
-        raise NotRestorable(
+        raise NotRestorableError(
             f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(strange)[:5])}",
             hint="move the other files away",
         )
@@ -150,14 +150,14 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     """Check that the files in ``place`` belong together; keep one journal file and one index."""
     if seen is None:
-        raise NotRestorable(f"{place.name} holds no journal", hint="nothing can be restored")
+        raise NotRestorableError(f"{place.name} holds no journal", hint="nothing can be restored")
     if os.path.lexists(place / f"{JOURNAL}-wal"):
-        raise StoreUnreadable(f"{JOURNAL} could not be completed", hint="see its disk")
+        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="see its disk")
     key = see_key(place)
     owners = {(each.store_id, each.epoch) for each in see_index(place)}
     fits = (seen.store_id, seen.position.epoch) in owners
     if not fits or (key is not None and key.store_id != seen.store_id):
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"{SEALED_KEY if fits else INDEX} in {place.name} does not belong to its {JOURNAL}",
             hint="restore both from one backup",
         )

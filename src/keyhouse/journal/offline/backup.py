@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from keyhouse.base.durable_files import create, sync
-from keyhouse.base.errors import NotFound, Refused
+from keyhouse.base.errors import NotFoundError, RefusedError
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, survey
 from keyhouse.journal.directory.disk import Disk
@@ -24,9 +24,9 @@ from keyhouse.journal.directory.inspect import JournalSeen, see_journal
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.offline.archive import require_whole
 from keyhouse.journal.offline.live_copy import copy_live_store
-from keyhouse.journal.store.protocol import Step, StoreDamaged, StoreUnreadable, no_step
+from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
-__all__ = ["DIGESTS", "NotEmpty", "make_backup", "restore_backup"]
+__all__ = ["DIGESTS", "NotEmptyError", "make_backup", "restore_backup"]
 
 DIGESTS = "SHA256SUMS"
 
@@ -41,7 +41,7 @@ _CHUNK = 1024 * 1024
 _ASIDE = "before-restore"  # the archive name for a present store, which there is not
 
 
-class NotEmpty(Refused):
+class NotEmptyError(RefusedError):
     """The target of a backup or of a restore is not empty."""
 
     code = "not-empty"
@@ -50,8 +50,8 @@ class NotEmpty(Refused):
 async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
     """Make the directory ``target`` (0700), a backup of the store in ``directory``, or nothing.
 
-    A coordinator may run there meanwhile. Raises ``NotEmpty``, ``StoreBusy``, ``NotFound``, and
-    refusals of a store that is damaged.
+    A coordinator may run there meanwhile. Raises ``NotEmptyError``, ``StoreBusyError``,
+    ``NotFoundError``, and refusals of a store that is damaged.
     """
     disk = Disk()
     place = _new_place(target)
@@ -77,7 +77,7 @@ async def restore_backup(
     """Restore ``backup`` into ``directory``, which has no store; or leave it without one.
 
     Everything is checked before the commit, which is that of any new store: a crash leaves a
-    complete store or none. Raises ``NotEmpty``, ``StoreLocked``, ``StoreDamaged``.
+    complete store or none. Raises ``NotEmptyError``, ``StoreLockedError``, ``StoreDamagedError``.
     """
     disk = Disk(step)
     disk.check_directory(backup)
@@ -104,13 +104,13 @@ async def restore_backup(
 def _new_place(target: Path) -> Path:
     """Return an empty directory (0700) beside ``target``, which must not be there."""
     if os.path.lexists(target):
-        raise NotEmpty(
+        raise NotEmptyError(
             f"{target.name or target} is there already", hint="name a directory to be made"
         )
     try:
         return Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}-", dir=target.parent))
     except OSError:
-        raise StoreUnreadable(
+        raise StoreUnreadableError(
             f"{target.name} cannot be made", hint="look at the directory it is to be in"
         ) from None
 
@@ -123,7 +123,7 @@ def _some(place: Path, seen: JournalSeen | None) -> JournalSeen:
     if seen is not None:
         return seen
     ended = ": its deployment keeps none" if os.path.lexists(place / TOMBSTONE) else ""
-    raise NotFound(
+    raise NotFoundError(
         f"there is no store to back up{ended}",
         hint="name the state directory of a coordinator that has a manifest",
     )
@@ -134,7 +134,7 @@ def _require_empty(disk: Disk, directory: Path) -> None:
     if disk.check_file(directory / TOMBSTONE):
         present.append(TOMBSTONE)
     if present:
-        raise NotEmpty(
+        raise NotEmptyError(
             f"the state directory is not empty: {', '.join(present)}",
             hint="restore into another directory, or move these files away first",
         )
@@ -144,11 +144,11 @@ def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
     """Return the digest of each file of the backup, hex."""
     raw = disk.read(backup / DIGESTS, limit=_DIGESTS_LIMIT)
     if raw is None:
-        raise NotFound(f"there is no {DIGESTS}: this is no backup", hint="name a backup")
+        raise NotFoundError(f"there is no {DIGESTS}: this is no backup", hint="name a backup")
     lines = [_LINE.fullmatch(line) for line in raw.splitlines()]
     found = {line[2].decode("ascii"): line[1].decode("ascii") for line in lines if line}
     if None in lines or len(found) != len(lines) or not _NEEDED <= set(found) <= set(_FILES):
-        raise StoreDamaged(f"{DIGESTS} does not say what Keyhouse writes", hint=_ANOTHER)
+        raise StoreDamagedError(f"{DIGESTS} does not say what Keyhouse writes", hint=_ANOTHER)
     return found
 
 
@@ -158,7 +158,7 @@ _ANOTHER = "use another backup"
 def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
     """Copy a file of the backup; refuse what does not have ``digest``."""
     if not disk.check_file(source):
-        raise StoreDamaged(f"{source.name} is missing in the backup", hint=_ANOTHER)
+        raise StoreDamagedError(f"{source.name} is missing in the backup", hint=_ANOTHER)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     found = hashlib.sha256()
     try:
@@ -171,11 +171,11 @@ def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
                 copy.write(chunk)
             sync(copy)
     except OSError:
-        raise StoreUnreadable(
+        raise StoreUnreadableError(
             f"{source.name} cannot be copied", hint="look at the disks of both directories"
         ) from None
     if found.hexdigest() != digest:
-        raise StoreDamaged(f"{source.name} is not what was backed up", hint=_ANOTHER)
+        raise StoreDamagedError(f"{source.name} is not what was backed up", hint=_ANOTHER)
 
 
 def _digest(path: Path) -> str:

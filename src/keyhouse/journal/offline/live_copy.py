@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 
 from keyhouse.base.durable_files import create
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
@@ -40,9 +40,9 @@ from keyhouse.journal.directory.layout import (
 )
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.store.protocol import Step, StoreUnreadable, no_step
+from keyhouse.journal.store.protocol import Step, StoreUnreadableError, no_step
 
-__all__ = ["ATTEMPTS", "StoreBusy", "copy_live_store"]
+__all__ = ["ATTEMPTS", "StoreBusyError", "copy_live_store"]
 
 ATTEMPTS = 200
 """Attempts to copy a changing store before the copy is refused."""
@@ -59,7 +59,7 @@ _SMALL = (
 )
 
 
-class StoreBusy(Unavailable):
+class StoreBusyError(UnavailableError):
     """A store that changed during every attempt to copy it."""
 
     code = "store-busy"
@@ -74,7 +74,7 @@ def copy_live_store(
     when the file is closed here. Nothing is written there. The last commit in the copy may be one
     that was not yet synced or answered.
 
-    ``step`` is called before each part that is read. Raises ``StoreBusy``, and refusals of
+    ``step`` is called before each part that is read. Raises ``StoreBusyError``, and refusals of
     files that other users can access.
     """
     disk = Disk(step)
@@ -87,11 +87,11 @@ def copy_live_store(
             (copy / name).unlink()
         time.sleep(_PAUSE)
     if os.path.lexists(directory / INCOMING):
-        raise StoreBusy(
+        raise StoreBusyError(
             "a new store was being put in place here and that has not ended",
             hint="start the coordinator, which finishes it, or keep it running",
         )
-    raise StoreBusy(
+    raise StoreBusyError(
         f"the store changed during each of {attempts} attempts to copy it",
         hint="try again when less is changed, or stop the coordinator meanwhile",
     )
@@ -176,7 +176,7 @@ def _equal(disk: Disk, path: Path, copy: Path) -> bool:
         raise _uncopied(path) from None
 
 
-def _uncopied(path: Path) -> StoreUnreadable:
-    return StoreUnreadable(
+def _uncopied(path: Path) -> StoreUnreadableError:
+    return StoreUnreadableError(
         f"{path.name} cannot be copied", hint="look at its disk and that of the backup"
     )

@@ -13,7 +13,7 @@ from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
 from keyhouse.journal.directory.replacement_plan import PLAN
-from keyhouse.journal.store.protocol import StoreUnreadable
+from keyhouse.journal.store.protocol import StoreUnreadableError
 
 __all__ = ["private_copy"]
 
@@ -25,8 +25,8 @@ def private_copy(directory: Path) -> Iterator[Path]:
     """Yield a copy (0700) of the store in ``directory``; it is removed afterwards.
 
     ``directory`` is not written to; a change that a crash interrupted is completed in the copy. All
-    secrets in it are encrypted, as in the store. Raises ``StoreLocked`` while a coordinator has the
-    directory, and refusals of files that other users can access.
+    secrets in it are encrypted, as in the store. Raises ``StoreLockedError`` while a coordinator
+    has the directory, and refusals of files that other users can access.
     """
     disk = Disk()
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:
@@ -57,6 +57,6 @@ def _copy_file(source: Path, target: Path) -> None:
         ):
             shutil.copyfileobj(original, copy, 1024 * 1024)
     except OSError:
-        raise StoreUnreadable(
+        raise StoreUnreadableError(
             f"{source.name} cannot be copied", hint="look at the disks of it and of TMPDIR"
         ) from None

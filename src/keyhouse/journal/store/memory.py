@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from keyhouse.journal.store.protocol import Batch, Conflict, EpochStart, Head, Sealed
+from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed, StoreConflictError
 
 __all__ = ["MemoryStore"]
 
@@ -18,7 +18,7 @@ class MemoryStore:
         self._records: list[Sealed] = []
 
     async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
-        """Keep ``records`` if ``expected_seq`` is where the store ends, else raise ``Conflict``."""
+        """Keep ``records``; raise ``StoreConflictError`` if the store ends elsewhere."""
         self._compare(expected_seq)
         self._records.extend(records)
 
@@ -51,4 +51,4 @@ class MemoryStore:
     def _compare(self, expected_seq: int) -> None:
         at = 0 if self._start is None else self._start.first - 1 + len(self._records)
         if at != expected_seq:
-            raise Conflict(f"the store is at sequence {at}, not at {expected_seq}")
+            raise StoreConflictError(f"the store is at sequence {at}, not at {expected_seq}")

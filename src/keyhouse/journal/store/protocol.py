@@ -5,22 +5,22 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.base.errors import Broken, Unavailable
+from keyhouse.base.errors import BrokenError, UnavailableError
 
 __all__ = [
     "Batch",
-    "Conflict",
     "EpochStart",
     "Head",
-    "OutcomeUnknown",
+    "OutcomeUnknownError",
     "Sealed",
     "Step",
     "Store",
-    "StoreDamaged",
-    "StoreFull",
-    "StoreLocked",
-    "StoreNewer",
-    "StoreUnreadable",
+    "StoreConflictError",
+    "StoreDamagedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreNewerError",
+    "StoreUnreadableError",
     "no_step",
 ]
 
@@ -33,43 +33,43 @@ def no_step(_name: str) -> None:
     """Do nothing: the ``Step`` in production."""
 
 
-class Conflict(Unavailable):
+class StoreConflictError(UnavailableError):
     """Another writer was first; nothing was written. Catch up, and decide again."""
 
     code = "store-conflict"
 
 
-class StoreFull(Unavailable):
+class StoreFullError(UnavailableError):
     """The disk is full; nothing was written. Reads still work."""
 
     code = "store-full"
 
 
-class StoreUnreadable(Unavailable):
+class StoreUnreadableError(UnavailableError):
     """The store did not answer a read, or could not be opened; nothing was written."""
 
     code = "store-unreadable"
 
 
-class StoreLocked(Unavailable):
+class StoreLockedError(UnavailableError):
     """Another process has the store open."""
 
     code = "store-locked"
 
 
-class OutcomeUnknown(Broken):
+class OutcomeUnknownError(BrokenError):
     """It is unknown whether the write is in the store: read it back before anything else."""
 
     code = "store-outcome-unknown"
 
 
-class StoreDamaged(Broken):
+class StoreDamagedError(BrokenError):
     """The stored bytes are not what Keyhouse wrote."""
 
     code = "store-damaged"
 
 
-class StoreNewer(Broken):
+class StoreNewerError(BrokenError):
     """Written by a newer version of Keyhouse; the message names both format versions."""
 
     code = "store-newer"
@@ -123,7 +123,8 @@ class Store(Protocol):
         """Return once all ``records`` are durable, in one transaction.
 
         ``expected_seq`` is the last sequence in the store as the caller knows it. Raises
-        ``Conflict`` if it is not, ``StoreFull`` (nothing was written), or ``OutcomeUnknown``.
+        ``StoreConflictError`` if it is not, ``StoreFullError`` (nothing was written), or
+        ``OutcomeUnknownError``.
         """
         ...
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
     Batch,
-    Conflict,
     EpochStart,
     Head,
-    OutcomeUnknown,
+    OutcomeUnknownError,
     Sealed,
     Step,
-    StoreDamaged,
+    StoreConflictError,
+    StoreDamagedError,
     no_step,
 )
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, primary_code, read_error
@@ -52,8 +52,8 @@ class SqliteStore:
     async def open(cls, path: Path, *, step: Step = no_step) -> "SqliteStore":
         """Return the checked store at ``path``; make an empty one if there is no file.
 
-        Raises ``StoreDamaged``, ``StoreNewer``, ``StoreLocked``, ``StoreFull``, or
-        ``StoreUnreadable``.
+        Raises ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``,
+        or ``StoreUnreadableError``.
         """
         store = cls(path, step)
         try:
@@ -188,7 +188,7 @@ class SqliteStore:
             return read_error(error, self._path)
         self._drop()
         self._suspect = True
-        return OutcomeUnknown(
+        return OutcomeUnknownError(
             f"a write to {self._path.name} failed and may or may not be there",
             hint="look at the disk of the state directory",
         )
@@ -212,7 +212,7 @@ def _start(connection: sqlite3.Connection, path: Path) -> EpochStart | None:
     numbers = all(isinstance(value, int) and value > 0 for value in (epoch, first))
     sizes = ((store_id, 16), (previous, 32), (check, 32))
     if len(rows) > 1 or not numbers or any(not _is_blob(*pair) for pair in sizes):
-        raise StoreDamaged(f"the start of the epoch in {path.name} has been changed")
+        raise StoreDamagedError(f"the start of the epoch in {path.name} has been changed")
     return EpochStart(store_id, epoch, first, previous, check)
 
 
@@ -225,7 +225,7 @@ def _head(connection: sqlite3.Connection, path: Path) -> Head:
     (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
     if start is None:
         if last is not None:
-            raise StoreDamaged(f"{path.name} has records but no epoch")
+            raise StoreDamagedError(f"{path.name} has records but no epoch")
         return Head(0, 0)
     return Head(start.epoch, start.first - 1 if last is None else last)
 
@@ -238,7 +238,7 @@ def _compare(connection: sqlite3.Connection, expected_seq: int, path: Path) -> N
         return
     at = _head(connection, path).sequence
     if at != expected_seq:
-        raise Conflict(f"{path.name} is at sequence {at}, not at {expected_seq}")
+        raise StoreConflictError(f"{path.name} is at sequence {at}, not at {expected_seq}")
 
 
 def _records(connection: sqlite3.Connection, after_seq: int, path: Path) -> tuple[Sealed, ...]:
@@ -251,7 +251,7 @@ def _records(connection: sqlite3.Connection, after_seq: int, path: Path) -> tupl
     size = 0
     for sequence, *blobs in rows:
         if not all(isinstance(blob, bytes) for blob in blobs):
-            raise StoreDamaged(f"record {sequence} in {path.name} has been changed")
+            raise StoreDamagedError(f"record {sequence} in {path.name} has been changed")
         found.append(Sealed(sequence, *blobs))
         size += len(found[-1].ciphertext)
         if size > _BATCH_BYTES:
@@ -277,8 +277,8 @@ def _replace_epoch(connection: sqlite3.Connection, start: EpochStart, path: Path
         raise _swallowed(path)
 
 
-def _swallowed(path: Path) -> StoreDamaged:
-    return StoreDamaged(
+def _swallowed(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(
         f"{path.name} did not change as it was told to",
         hint="restore the state directory from a backup",
     )

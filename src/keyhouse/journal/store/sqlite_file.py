@@ -12,11 +12,11 @@ from pathlib import Path
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
-    StoreDamaged,
-    StoreFull,
-    StoreLocked,
-    StoreNewer,
-    StoreUnreadable,
+    StoreDamagedError,
+    StoreFullError,
+    StoreLockedError,
+    StoreNewerError,
+    StoreUnreadableError,
 )
 
 __all__ = ["APPLICATION_ID", "FAULTS", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
@@ -57,7 +57,8 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
 def connect(path: Path) -> sqlite3.Connection:
     """Return a connection to the checked store at ``path``, which is created (0600) if missing.
 
-    Raises ``StoreDamaged``, ``StoreNewer``, ``StoreLocked``, ``StoreFull`` or ``StoreUnreadable``.
+    Raises ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError`` or
+    ``StoreUnreadableError``.
     """
     _check_file(path)
     try:
@@ -79,24 +80,24 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
     """Return the error for one of SQLite's, outside of a COMMIT."""
     code = primary_code(error)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StoreDamaged(
+        return StoreDamagedError(
             f"{path.name} is damaged", hint="restore the state directory from a backup"
         )
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StoreLocked(
+        return StoreLockedError(
             f"{path.name} is in use by another process", hint="stop the other process"
         )
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(
+        return StoreFullError(
             f"there is no room left for {path.name}", hint="free some space on its disk"
         )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
         # Our statements fail like this only on tables that Keyhouse did not create.
-        return StoreDamaged(
+        return StoreDamagedError(
             f"{path.name} does not hold what Keyhouse wrote",
             hint="restore the state directory from a backup",
         )
-    return StoreUnreadable(
+    return StoreUnreadableError(
         f"{path.name} cannot be read or written", hint="look at its disk and its permissions"
     )
 
@@ -115,14 +116,14 @@ def _check_file(path: Path) -> None:
         try:
             create(path).close()
         except OSError:
-            raise StoreUnreadable(
+            raise StoreUnreadableError(
                 f"{path.name} cannot be created", hint="look at the disk and the directory"
             ) from None
         return
     except OSError:
-        raise StoreUnreadable(f"{path.name} cannot be looked at") from None
+        raise StoreUnreadableError(f"{path.name} cannot be looked at") from None
     if not stat.S_ISREG(found.st_mode):
-        raise StoreDamaged(f"{path.name} is not a plain file")
+        raise StoreDamagedError(f"{path.name} is not a plain file")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -132,7 +133,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA {name}={value}")
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != expected:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"{path.name} cannot be used safely: {name} is not {value}",
                 hint="restore the state directory from a backup",
             )
@@ -143,7 +144,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     _check_schema(connection, path)
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"{path.name} is damaged", hint="restore the state directory from a backup"
         )
 
@@ -161,14 +162,14 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if (application, version, objects) == (0, 0, 0):
         return False
     if application != APPLICATION_ID:
-        raise StoreDamaged(f"{path.name} is no journal of Keyhouse")
+        raise StoreDamagedError(f"{path.name} is no journal of Keyhouse")
     if version > SCHEMA_VERSION:
-        raise StoreNewer(
+        raise StoreNewerError(
             f"{path.name} has format {version}, this version of Keyhouse reads {SCHEMA_VERSION}",
             hint="start the version of Keyhouse that wrote it, or a later one",
         )
     if version != SCHEMA_VERSION:
-        raise StoreDamaged(f"{path.name} has the unknown format {version}")
+        raise StoreDamagedError(f"{path.name} has the unknown format {version}")
     return True
 
 
@@ -184,7 +185,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
         "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type"
     ).fetchall()
     if tuple(found) != _SCHEMA:
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"{path.name} has tables, triggers or views that Keyhouse did not make",
             hint="restore the state directory from a backup",
         )

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.base import rsa_keys
 from keyhouse.base.client_keys import has_costly_key
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.document import (
@@ -53,7 +53,7 @@ def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -
 def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> bytes | None:
     try:
         der = first_block(pem, "CERTIFICATE")
-    except BadRequest as refusal:
+    except BadRequestError as refusal:
         findings.refuse(here, refusal.message, refusal.hint)
         return None
     certificate = parse_certificate(der)
@@ -166,7 +166,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
         here = ("RecoveryKeys", name)
         try:
             der = first_block(keys[name], "PUBLIC KEY")
-        except BadRequest as refusal:
+        except BadRequestError as refusal:
             findings.refuse(here, refusal.message, refusal.hint)
             continue
         key = _rsa_key(der)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.convert import decode_entry
@@ -131,7 +131,7 @@ def _check_entry(
         if in_env and 0 in content.data:
             findings.refuse(here, "holds a zero byte, which no variable can", "put it into a file")
         template = Template(()) if content.no_templates else parsed.template(content.data)
-    except BadRequest as refusal:
+    except BadRequestError as refusal:
         findings.refuse(here, refusal.message, refusal.hint)
         return
     for call in template.calls:
@@ -150,12 +150,17 @@ class _Parsed:
         self._actions = 0
 
     def template(self, data: bytes) -> Template:
-        """Return the template of ``data``. Raises ``BadRequest``, also if there are too many."""
+        """Return the template of ``data``.
+
+        Raises ``BadRequestError``, also if there are too many.
+        """
         template = self._templates.get(data)
         if template is None:
             actions = data.count(b"{{")
             if self._actions + actions > MOST_ACTIONS:
-                raise BadRequest(f"exceeds the {MOST_ACTIONS} actions of all templates together")
+                raise BadRequestError(
+                    f"exceeds the {MOST_ACTIONS} actions of all templates together"
+                )
             self._actions += actions
             template = self._templates[data] = parse(data)
         return template

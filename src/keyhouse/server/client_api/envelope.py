@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, Invalid, KeyhouseError
+from keyhouse.base.errors import BadRequestError, InvalidError, KeyhouseError
 from keyhouse.server.http.exchange import Answer
 from keyhouse.server.net.error_mapping import wording
 from keyhouse.wire.client_api import Problems
@@ -51,9 +51,9 @@ def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True
     status, word, _ = wording(problem)
     word = word if fails else "error"
     data: Details = None
-    if isinstance(problem, BadRequest):
+    if isinstance(problem, BadRequestError):
         data = problem.fields
-    elif isinstance(problem, Invalid):
+    elif isinstance(problem, InvalidError):
         data = Problems(problem.problems)
     if status == 503:  # noqa: PLR2004 the one status that asks to come again
         headers = (*headers, (b"retry-after", b"1"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from keyhouse.authority import StoredSecret
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import View
 from keyhouse.server.http.body import require_size
@@ -65,11 +65,11 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
     """Return the secrets that the query names, if the caller may read every one of them.
 
     Raises:
-        BadRequest: none is named. Unauthenticated, Forbidden: as the manifest says.
+        BadRequestError: none is named. UnauthenticatedError, ForbiddenError: as the manifest says.
     """
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:
-        raise BadRequest(
+        raise BadRequestError(
             "no secret is named",
             fields={"s": "is missing or empty"},
             hint=f"name each secret: {head.path}?s=one&s=two",
@@ -79,6 +79,6 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
 
 
 def require_uploads_size(uploads: Mapping[str, UserSecret]) -> Mapping[str, UserSecret]:
-    """Return ``uploads``. Raises ``TooLarge`` for more bytes than one upload may have."""
+    """Return ``uploads``. Raises ``TooLargeError`` for more bytes than one upload may have."""
     require_size(sum(upload.size for upload in uploads.values()))
     return uploads

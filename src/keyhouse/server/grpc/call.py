@@ -12,7 +12,7 @@ from typing import Final
 from keyhouse.server.grpc.counts import Labels
 from keyhouse.server.net.grpc_status import Status
 
-__all__ = ["Call", "CallRefused", "Method", "framed"]
+__all__ = ["Call", "CallRefusedError", "Method", "framed"]
 
 PREFIX: Final = 5
 
@@ -20,7 +20,7 @@ Method = Callable[[bytes, bytes | None], Awaitable[bytes]]
 """Takes a message and the DER of its sender's certificate; returns the answer's message."""
 
 
-class CallRefused(Exception):
+class CallRefusedError(Exception):
     """A call that the protocol itself refuses."""
 
     def __init__(self, status: Status, message: str) -> None:
@@ -66,22 +66,24 @@ class Call:
         if len(received) < PREFIX:
             return
         if received[0] != 0:
-            raise CallRefused(Status.UNIMPLEMENTED, "the message is compressed (send it as it is)")
+            raise CallRefusedError(
+                Status.UNIMPLEMENTED, "the message is compressed (send it as it is)"
+            )
         length = int.from_bytes(received[1:PREFIX], "big")
         if length > limit:
-            raise CallRefused(
+            raise CallRefusedError(
                 Status.RESOURCE_EXHAUSTED, f"the message is longer than {limit} bytes (send less)"
             )
         if len(received) > PREFIX + length:
-            raise CallRefused(Status.UNIMPLEMENTED, "more than one message came (send one)")
+            raise CallRefusedError(Status.UNIMPLEMENTED, "more than one message came (send one)")
 
     def message(self) -> bytes:
         """Return the one message. Refuses a call that ended without a whole one."""
         received = self.received
         if len(received) < PREFIX:
-            raise CallRefused(Status.UNIMPLEMENTED, "no message came (send one)")
+            raise CallRefusedError(Status.UNIMPLEMENTED, "no message came (send one)")
         if len(received) - PREFIX != int.from_bytes(received[1:PREFIX], "big"):
-            raise CallRefused(Status.INVALID_ARGUMENT, "the message ended too early")
+            raise CallRefusedError(Status.INVALID_ARGUMENT, "the message ended too early")
         return bytes(received[PREFIX:])
 
 

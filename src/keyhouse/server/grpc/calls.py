@@ -27,7 +27,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.server.grpc.call import Call, CallRefused, framed
+from keyhouse.server.grpc.call import Call, CallRefusedError, framed
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
@@ -142,7 +142,7 @@ class GrpcCalls:
                     self._receive(event)
                 case StreamEnded():
                     self._run(event.stream_id)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             self._refuse(self._calls[event.stream_id], refused.status, refused.message)
 
     def _begin(self, event: RequestReceived) -> None:
@@ -165,9 +165,11 @@ class GrpcCalls:
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             self._answer_as_http(call, 415)
         elif call.method is None:
-            raise CallRefused(Status.UNIMPLEMENTED, "there is no such method")
+            raise CallRefusedError(Status.UNIMPLEMENTED, "there is no such method")
         elif headers.get(b"grpc-encoding", b"identity") != b"identity":
-            raise CallRefused(Status.UNIMPLEMENTED, "the request is compressed (send it as it is)")
+            raise CallRefusedError(
+                Status.UNIMPLEMENTED, "the request is compressed (send it as it is)"
+            )
         elif b"grpc-timeout" in headers:
             seconds = read_timeout(headers[b"grpc-timeout"])
             call.until = asyncio.get_running_loop().time() + seconds
@@ -186,13 +188,13 @@ class GrpcCalls:
         """Take memory for ``count`` bytes of a request, or refuse it."""
         most = self._service.limits.connection_bytes
         if self._memory.held + count > most:
-            raise CallRefused(
+            raise CallRefusedError(
                 Status.RESOURCE_EXHAUSTED,
                 f"this connection has more than {most} bytes of requests in flight"
                 " (send fewer at a time)",
             )
         if not self._memory.take(count, self._lose_bytes):
-            raise CallRefused(Status.UNAVAILABLE, _TOO_MANY)
+            raise CallRefusedError(Status.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
         """Run a call whose request is complete."""
@@ -202,9 +204,11 @@ class GrpcCalls:
         call.complete = True
         message = call.message()
         if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
-            raise CallRefused(Status.DEADLINE_EXCEEDED, _TOO_LATE)
+            raise CallRefusedError(Status.DEADLINE_EXCEEDED, _TOO_LATE)
         if not self._slots.take(1, self._lose_slot):
-            raise CallRefused(Status.UNAVAILABLE, "too many calls are in flight (try again later)")
+            raise CallRefusedError(
+                Status.UNAVAILABLE, "too many calls are in flight (try again later)"
+            )
         service.counts.received[call.labels] += 1
         call.has_slot = True
         call.deadline = call.until

@@ -6,7 +6,7 @@ Source: gRPC, "gRPC over HTTP2", "Requests".
 import re
 from typing import Final
 
-from keyhouse.server.grpc.call import CallRefused
+from keyhouse.server.grpc.call import CallRefusedError
 from keyhouse.server.net.grpc_status import Status
 
 __all__ = ["read_timeout"]
@@ -19,7 +19,7 @@ def read_timeout(header: bytes) -> float:
     """Return the seconds that ``header`` gives: at most 8 digits and a unit. Refuses any other."""
     found = _FORM.fullmatch(header)
     if found is None:
-        raise CallRefused(
+        raise CallRefusedError(
             Status.INVALID_ARGUMENT,
             "the header grpc-timeout cannot be read (send at most 8 digits and one of HMSmun)",
         )

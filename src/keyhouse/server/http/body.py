@@ -4,7 +4,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, TooLarge
+from keyhouse.base.errors import BadRequestError, TooLargeError
 from keyhouse.wire.json_decoder import decode
 
 __all__ = ["DECODED_BYTES", "ENCODED_BYTES", "read_body", "require_size"]
@@ -24,10 +24,10 @@ def read_body(body: bytes, shape: type[T]) -> T:
     Field names match in any case, unknown fields are ignored, of repeated ones the last counts.
 
     Raises:
-        BadRequest: the body is empty or cannot be read, with the fields at fault.
+        BadRequestError: the body is empty or cannot be read, with the fields at fault.
     """
     if not body.strip():
-        raise BadRequest(
+        raise BadRequestError(
             "the body is empty",
             fields={"body": "is empty, must be a JSON object"},
             hint="send a JSON object",
@@ -38,7 +38,7 @@ def read_body(body: bytes, shape: type[T]) -> T:
 def require_size(decoded: int) -> None:
     """Refuse content of more than ``DECODED_BYTES``."""
     if decoded > DECODED_BYTES:
-        raise TooLarge(
+        raise TooLargeError(
             f"the content has {decoded} bytes, at most {DECODED_BYTES} are taken",
             fields={"body": "is too large after base64 decoding"},
         )

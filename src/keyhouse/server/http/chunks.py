@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from keyhouse.server.http.head import Malformed
+from keyhouse.server.http.head import MalformedError
 
 __all__ = ["ChunkedBody"]
 
@@ -108,5 +108,5 @@ class ChunkedBody:
             raise _malformed("the chunks of the body are more framing than data")
 
 
-def _malformed(message: str) -> Malformed:
-    return Malformed(400, "body", message, "send Content-Length instead of chunks")
+def _malformed(message: str) -> MalformedError:
+    return MalformedError(400, "body", message, "send Content-Length instead of chunks")

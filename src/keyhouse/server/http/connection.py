@@ -23,14 +23,14 @@ from typing import Final
 
 import structlog
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
-    Malformed,
+    MalformedError,
     RequestHead,
     check_beginning,
     read_head,
@@ -177,9 +177,11 @@ class HttpConnection:
         elif self._phase is _IDLE or not self._writable:
             self._close()
         elif self._phase is _HEAD:
-            self._refuse(Malformed(408, "headers", "the request took too long", "send it faster"))
+            self._refuse(
+                MalformedError(408, "headers", "the request took too long", "send it faster")
+            )
         elif self._phase is _BODY:
-            self._refuse(Malformed(408, "body", "the body took too long", "send it faster"))
+            self._refuse(MalformedError(408, "body", "the body took too long", "send it faster"))
 
     def close(self) -> None:
         """Close now if idle; otherwise answer the request that has begun, then close."""
@@ -202,7 +204,7 @@ class HttpConnection:
             while self._at < len(self._buffer) and self._turn > 0 and not self._is_blocked():
                 if not (self._read_head() if self._phase is not _BODY else self._read_body()):
                     break
-        except Malformed as malformed:
+        except MalformedError as malformed:
             self._refuse(malformed)
         self._buffer = self._buffer[self._at :] if self._at < len(self._buffer) else b""
         self._at = 0
@@ -213,7 +215,7 @@ class HttpConnection:
         self._request = self._known_request
         try:
             self._admit()
-        except Malformed as malformed:
+        except MalformedError as malformed:
             self._refuse(malformed)
         if self._phase is not _IDLE or not self._writable or self._turn <= 0:
             self._end_step()
@@ -351,7 +353,7 @@ class HttpConnection:
         """Read what there is of the body; run the request and return True once it is complete."""
         admission = self._admission
         if admission is None:
-            raise Broken("a body came without an admission")
+            raise BrokenError("a body came without an admission")
         if self._chunks is not None:
             body = self._read_chunks(self._chunks, admission.body_limit)
         else:
@@ -466,7 +468,7 @@ class HttpConnection:
             response,
         )
 
-    def _refuse(self, malformed: Malformed) -> None:
+    def _refuse(self, malformed: MalformedError) -> None:
         """Answer what the protocol itself refuses, and close."""
         refusal = Refusal(
             status=malformed.status,
@@ -508,12 +510,12 @@ class HttpConnection:
             memory.give(memory.held)
 
 
-def _too_many_bodies() -> Malformed:
-    return Malformed(503, "connection", "too many bodies are being sent", "try again later")
+def _too_many_bodies() -> MalformedError:
+    return MalformedError(503, "connection", "too many bodies are being sent", "try again later")
 
 
-def _too_long(limit: int) -> Malformed:
-    return Malformed(413, "body", f"the body is longer than {limit} bytes", "send less")
+def _too_long(limit: int) -> MalformedError:
+    return MalformedError(413, "body", f"the body is longer than {limit} bytes", "send less")
 
 
 def _internal_error(error: BaseException) -> Answer:

@@ -1,4 +1,4 @@
-"""Reads the head of an HTTP/1.1 request: exact bytes in, a ``RequestHead`` or ``Malformed`` out.
+"""Reads the head of an HTTP/1.1 request: bytes in, a ``RequestHead`` or ``MalformedError`` out.
 
 Only the strict grammar of RFC 9112 and RFC 9110 is read. Whatever parsers in the world disagree
 about is refused, for a disagreement between a proxy and this server is how requests are smuggled:
@@ -22,7 +22,7 @@ from keyhouse.server.net.limits import Limits
 __all__ = [
     "CHUNKED",
     "HEAD_END",
-    "Malformed",
+    "MalformedError",
     "RequestHead",
     "check_beginning",
     "read_any_head",
@@ -74,7 +74,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_METHOD: Final = 32
 
 
-class Malformed(Exception):
+class MalformedError(Exception):
     """A head that is refused: the HTTP status, the part at fault, and the text for the client."""
 
     def __init__(self, status: int, part: str, message: str, hint: str = "") -> None:
@@ -105,7 +105,7 @@ def check_beginning(data: bytes, checked: int, limits: Limits) -> None:
     ``data`` has no complete head yet; its first ``checked`` bytes passed before.
     """
     if _BROKEN_BEGINNING.search(data, max(0, checked - 1)) or data.startswith(b"\r"):
-        raise Malformed(400, "headers", "the request is not HTTP/1.1", _CRLF_HINT)
+        raise MalformedError(400, "headers", "the request is not HTTP/1.1", _CRLF_HINT)
     line = data.find(b"\r\n")
     if line < 0:
         line = len(data)
@@ -128,7 +128,7 @@ def readable_path(beginning: bytes) -> str:
         return ""
     try:
         return _target(match[1])[0]
-    except Malformed:
+    except MalformedError:
         return ""
 
 
@@ -163,7 +163,7 @@ def read_any_head(head: bytes, limits: Limits) -> RequestHead:
     """Return what ``head`` says: field by field, with every refusal that there is."""
     lines = head[:-4].split(b"\r\n")
     if head.translate(None, _ALLOWED) != b"\r\n" * (len(lines) + 1):
-        raise Malformed(400, "headers", "the request has a forbidden byte", _CRLF_HINT)
+        raise MalformedError(400, "headers", "the request has a forbidden byte", _CRLF_HINT)
     if len(lines[0]) > limits.request_line:
         raise _long_line(limits)
     if len(head) - len(lines[0]) - 4 > limits.headers:
@@ -192,11 +192,11 @@ def _request_line(line: bytes) -> tuple[str, bytes, bool]:
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if _OTHER_VERSION.fullmatch(line):
-            raise Malformed(400, "", "this protocol version is not served", "use HTTP/1.1")
-        raise Malformed(400, "headers", "the request line is malformed", "use HTTP/1.1")
+            raise MalformedError(400, "", "this protocol version is not served", "use HTTP/1.1")
+        raise MalformedError(400, "headers", "the request line is malformed", "use HTTP/1.1")
     method = match[1].decode("ascii")
     if method == "CONNECT" or len(method) > _LONGEST_METHOD:
-        raise Malformed(501, "", "this method is not served", "use GET or POST")
+        raise MalformedError(501, "", "this method is not served", "use GET or POST")
     return method, match[2], match[3] == b"1"
 
 
@@ -206,7 +206,7 @@ def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or _NAME.fullmatch(name) is None:
-            raise Malformed(
+            raise MalformedError(
                 400, "headers", "a header line is malformed", "write name, colon, value on one line"
             )
         fields.setdefault(name.lower(), []).append(value.strip(b" \t"))
@@ -216,17 +216,23 @@ def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
 def _check_host(fields: dict[bytes, list[bytes]], *, modern: bool) -> None:
     hosts = fields.get(b"host", [])
     if len(hosts) > 1 or (modern and not hosts):
-        raise Malformed(400, "headers", "the request needs exactly one Host header", "send one")
+        raise MalformedError(
+            400, "headers", "the request needs exactly one Host header", "send one"
+        )
     if hosts and _HOST.fullmatch(hosts[0]) is None:
-        raise Malformed(400, "headers", "the Host header is malformed", "send host or host:port")
+        raise MalformedError(
+            400, "headers", "the Host header is malformed", "send host or host:port"
+        )
 
 
 def _check_unsupported(fields: dict[bytes, list[bytes]]) -> None:
     if b"upgrade" in fields or b"upgrade" in _tokens(fields.get(b"connection", ())):
-        raise Malformed(501, "headers", "protocol upgrades are not served", "leave Upgrade out")
+        raise MalformedError(
+            501, "headers", "protocol upgrades are not served", "leave Upgrade out"
+        )
     for value in fields.get(b"content-encoding", ()):
         if value.lower() != b"identity":
-            raise Malformed(
+            raise MalformedError(
                 415, "headers", "coded bodies are not taken", "send the body without compression"
             )
 
@@ -234,7 +240,7 @@ def _check_unsupported(fields: dict[bytes, list[bytes]]) -> None:
 def _target(target: bytes) -> tuple[str, bytes]:
     """Return the decoded path and the query as received."""
     if _TARGET.fullmatch(target) is None:
-        raise Malformed(
+        raise MalformedError(
             400,
             "",
             "the request target is not an absolute path",
@@ -242,13 +248,17 @@ def _target(target: bytes) -> tuple[str, bytes]:
         )
     raw, _, query = target.partition(b"?")
     if b"%" in raw and _BAD_ESCAPE.search(raw):
-        raise Malformed(400, "", "the path has a malformed percent escape", "use % and two digits")
+        raise MalformedError(
+            400, "", "the path has a malformed percent escape", "use % and two digits"
+        )
     try:
         path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed(400, "", "the path is not UTF-8", "escape the bytes of UTF-8") from None
+        raise MalformedError(
+            400, "", "the path is not UTF-8", "escape the bytes of UTF-8"
+        ) from None
     if _CONTROL.search(path):
-        raise Malformed(400, "", "the path has a control character", "leave it out")
+        raise MalformedError(400, "", "the path has a control character", "leave it out")
     return path, query
 
 
@@ -257,16 +267,18 @@ def _body_length(fields: dict[bytes, list[bytes]], *, modern: bool) -> int:
     codings = fields.get(b"transfer-encoding", [])
     if codings:
         if lengths or not modern:
-            raise Malformed(
+            raise MalformedError(
                 400, "headers", "the length of the body is ambiguous", "send Content-Length alone"
             )
         if len(codings) != 1 or codings[0].lower() != b"chunked":
-            raise Malformed(501, "headers", "this transfer coding is not served", "use chunked")
+            raise MalformedError(
+                501, "headers", "this transfer coding is not served", "use chunked"
+            )
         return CHUNKED
     if not lengths:
         return 0
     if len(lengths) != 1 or _LENGTH.fullmatch(lengths[0]) is None:
-        raise Malformed(
+        raise MalformedError(
             400, "headers", "Content-Length is malformed or repeated", "send one decimal number"
         )
     return int(lengths[0])
@@ -277,7 +289,7 @@ def _expects_continue(fields: dict[bytes, list[bytes]], *, modern: bool) -> bool
     if not expectations:
         return False
     if len(expectations) != 1 or expectations[0].lower() != b"100-continue":
-        raise Malformed(400, "headers", "this expectation cannot be met", "send 100-continue")
+        raise MalformedError(400, "headers", "this expectation cannot be met", "send 100-continue")
     return modern
 
 
@@ -288,16 +300,22 @@ def _tokens(values: list[bytes] | tuple[()]) -> frozenset[bytes]:
 _CRLF_HINT: Final = "end each line with CR LF and leave control bytes out"
 
 
-def _long_line(limits: Limits) -> Malformed:
+def _long_line(limits: Limits) -> MalformedError:
     limit = limits.request_line
-    return Malformed(414, "query", f"the request line is longer than {limit} bytes", "shorten it")
+    return MalformedError(
+        414, "query", f"the request line is longer than {limit} bytes", "shorten it"
+    )
 
 
-def _long_headers(limits: Limits) -> Malformed:
+def _long_headers(limits: Limits) -> MalformedError:
     limit = limits.headers
-    return Malformed(431, "headers", f"the headers are longer than {limit} bytes", "send fewer")
+    return MalformedError(
+        431, "headers", f"the headers are longer than {limit} bytes", "send fewer"
+    )
 
 
-def _many_fields(limits: Limits) -> Malformed:
+def _many_fields(limits: Limits) -> MalformedError:
     limit = limits.header_fields
-    return Malformed(431, "headers", f"there are more than {limit} header fields", "send fewer")
+    return MalformedError(
+        431, "headers", f"there are more than {limit} header fields", "send fewer"
+    )

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Final
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Answer, Application
 from keyhouse.server.net.connections import Connections
@@ -55,7 +55,7 @@ def _answer_head(answer: Answer, *, close: bool) -> bytes:
     for name, value in answer.headers:
         line = name + b": " + value
         if b"\r" in line or b"\n" in line:
-            raise Broken("an answer has a header with a line break")
+            raise BrokenError("an answer has a header with a line break")
         lines.append(line)
     if close:
         lines.append(b"connection: close")

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.server.net.connections import Connection, Connections
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import ConnectionLimits
@@ -75,7 +75,7 @@ class Acceptor:
     async def start(self, host: str, port: int) -> None:
         """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free one).
 
-        Raises ``Unavailable`` if the address cannot be had.
+        Raises ``UnavailableError`` if the address cannot be had.
         """
         self._socket = await _listening_socket(host, port)
         self._most_connections = _possible_connections(self._limits.connections)
@@ -87,7 +87,7 @@ class Acceptor:
     def port(self) -> int:
         """The TCP port listened on."""
         if self._socket is None:
-            raise Unavailable("the listener does not listen")
+            raise UnavailableError("the listener does not listen")
         return int(self._socket.getsockname()[1])
 
     @property
@@ -250,7 +250,7 @@ async def _listening_socket(host: str, port: int) -> socket.socket:
             )
     except (OSError, UnicodeError) as error:  # the latter for a name that can be none
         problem, hint = _UNUSABLE.get(getattr(error, "errno", None) or 0, _NO_ADDRESS)
-        raise Unavailable(
+        raise UnavailableError(
             f"cannot listen on {host or 'all addresses'} port {port}: {problem}", hint=hint
         ) from None
     listening.setblocking(False)  # noqa: FBT003 - the standard library's way

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 
-__all__ = ["QUEUED", "BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooMany"]
+__all__ = ["QUEUED", "BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooManyRequestsError"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ So what has a body in memory knows whether it may still be given up.
 """
 
 
-class TooMany(Unavailable):
+class TooManyRequestsError(UnavailableError):
     """More callers wait than there are places."""
 
 
@@ -42,9 +42,9 @@ class ConcurrencyLimit:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Take a place for as long as the context lasts. Raises ``TooMany``."""
+        """Take a place for as long as the context lasts. Raises ``TooManyRequestsError``."""
         if self._taken >= self._most:
-            raise TooMany(self._refusal, hint="try again later")
+            raise TooManyRequestsError(self._refusal, hint="try again later")
         self._taken += 1
         try:
             yield
@@ -71,7 +71,7 @@ class FairQueue:
         ``client`` is equal for all callers that share turns; without it each caller is one. A
         caller who leaves while it waits leaves nothing behind; what has begun runs to its end.
 
-        Raises ``TooMany``.
+        Raises ``TooManyRequestsError``.
         """
         with self._limit.one():
             await self._turn(object() if client is None else client)

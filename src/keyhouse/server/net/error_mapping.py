@@ -6,21 +6,21 @@ Source: wire reference of the interface, "Envelope" and "Workload API".
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from keyhouse.attestation import QuoteRefused
+from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import (
-    BadRequest,
-    Broken,
-    Conflicting,
-    Forbidden,
-    Gone,
-    Invalid,
+    BadRequestError,
+    BrokenError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
     KeyhouseError,
-    NotFound,
-    Refused,
-    TooLarge,
-    Unauthenticated,
-    Unavailable,
-    WrongPhase,
+    NotFoundError,
+    RefusedError,
+    TooLargeError,
+    UnauthenticatedError,
+    UnavailableError,
+    WrongPhaseError,
 )
 from keyhouse.server.net.grpc_status import Status
 
@@ -36,19 +36,19 @@ class Wording(NamedTuple):
 
 
 ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
-    BadRequest: Wording(400, "fail", Status.INVALID_ARGUMENT),
-    TooLarge: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
-    Unauthenticated: Wording(401, "fail", Status.UNAUTHENTICATED),
-    Forbidden: Wording(403, "error", Status.PERMISSION_DENIED),
-    NotFound: Wording(404, "error", Status.NOT_FOUND),
-    Gone: Wording(410, "error", Status.UNIMPLEMENTED),
-    WrongPhase: Wording(409, "error", Status.FAILED_PRECONDITION),
-    Conflicting: Wording(409, "error", Status.FAILED_PRECONDITION),
-    Invalid: Wording(400, "error", Status.INVALID_ARGUMENT),
-    QuoteRefused: Wording(400, "error", Status.PERMISSION_DENIED),
-    Refused: Wording(400, "error", Status.FAILED_PRECONDITION),
-    Unavailable: Wording(503, "error", Status.UNAVAILABLE),
-    Broken: Wording(500, "error", Status.INTERNAL),
+    BadRequestError: Wording(400, "fail", Status.INVALID_ARGUMENT),
+    TooLargeError: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
+    UnauthenticatedError: Wording(401, "fail", Status.UNAUTHENTICATED),
+    ForbiddenError: Wording(403, "error", Status.PERMISSION_DENIED),
+    NotFoundError: Wording(404, "error", Status.NOT_FOUND),
+    GoneError: Wording(410, "error", Status.UNIMPLEMENTED),
+    WrongPhaseError: Wording(409, "error", Status.FAILED_PRECONDITION),
+    ConflictError: Wording(409, "error", Status.FAILED_PRECONDITION),
+    InvalidError: Wording(400, "error", Status.INVALID_ARGUMENT),
+    QuoteRefusedError: Wording(400, "error", Status.PERMISSION_DENIED),
+    RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
+    UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
+    BrokenError: Wording(500, "error", Status.INTERNAL),
     KeyhouseError: Wording(500, "error", Status.INTERNAL),
 }
 

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import msgspec
 
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 
 __all__ = ["ConnectionLimits", "Limits", "WorkloadLimits"]
 
@@ -15,7 +15,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     Times are measured by a sweep over all connections, so they are exact to ``sweep_interval``.
 
-    Raises ``Broken`` where a value is no limit: zero, negative, endless or of another type.
+    Raises ``BrokenError`` where a value is no limit: zero, negative, endless or of another type.
     """
 
     connections: int = 12_000  # closed at once beyond
@@ -32,7 +32,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             fits = type(value) is int or (kind is float and type(value) is float)
             if not fits or not 0 < value < math.inf:
-                raise Broken(f"the limit {name} is no {kind.__name__} above zero")
+                raise BrokenError(f"the limit {name} is no {kind.__name__} above zero")
 
 
 class Limits(ConnectionLimits, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL
 
 from keyhouse.base.client_keys import SMALL, has_costly_key
-from keyhouse.base.errors import Broken
+from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.server.net.openssl import ffi, lib, pointer
 
@@ -164,7 +164,7 @@ class TlsContext:
         if self._thread is None:
             self._thread = threading.get_ident()
         if self._thread != threading.get_ident():
-            raise Broken("a TLS context was used by two threads")
+            raise BrokenError("a TLS context was used by two threads")
         native = lib.SSL_new(pointer(self._server))
         session = ffi.gc(_made(native), lib.SSL_free)
         lib.SSL_set_accept_state(session)
@@ -197,32 +197,32 @@ def _openssl_context(
     lib.SSL_CTX_set_keylog_callback(native, _NULL)
     if lib.SSL_CTX_set1_curves_list(native, GROUPS) != 1:
         _clear_errors()
-        raise Broken("this build of OpenSSL lacks a key-exchange group that TLS needs")
+        raise BrokenError("this build of OpenSSL lacks a key-exchange group that TLS needs")
     if lib.SSL_CTX_set1_sigalgs_list(native, SIGNATURES) != 1:
         _clear_errors()
-        raise Broken("this build of OpenSSL lacks a signature algorithm that TLS needs")
+        raise BrokenError("this build of OpenSSL lacks a signature algorithm that TLS needs")
     _install_identity(context, key, chain)
     return context
 
 
 def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
-    """Give the context its key and chain; raise ``Broken`` where they do not fit together."""
+    """Give the context its key and chain; raise ``BrokenError`` where they do not fit together."""
     try:
         certificates = [x509.load_der_x509_certificate(der) for der in chain]
         private = load_der_private_key(key.reveal(), None)
     except (ValueError, TypeError, x509.InvalidVersion):
-        raise Broken("the TLS key or certificate cannot be read") from None
+        raise BrokenError("the TLS key or certificate cannot be read") from None
     if not certificates or not isinstance(private, EllipticCurvePrivateKey | RSAPrivateKey):
-        raise Broken("TLS needs a certificate and an EC or RSA key")
+        raise BrokenError("TLS needs a certificate and an EC or RSA key")
     if private.public_key() != certificates[0].public_key():
-        raise Broken("the TLS key does not belong to the served certificate")
+        raise BrokenError("the TLS key does not belong to the served certificate")
     try:
         context.use_certificate(certificates[0])
         for certificate in certificates[1:]:
             context.add_extra_chain_cert(certificate)
         context.use_privatekey(private)
     except SSL.Error:
-        raise Broken("OpenSSL does not take the TLS key or certificate") from None
+        raise BrokenError("OpenSSL does not take the TLS key or certificate") from None
 
 
 def new_memory_bio() -> Any:

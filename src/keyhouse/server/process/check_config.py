@@ -16,7 +16,7 @@ import msgspec
 from keyhouse.attestation import open_platform
 from keyhouse.attestation.platforms.find import platform_name
 from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import Invalid, KeyhouseError
+from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
@@ -25,7 +25,7 @@ from keyhouse.manifest import fingerprint
 from keyhouse.server.process.collateral_file import CollateralFile
 from keyhouse.server.process.opening import new_deployment, require_clock
 from keyhouse.server.process.quote_checks import pccs_of
-from keyhouse.server.process.settings import SettingRefused, Settings, read_settings
+from keyhouse.server.process.settings import SettingRefusedError, Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 
 __all__ = ["Finding", "check_config", "findings_of"]
@@ -49,7 +49,7 @@ def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> in
     """Print what is found; return the exit code: 0 a start can go on, 1 it cannot."""
     try:
         settings = read_settings(arguments, environment)
-    except SettingRefused as refused:
+    except SettingRefusedError as refused:
         found = [_problem("settings", refused)]
     else:
         found = list(findings_of(settings))
@@ -141,7 +141,7 @@ def _check_manifest(raw: bytes, new: NewDeployment) -> None:
 def _try(flag: str, check: Callable[[], T]) -> tuple[T | None, list[Finding]]:
     try:
         return check(), []
-    except Invalid as invalid:
+    except InvalidError as invalid:
         return None, [
             Finding(
                 flag,

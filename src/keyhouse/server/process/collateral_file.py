@@ -9,9 +9,9 @@ from typing import Final
 
 import structlog
 
-from keyhouse.attestation import Collateral, CollateralRefused, read_collateral, read_facts
+from keyhouse.attestation import Collateral, CollateralRefusedError, read_collateral, read_facts
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 
 __all__ = ["CollateralFile"]
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 _Version = tuple[int, int, int, int]
 
 
-class CollateralUnreadable(Refused):
+class CollateralUnreadableError(RefusedError):
     """The file of collateral cannot be read."""
 
     code = "collateral-unreadable"
@@ -30,8 +30,8 @@ class CollateralUnreadable(Refused):
 class CollateralFile:
     """Gives the bundle in the file ``path``. Calls are not made from several threads at a time.
 
-    Making one reads it and raises ``Refused`` if it cannot be used. Later a file that cannot be
-    used, or is being written, is told in the log and the last good bundle stays: it has its own
+    Making one reads it and raises ``RefusedError`` if it cannot be used. Later a file that cannot
+    be used, or is being written, is told in the log and the last good bundle stays: it has its own
     end, and nothing is trusted because it is in this file.
     """
 
@@ -49,7 +49,7 @@ class CollateralFile:
         try:
             self._bundle = self._read()
             log.info("read the collateral anew", path=str(self._path))
-        except Refused as problem:
+        except RefusedError as problem:
             log.warning("the collateral stays as it was", reason=problem.message)
         return self._bundle
 
@@ -57,7 +57,7 @@ class CollateralFile:
         """Return the end, UTC, of the part of the bundle that ends first; None if it says none."""
         try:
             return read_facts(self._bundle).expires
-        except CollateralRefused:
+        except CollateralRefusedError:
             return None
 
     def fetches(self) -> Mapping[str, int]:
@@ -78,7 +78,7 @@ class CollateralFile:
             raise self._unreadable(os_reason(error)) from None
         try:
             return read_collateral(content)
-        except CollateralRefused as refused:
+        except CollateralRefusedError as refused:
             raise self._unreadable(refused.message) from None
 
     def _version(self) -> _Version | None:
@@ -87,8 +87,8 @@ class CollateralFile:
         except OSError:
             return None
 
-    def _unreadable(self, reason: str) -> CollateralUnreadable:
-        return CollateralUnreadable(
+    def _unreadable(self, reason: str) -> CollateralUnreadableError:
+        return CollateralUnreadableError(
             f"the collateral {self._path} cannot be used: {reason}",
             hint="name a bundle file, the JSON object that collateral comes in",
         )

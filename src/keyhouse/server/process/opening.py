@@ -10,7 +10,7 @@ from typing import Final
 from keyhouse import __version__
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.authority import parse_names
-from keyhouse.base.errors import Invalid
+from keyhouse.base.errors import InvalidError
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
@@ -25,7 +25,7 @@ from keyhouse.coordinator import (
 from keyhouse.journal import Home
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import SealMode
-from keyhouse.server.process.settings import SettingRefused, Settings
+from keyhouse.server.process.settings import SettingRefusedError, Settings
 
 __all__ = ["new_deployment", "opened", "process_on", "require_clock", "sealing_note", "writing"]
 
@@ -39,24 +39,27 @@ def new_deployment(settings: Settings) -> NewDeployment:
     """Return what the keys of a new deployment are made from.
 
     Raises:
-        SettingRefused: an entry of ``--dns-names`` is neither name nor address, or there is none.
+        SettingRefusedError: an entry of ``--dns-names`` is neither name nor address, or there is
+            none.
     """
     try:
         dns_names, ip_addresses = parse_names(settings.dns_names)
-    except Invalid as error:
+    except InvalidError as error:
         first = error.problems[0]
-        raise SettingRefused(
+        raise SettingRefusedError(
             f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
         ) from None
     if not dns_names and not ip_addresses:
-        raise SettingRefused("--dns-names has no name in it", hint="leave it out for localhost")
+        raise SettingRefusedError(
+            "--dns-names has no name in it", hint="leave it out for localhost"
+        )
     return NewDeployment(settings.curve, dns_names, ip_addresses)
 
 
 def require_clock(folder: Path, *, confirmed: bool) -> None:
     """Refuse a clock far ahead where ``folder`` has no journal, before anything is made by it.
 
-    Where there is one it has to be opened first: it knows the time. Raises ``Broken``.
+    Where there is one it has to be opened first: it knows the time. Raises ``BrokenError``.
     """
     if not os.path.lexists(folder / JOURNAL):
         require_clock_of_fresh(HostClock(), confirmed=confirmed)
@@ -91,7 +94,7 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
     """Let the engine write for as long as the context lasts; then end and close it in order.
 
     Raises:
-        Broken: the engine does not know what is durable; a restart will read it.
+        BrokenError: the engine does not know what is durable; a restart will read it.
     """
     task = asyncio.create_task(engine.run())
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.server.process.collateral_file import CollateralFile
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
@@ -33,7 +33,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20
 
 
-class PccsCaUnreadable(Refused):
+class PccsCaUnreadableError(RefusedError):
     """The file with the CA of the PCCS cannot be read."""
 
     code = "pccs-ca-unreadable"
@@ -45,7 +45,7 @@ async def quote_checks(
 ) -> AsyncIterator[QuoteChecks]:
     """Yield the checks under the running platform's own root, at the engine's security time.
 
-    Raises ``Refused`` if the file of collateral, or the PCCS or its CA, cannot be used.
+    Raises ``RefusedError`` if the file of collateral, or the PCCS or its CA, cannot be used.
     """
     memory = JournalledMarks(engine)
 
@@ -80,7 +80,7 @@ async def quote_checks(
 
 
 def pccs_of(settings: Settings) -> "Pccs":
-    """Return the PCCS that the settings name. Raises ``Refused`` if it cannot be used."""
+    """Return the PCCS that the settings name. Raises ``RefusedError`` if it cannot be used."""
     from keyhouse.attestation.collateral.pccs import Pccs
 
     return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
@@ -100,7 +100,7 @@ def _ca(path: Path) -> bytes:
     except OSError:
         pem = b""
     if not pem:  # taken as "none given", everybody's CA would do
-        raise PccsCaUnreadable(
+        raise PccsCaUnreadableError(
             f"the CA of the PCCS, {path}, cannot be read", hint="name a file with PEM certificates"
         )
     return pem

@@ -46,9 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error
-        from keyhouse.base.process.last_resort import Unexpected
+        from keyhouse.base.process.last_resort import UnexpectedError
 
-        write_error(error_text(Unexpected.of(error)))
+        write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
     return 0
 

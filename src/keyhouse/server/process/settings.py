@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 __all__ = ["MOST_DAYS", "SETTINGS", "Setting", "Settings", "read_settings"]
@@ -189,7 +189,7 @@ _DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
 
-class SettingRefused(Refused):
+class SettingRefusedError(RefusedError):
     """A setting that cannot be, or that may not come from where it came from."""
 
     code = "setting"
@@ -226,7 +226,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Return the settings of a `keyhouse serve` process.
 
     Raises:
-        SettingRefused: a value that cannot be. Unknown flags end the process with usage (exit 2).
+        SettingRefusedError: a value that cannot be. Unknown flags end the process with usage (exit
+            2).
     """
     given = vars(_parser().parse_args(arguments))
     _refuse_simulation_by_environment(environment)
@@ -236,7 +237,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         _check(setting, value, source, given=isinstance(given[_field(setting)], str))
         values[setting.flag] = value
     if given["json"] and not given["check_config"]:
-        raise SettingRefused("--json has no effect here", hint="it goes with --check-config")
+        raise SettingRefusedError("--json has no effect here", hint="it goes with --check-config")
     _check_one_source(values)
     host, port = _address(values["--client-addr"])
     mesh_host, mesh_port = _address(values["--mesh-addr"])
@@ -308,35 +309,35 @@ def _value(
 def _check(setting: Setting, value: str, source: str, *, given: bool) -> None:
     choices = _CHOICES.get(setting.flag)
     if choices and value not in choices:
-        raise SettingRefused(
+        raise SettingRefusedError(
             f"{source} has a value that cannot be", hint=f"one of: {', '.join(choices)}"
         )
     if not value and (setting.default or given):
         default = f" for the default, {setting.default}" if setting.default else ""
-        raise SettingRefused(f"{source} is empty", hint=f"leave it out{default}")
+        raise SettingRefusedError(f"{source} is empty", hint=f"leave it out{default}")
     if setting.flag == "--claim-fingerprint" and value and not _FINGERPRINT.fullmatch(value):
-        raise SettingRefused(
+        raise SettingRefusedError(
             f"{source} is no fingerprint",
             hint="64 hex digits, as keyhouse manifest check prints them",
         )
     if setting.flag in _ADDRESSES and value and not _is_address(value):
-        raise SettingRefused(f"{source} is no address", hint="HOST:PORT, or :PORT for all")
+        raise SettingRefusedError(f"{source} is no address", hint="HOST:PORT, or :PORT for all")
 
 
 def _check_one_source(values: Mapping[str, str]) -> None:
     if values["--pccs"] and values["--collateral"]:
-        raise SettingRefused(
+        raise SettingRefusedError(
             "collateral would come from two places", hint="give --pccs or --collateral, not both"
         )
     if values["--pccs-ca"] and not values["--pccs"]:
-        raise SettingRefused("--pccs-ca has no effect here", hint="it goes with --pccs")
+        raise SettingRefusedError("--pccs-ca has no effect here", hint="it goes with --pccs")
 
 
 def _days(value: str) -> int | None:
     if not value:
         return None
     if not _DAYS.fullmatch(value) or int(value) > MOST_DAYS:
-        raise SettingRefused(
+        raise SettingRefusedError(
             "--marble-certificate-days is no time that can be",
             hint=f"a whole number of days from 1 to {MOST_DAYS}",
         )
@@ -362,7 +363,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:
     if environment.get("OE_SIMULATION") == "1":
-        raise SettingRefused(
+        raise SettingRefusedError(
             "OE_SIMULATION=1 has no effect here: no variable of the environment decides on trust",
             hint="unset it; for a simulation say --platform simulation",
         )

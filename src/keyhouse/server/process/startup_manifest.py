@@ -16,7 +16,7 @@ import structlog
 
 from keyhouse import manifest as manifests
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.errors import Broken, Invalid, Refused
+from keyhouse.base.errors import BrokenError, InvalidError, RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.coordinator import AcceptingManifest, Engine, Recovering, Running
 from keyhouse.manifest import fingerprint
@@ -25,7 +25,7 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.client_api import SetManifestData
 
 __all__ = [
-    "StartupRefused",
+    "StartupRefusedError",
     "apply_startup_manifest",
     "read_startup_manifest",
     "require_free",
@@ -41,7 +41,7 @@ _YAML: Final = frozenset({".yaml", ".yml"})
 _FILE_FLAG: Final = "--startup-recovery-file"
 
 
-class StartupRefused(Refused):
+class StartupRefusedError(RefusedError):
     """The startup manifest, or the file for its recovery secrets, cannot be used."""
 
     code = "startup-manifest"
@@ -51,23 +51,25 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
     """Return the bytes in ``path``; refuse recovery keys without a place for what they get.
 
     Raises:
-        StartupRefused: it cannot be read, is too large, or its recovery secrets would be lost.
+        StartupRefusedError: it cannot be read, is too large, or its recovery secrets would be lost.
     """
     if path.suffix.lower() in _YAML:
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the file of {_FLAG} is YAML, which a coordinator does not read",
             hint="give it what this prints: keyhouse manifest convert FILE",
         )
     raw = _read(path, LARGEST, _FLAG)
     if not raw:
-        raise StartupRefused(f"the file of {_FLAG} is empty", hint="write the manifest into it")
+        raise StartupRefusedError(
+            f"the file of {_FLAG} is empty", hint="write the manifest into it"
+        )
     if recovery_file is None and _has_recovery_keys(raw):
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the manifest of {_FLAG} has recovery keys, and nobody would get their secrets",
             hint=f"name a file for them: {_FILE_FLAG}",
         )
     if recovery_file is not None and not os.access(recovery_file.absolute().parent, os.W_OK):
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the directory of {_FILE_FLAG} is missing or cannot be written to",
             hint="make it, or name another file",
         )
@@ -80,7 +82,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
     In recovery mode nothing is set, and a warning says so. ``engine`` has to run.
 
     Raises:
-        StartupRefused: another manifest is set, or ``recovery_file`` holds something else.
+        StartupRefusedError: another manifest is set, or ``recovery_file`` holds something else.
         Forbidden, Invalid: the manifest is not admitted, or not right.
     """
     state = engine.view.state
@@ -91,7 +93,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
         await _set(engine, raw, recovery_file)
     running = engine.view.running
     if running.manifest != raw:
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the manifest that is set has the fingerprint {fingerprint(running.manifest)},"
             f" that of {_FLAG} {fingerprint(raw)}",
             hint="start without it to go on with the one that is set",
@@ -109,7 +111,7 @@ async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
 
 
 def require_free(recovery_file: Path) -> None:
-    """Refuse a file that is there before a manifest is set. Raises ``StartupRefused``."""
+    """Refuse a file that is there before a manifest is set. Raises ``StartupRefusedError``."""
     if os.path.lexists(recovery_file):
         raise _taken("is there before any manifest was set")
 
@@ -126,8 +128,8 @@ def _keep(state: Running, path: Path) -> None:
     log.warning("give the recovery secrets to the holders of the keys", file=str(path))
 
 
-def _taken(why: str) -> StartupRefused:
-    return StartupRefused(
+def _taken(why: str) -> StartupRefusedError:
+    return StartupRefusedError(
         f"the file of {_FILE_FLAG} {why}",
         hint="move it away: it may be all that recovers another state",
     )
@@ -136,7 +138,7 @@ def _taken(why: str) -> StartupRefused:
 def _has_recovery_keys(raw: bytes) -> bool:
     try:
         return bool(manifests.decode(raw).recovery_keys)
-    except Invalid:  # the complete check will say what is wrong
+    except InvalidError:  # the complete check will say what is wrong
         return False
 
 
@@ -146,12 +148,12 @@ def _read(path: Path, limit: int, flag: str) -> bytes:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the file of {flag} cannot be read: {os_reason(error)}",
             hint="look at its name and permissions",
         ) from None
     if flag == _FLAG and len(content) > limit:
-        raise StartupRefused(
+        raise StartupRefusedError(
             f"the file of {flag} has more than {limit} bytes", hint="make the manifest smaller"
         )
     return content
@@ -162,7 +164,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         replace_file(path, content, alone=True)
     except OSError:
-        raise Broken(
+        raise BrokenError(
             f"the file of {_FILE_FLAG} cannot be written",
             hint="look at its directory and start again: the state keeps the recovery secrets",
         ) from None

@@ -5,10 +5,10 @@ Source: workload API, "Checks in order".
 
 from uuid import UUID
 
-from keyhouse.attestation import IdentityRefused, Verdict, quote_binding
+from keyhouse.attestation import IdentityRefusedError, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
 from keyhouse.attestation.quote.form import MAX_QUOTE
-from keyhouse.base.errors import Forbidden, Invalid, Problem, Unauthenticated
+from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation.package_identity import rules_of_package
@@ -26,9 +26,9 @@ __all__ = [
 
 
 def require_identity(identity: bytes | None) -> bytes:
-    """Return the DER of the workload's TLS certificate. Raises ``Unauthenticated``."""
+    """Return the DER of the workload's TLS certificate. Raises ``UnauthenticatedError``."""
     if identity is None:
-        raise Unauthenticated(
+        raise UnauthenticatedError(
             "no client certificate was presented",
             hint="connect with the certificate that the quote was made for",
         )
@@ -36,10 +36,13 @@ def require_identity(identity: bytes | None) -> bytes:
 
 
 def require_recipe(state: Running, marble_type: str) -> Recipe:
-    """Return what the type takes. Raises ``Forbidden`` if the manifest has none of this name."""
+    """Return what the type takes.
+
+    Raises ``ForbiddenError`` if the manifest has none of this name.
+    """
     recipe = policy_of(state.manifest).recipe(marble_type)
     if recipe is None:
-        raise Forbidden(
+        raise ForbiddenError(
             f"the manifest has no marble type {quoted(marble_type)}",
             hint="types are case-sensitive; GET /api/v2/manifest shows them",
         )
@@ -47,7 +50,7 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
 
 
 def read_uuid(text: str) -> UUID:
-    """Return the UUID that a workload chose. Raises ``Invalid``, also for the nil UUID."""
+    """Return the UUID that a workload chose. Raises ``InvalidError``, also for the nil UUID."""
     uuid = uuid_of(text)
     if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
@@ -60,13 +63,13 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
     """Return whether there is a quote to verify; only in simulation there need be none.
 
     Raises:
-        Forbidden: there is none. Invalid: it is too large to be one.
+        ForbiddenError: there is none. Invalid: it is too large to be one.
     """
     if len(quote) > MAX_QUOTE:
         problem = Problem("Quote", f"is larger than {MAX_QUOTE} bytes", "send a DCAP quote")
-        raise Invalid("the activation", [problem])
+        raise InvalidError("the activation", [problem])
     if not quote and not simulated:
-        raise Forbidden(
+        raise ForbiddenError(
             "the workload sent no quote",
             hint="run it in an enclave, with a launcher that makes quotes",
         )
@@ -76,18 +79,18 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
 def require_admitted(
     state: Running, recipe: Recipe, verdict: Verdict | None, identity: bytes
 ) -> None:
-    """Raise ``Forbidden`` unless the package in force admits the enclave, which names the rule."""
+    """Raise ``ForbiddenError`` with the rule unless the package in force admits the enclave."""
     if verdict is None:
         return
     package = recipe.marble.package
     try:
         admit(verdict, rules_of_package(state, package), binding=quote_binding(identity))
-    except IdentityRefused as refused:
-        raise Forbidden(
+    except IdentityRefusedError as refused:
+        raise ForbiddenError(
             f"package {quoted(package)} does not admit the workload: {refused.message}",
             hint=refused.hint,
         ) from refused
 
 
-def _uuid_refused(problem: str, hint: str) -> Invalid:
-    return Invalid("the activation", [Problem("UUID", problem, hint)])
+def _uuid_refused(problem: str, hint: str) -> InvalidError:
+    return InvalidError("the activation", [Problem("UUID", problem, hint)])

@@ -32,7 +32,7 @@ from keyhouse.coordinator import (
     Operation,
     Parameters,
     Running,
-    Stale,
+    StaleError,
     parameters,
     policy_of,
     require,
@@ -108,14 +108,14 @@ class Activations:
         ``identity`` is the DER of the leaf that the workload presented.
 
         Raises:
-            WrongPhase: no manifest is enforced.
-            Unauthenticated: no client certificate.
-            Invalid: UUID, CSR or size of the quote.
-            Forbidden: unknown marble type, no quote, not admitted, or the limit is reached.
-            QuoteRefused: the quote does not verify.
-            Conflicting: a secret that users have to upload is missing; it is named.
-            Unavailable: not now.
-            Broken: whether the activation counts is not known until a restart.
+            WrongPhaseError: no manifest is enforced.
+            UnauthenticatedError: no client certificate.
+            InvalidError: UUID, CSR or size of the quote.
+            ForbiddenError: unknown marble type, no quote, not admitted, or the limit is reached.
+            QuoteRefusedError: the quote does not verify.
+            ConflictError: a secret that users have to upload is missing; it is named.
+            UnavailableError: not now.
+            BrokenError: whether the activation counts is not known until a restart.
         """
         label = self._label(request.marble_type)
         self.counts.attempted(label)
@@ -178,14 +178,14 @@ class Activations:
         return await self._executor.run(make, workload.identity)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
-        """Return once the activation counts, or will be audited. Raises ``Stale``."""
+        """Return once the activation counts, or will be audited. Raises ``StaleError``."""
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
         if activated.counted:
             await self._engine.submit(Activate(manifest, intermediate, activated))
             return
         current = self._running()
         if (current.manifest, current.keys.intermediate_cert) != (manifest, intermediate):
-            raise Stale
+            raise StaleError
         self._engine.record(activated)
 
     def _activated(self, recipe: Recipe, workload: _Workload) -> Activated:

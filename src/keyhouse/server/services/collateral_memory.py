@@ -19,7 +19,7 @@ class CollateralMemory(Protocol):
     async def remember(self, marks: Mapping[str, Mark]) -> None:
         """Return once what is newer in ``marks`` is known for good.
 
-        Raises ``Unavailable`` or ``Broken`` if it cannot be kept.
+        Raises ``UnavailableError`` or ``BrokenError`` if it cannot be kept.
         """
         ...
 

@@ -61,8 +61,9 @@ class FirstManifest:
         before leaves nothing behind; what has begun runs to its end.
 
         Raises:
-            WrongPhase, Forbidden, Invalid: the manifest is not taken, or not right.
-            Unavailable: others are waiting for the same already, or the clock cannot be trusted.
+            WrongPhaseError, ForbiddenError, InvalidError: the manifest is not taken, or not right.
+            UnavailableError: others are waiting for the same already, or the clock cannot be
+                trusted.
         """
         return await self._queue.run(lambda: self._set(read))
 

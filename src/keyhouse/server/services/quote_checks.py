@@ -14,11 +14,11 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from keyhouse.attestation import (
     Collateral,
-    CollateralRefused,
-    CollateralUnavailable,
+    CollateralRefusedError,
+    CollateralUnavailableError,
     Mark,
     PlatformKind,
-    QuoteRefused,
+    QuoteRefusedError,
     Verdict,
     Verifier,
     marks_of,
@@ -27,7 +27,7 @@ from keyhouse.attestation import (
     read_facts,
     require_as_new,
 )
-from keyhouse.base.errors import Unavailable
+from keyhouse.base.errors import UnavailableError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 CollateralNow = Callable[[], Collateral]
 """Returns the collateral in use, at once or after reading a file; called on a thread.
 
-Raises ``Unavailable`` if there is none.
+Raises ``UnavailableError`` if there is none.
 """
 
 
@@ -69,7 +69,7 @@ class CollateralPerPlatform(Protocol):
         ...
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
-        """Return it; it is not verified by this. Raises ``Unavailable`` if there is none."""
+        """Return it; it is not verified by this. Raises ``UnavailableError`` if there is none."""
         ...
 
 
@@ -97,7 +97,7 @@ _TOO_MANY: Final = "too many callers are having quotes verified"
 
 def no_collateral() -> Collateral:
     """Refuse: this coordinator was started without collateral."""
-    raise Unavailable(
+    raise UnavailableError(
         "this coordinator has no collateral to verify quotes with",
         hint="its operator has to start it with --pccs URL or --collateral FILE",
     )
@@ -127,7 +127,7 @@ class QuoteChecks:
         self._executor = BoundedExecutor("check", ConcurrencyLimit(WAITING, _TOO_MANY), AT_ONCE)
         # Apart: who waits for a PCCS keeps no turn.
         self._fetches = FairQueue(ConcurrencyLimit(WAITING, _TOO_MANY), FETCHES_AT_ONCE)
-        self._refused: dict[bytes, tuple[float, QuoteRefused]] = {}  # oldest first
+        self._refused: dict[bytes, tuple[float, QuoteRefusedError]] = {}  # oldest first
 
     async def verify(self, quote: bytes, client: Hashable = None) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it is true now.
@@ -135,16 +135,16 @@ class QuoteChecks:
         ``client`` is equal for all callers that share turns; without it each caller is one.
 
         Raises:
-            QuoteRefused: it does not verify.
-            Unavailable: there is no collateral, or only older than what was seen before, or that
-                it was seen cannot be stored, or too many callers wait already.
+            QuoteRefusedError: it does not verify.
+            UnavailableError: there is no collateral, or only older than what was seen before, or
+                that it was seen cannot be stored, or too many callers wait already.
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
         try:
             get = await self._found(quote, client)
             verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now), client)
-        except QuoteRefused as refused:
+        except QuoteRefusedError as refused:
             self._remember(digest, refused)
             raise
         if newer_marks(marks, self._memory.known()):
@@ -161,7 +161,7 @@ class QuoteChecks:
     async def in_turn(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Return what ``work`` returns, on the thread of the checks.
 
-        Raises ``Unavailable`` if too many callers wait already.
+        Raises ``UnavailableError`` if too many callers wait already.
         """
         return await self._executor.run(work, client)
 
@@ -196,9 +196,9 @@ class QuoteChecks:
         if self._pace() >= until:
             del self._refused[digest]
             return
-        raise QuoteRefused(refused.reason, refused.message, hint=refused.hint)
+        raise QuoteRefusedError(refused.reason, refused.message, hint=refused.hint)
 
-    def _remember(self, digest: bytes, refused: QuoteRefused) -> None:
+    def _remember(self, digest: bytes, refused: QuoteRefusedError) -> None:
         if len(self._refused) >= REMEMBERED:
             del self._refused[next(iter(self._refused))]
         # Without its traceback, which would keep the quote in memory.
@@ -209,5 +209,5 @@ class QuoteChecks:
 def _marks(collateral: Collateral) -> dict[str, Mark]:
     try:
         return marks_of(read_facts(collateral))
-    except CollateralRefused as refused:  # the quote did verify: it is not at fault
-        raise CollateralUnavailable(refused.message, hint=refused.hint) from None
+    except CollateralRefusedError as refused:  # the quote did verify: it is not at fault
+        raise CollateralUnavailableError(refused.message, hint=refused.hint) from None

@@ -36,9 +36,9 @@ class QuoteSigning:
         It is compared with no package. Source: Client API, "sign-quote".
 
         Raises:
-            QuoteRefused: it does not verify. BadRequest: its length makes the text ambiguous.
-            WrongPhase, Forbidden: not enabled, or not any more.
-            Unavailable: not now.
+            QuoteRefusedError: it does not verify. BadRequestError: its length is ambiguous.
+            WrongPhaseError, ForbiddenError: not enabled, or not any more.
+            UnavailableError: not now.
         """
         verdict = await self._checks.verify(quote)
         # The manifest may have been replaced by one that does not enable this.

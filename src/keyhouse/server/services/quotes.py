@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
 from keyhouse.authority import CoordinatorKeys, certificate_pem
-from keyhouse.base.errors import Broken
-from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooMany
+from keyhouse.base.errors import BrokenError
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooManyRequestsError
 
 __all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
 
@@ -47,19 +47,19 @@ class Quotes:
     def without_nonce(self, keys: CoordinatorKeys) -> Evidence:
         """Return the quote that was made at the start, with the certificates of now."""
         if keys.root_cert != self._root:
-            raise Broken("the quotes are made for another root certificate")
+            raise BrokenError("the quotes are made for another root certificate")
         return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> Evidence:
         """Return evidence over ``nonce``: made for this call alone.
 
         Raises:
-            TooMany: too many callers wait for a quote already.
+            TooManyRequestsError: too many callers wait for a quote already.
         """
         root = keys.root_cert
         try:
             quote = await self._executor.run(lambda: self._quote(root, nonce))
-        except TooMany:
+        except TooManyRequestsError:
             self.counts["refused"] += 1
             raise
         except Exception:

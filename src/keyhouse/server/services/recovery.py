@@ -28,7 +28,7 @@ from keyhouse.authority import (
     sign_ephemeral_key,
     verify_share,
 )
-from keyhouse.base.errors import BadRequest, Conflicting, KeyhouseError, Unavailable
+from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
@@ -108,13 +108,15 @@ class RecoverySession:
         """Return the key to encrypt shares to, once it is made; and what the index says.
 
         Raises:
-            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or no holders.
-            Unavailable: too many wait for it.
+            WrongPhaseError, ConflictError, IndexDamagedError: nothing to recover, or no holders.
+            UnavailableError: too many wait for it.
         """
         state, key = self._recovering(), self._key
         self._require_holders()
         if key is None:
-            raise Unavailable("there is no key to encrypt shares to now", hint="try again later")
+            raise UnavailableError(
+                "there is no key to encrypt shares to now", hint="try again later"
+            )
         with self._waiting.one():
             made = await asyncio.wrap_future(_unshared(key))
         if not self._signature:  # deterministic: made once, for all callers
@@ -127,11 +129,11 @@ class RecoverySession:
         A caller who leaves before its turn leaves nothing behind; one that has begun continues.
 
         Raises:
-            BadRequest, ShareRefused: this upload is not taken; what is in stays in.
-            RecoveryRefused: it was the last one, and what all of them opened may not be recovered.
-                Nothing stays in.
-            WrongPhase, Conflicting, IndexDamaged: there is nothing to recover, or no holders.
-            Unavailable: not now; only this upload has to be repeated.
+            BadRequestError, ShareRefusedError: this upload is not taken; what is in stays in.
+            RecoveryRefusedError: it was the last one, and what all of them opened may not be
+                recovered. Nothing stays in.
+            WrongPhaseError, ConflictError, IndexDamagedError: nothing to recover, or no holders.
+            UnavailableError: not now; only this upload has to be repeated.
         """
         self._recovering()
         self._require_holders()
@@ -166,7 +168,7 @@ class RecoverySession:
 
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():
-            raise BadRequest(
+            raise BadRequestError(
                 "the share cannot be decrypted: nobody has asked for the public key yet",
                 fields={"recoverySecret": "is not encrypted to the present key"},
                 hint="encrypt it to the key of GET /api/v2/recover/public-key",
@@ -177,7 +179,7 @@ class RecoverySession:
         try:
             dek = data_key(self._index, submitted)
             view = await self._engine.recover(Recovery(dek, submitted, self._make_ready))
-        except Unavailable:
+        except UnavailableError:
             raise  # the shares before this one are as good as they were
         except KeyhouseError as error:
             self._submitted = ()
@@ -187,7 +189,7 @@ class RecoverySession:
         return Progress(0, tuple(sorted(submission.name for submission in submitted)), view)
 
     def _recovering(self) -> Recovering:
-        """Return the state; raise ``WrongPhase`` and forget everything when it is over."""
+        """Return the state; raise ``WrongPhaseError`` and forget everything when it is over."""
         view = self._engine.view
         if not isinstance(view.state, Recovering):
             self.end()
@@ -197,7 +199,7 @@ class RecoverySession:
 
     def _require_holders(self) -> None:
         if not self._index.holders:
-            raise Conflicting(
+            raise ConflictError(
                 "this state has no recovery keys, so nobody can recover it",
                 hint="bring back the machine that it was sealed on, or set a new manifest",
             )
@@ -215,7 +217,9 @@ def _unshared(future: Future[EphemeralKey]) -> Future[EphemeralKey]:
         if not own.set_running_or_notify_cancel():
             return
         if made.cancelled():
-            own.set_exception(Unavailable("the coordinator is stopping", hint="try again later"))
+            own.set_exception(
+                UnavailableError("the coordinator is stopping", hint="try again later")
+            )
         else:
             own.set_result(made.result())
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import Refused
+from keyhouse.base.errors import RefusedError
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
     CancelUpdate,
-    CannotBeApplied,
+    CannotBeAppliedError,
     Engine,
     InitiateUpdate,
     Operation,
@@ -51,7 +51,7 @@ class Agreement(msgspec.Struct, frozen=True):
 class Updates:
     """Updates the manifest of ``engine``.
 
-    What a caller sends is read on a thread: ``read`` returns it, or raises ``BadRequest``.
+    What a caller sends is read on a thread: ``read`` returns it, or raises ``BadRequestError``.
     ``identity`` is the DER of the caller's certificate.
     """
 
@@ -91,7 +91,7 @@ class Updates:
     async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Agree to the pending manifest; the last agreement that is needed applies it.
 
-        Raises ``CannotBeApplied`` if it cannot take effect; then it is not pending any more.
+        Raises ``CannotBeAppliedError`` if it cannot take effect; then it is not pending any more.
         """
         sent = await self._preparation.off_loop(read)
 
@@ -103,8 +103,8 @@ class Updates:
 
         try:
             command, view = await self._preparation.submitted(prepare)
-        except CannotBeApplied:
-            with suppress(Refused):  # another may have cancelled it, or replaced it, meanwhile
+        except CannotBeAppliedError:
+            with suppress(RefusedError):  # another may have cancelled it, or replaced it, meanwhile
                 await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
             raise
         return _agreement(view, command, command.application.notes if command.application else ())

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from keyhouse.authority import StoredSecret
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import (
     Engine,
     Operation,
@@ -28,7 +28,8 @@ def read_secrets(
 ) -> dict[str, tuple[SecretDefinition, StoredSecret | None]]:
     """Return how the secrets are defined, and their values: None for one not uploaded yet.
 
-    Raises ``Unauthenticated`` or ``Forbidden`` unless the caller may read every one of them.
+    Raises ``UnauthenticatedError`` or ``ForbiddenError`` unless the caller may read every one of
+    them.
     """
     state = view.running
     policy = policy_of(state.manifest)
@@ -63,7 +64,7 @@ class SecretWrites:
             require(Operation.WRITE_SECRETS, view.phase)
             uploads = read()
             if not uploads:
-                raise Invalid("the upload", [Problem(within, "is missing or empty", _HINT)])
+                raise InvalidError("the upload", [Problem(within, "is missing or empty", _HINT)])
             return prepare_upload(view.running, identity, uploads, within=within)
 
         _, view = await self._preparation.submitted(prepare, off_loop=off_loop)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from keyhouse.authority import CoordinatorKeys
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.activation.parameters import ActivationRequest, Parameters
 from keyhouse.server.grpc.connection import GrpcConnection
@@ -106,7 +106,7 @@ def _decoded(message: bytes) -> ActivationRequest:
         request = ActivationReq.FromString(message)
     except DecodeError:  # its text may show what was sent
         hint = "send an ActivationReq as the interface defines it"
-        raise Invalid("the request", [Problem("", "is no ActivationReq", hint)]) from None
+        raise InvalidError("the request", [Problem("", "is no ActivationReq", hint)]) from None
     return ActivationRequest(
         quote=request.Quote, csr=request.CSR, marble_type=request.MarbleType, uuid=request.UUID
     )

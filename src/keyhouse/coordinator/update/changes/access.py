@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from keyhouse.base.errors import TooLarge
+from keyhouse.base.errors import TooLargeError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, listed, shown
 from keyhouse.manifest import Action, Manifest, ResourceType, User
@@ -21,7 +21,7 @@ def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
     """Yield which users are added, removed or changed, each with the rights gained and lost.
 
     Raises:
-        TooLarge: users and roles have too many combinations.
+        TooLargeError: users and roles have too many combinations.
     """
     roles = {name for name, _, _ in differing(old.roles, new.roles)}
     sizes, sizes_then = _sizes(old), _sizes(new)
@@ -33,7 +33,7 @@ def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         left -= sum(sizes[role] for role in (before.roles if before else ()))
         left -= sum(sizes_then[role] for role in (after.roles if after else ()))
         if left < 0:
-            raise TooLarge(
+            raise TooLargeError(
                 "the plan is too large: users and roles cross in too many ways",
                 hint="update without a plan, or in smaller steps",
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from keyhouse import __version__
-from keyhouse.base.errors import Forbidden, KeyhouseError, Unauthenticated
+from keyhouse.base.errors import ForbiddenError, KeyhouseError, UnauthenticatedError
 from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.server.client_api.description.texts import (
     DESCRIPTIONS,
@@ -187,9 +187,9 @@ def _refused(route: Route, row: Described) -> Iterable[int]:
     yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not Outcome.YES)
     errors: list[type[KeyhouseError]] = [*row.refused]
     if route.caller is not Caller.ANYBODY:
-        errors.append(Unauthenticated)
+        errors.append(UnauthenticatedError)
     if route.gate:
-        errors.append(Forbidden)
+        errors.append(ForbiddenError)
     yield from (ERRORS[kind].http for kind in errors)
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import (
-    BadRequest,
-    Conflicting,
-    Forbidden,
-    Gone,
-    Invalid,
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
     KeyhouseError,
-    NotFound,
+    NotFoundError,
 )
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
@@ -43,7 +43,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[type[KeyhouseError], ...] = ()
 
 
-_CHANGE: Final = (BadRequest, Invalid)
+_CHANGE: Final = (BadRequestError, InvalidError)
 _NONCE: Final = {
     "nonce": {
         "description": "Base64 in the URL alphabet, padding optional; at most 1,024 bytes decoded. "
@@ -66,7 +66,7 @@ _PLACE: Final = {
     }
 }
 
-_ACKNOWLEDGE: Final = (*_CHANGE, Forbidden, NotFound, Conflicting)
+_ACKNOWLEDGE: Final = (*_CHANGE, ForbiddenError, NotFoundError, ConflictError)
 
 DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/openapi.json"): Described(
@@ -82,24 +82,24 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Set the first manifest, or in recovery mode a new one.",
         body=wire.ManifestBody,
         data=wire.SetManifestData,
-        refused=(*_CHANGE, Forbidden),
+        refused=(*_CHANGE, ForbiddenError),
     ),
     ("GET", "/api/v2/quote"): Described(
         summary="Evidence: certificates, and a quote over the root certificate and a nonce.",
         data=wire.EvidenceData,
         query=_NONCE,
-        refused=(BadRequest,),
+        refused=(BadRequestError,),
     ),
     ("GET", "/api/v2/secrets"): Described(
         summary="Secrets by name: all that are asked for, or none.",
         data=wire.SecretsData,
         query=_NAMES,
-        refused=(BadRequest, Forbidden),
+        refused=(BadRequestError, ForbiddenError),
     ),
     ("POST", "/api/v2/secrets"): Described(
         summary="Upload user-defined secrets: all or none.",
         body=wire.SecretsBody,
-        refused=(*_CHANGE, Forbidden),
+        refused=(*_CHANGE, ForbiddenError),
     ),
     ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
     ("POST", "/api/v2/plan"): Described(
@@ -107,18 +107,18 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         "changes.",
         body=wire.ManifestBody,
         data=PlanData,
-        refused=(*_CHANGE, Forbidden, Conflicting),
+        refused=(*_CHANGE, ForbiddenError, ConflictError),
     ),
     ("POST", "/api/v2/update"): Described(
         summary="Raise security versions of packages, or initiate an update of the manifest.",
         body=wire.UpdateBody,
         data=wire.UpdateAnswer,
-        refused=(*_CHANGE, Forbidden, Conflicting),
+        refused=(*_CHANGE, ForbiddenError, ConflictError),
     ),
     ("GET", "/api/v2/update-manifest"): Described(
         summary="The update that waits for acknowledgements.",
         data=wire.Pending,
-        refused=(NotFound,),
+        refused=(NotFoundError,),
     ),
     ("POST", "/api/v2/update-manifest"): Described(
         summary="Acknowledge the pending update with the same manifest, byte by byte.",
@@ -129,7 +129,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
     ("POST", "/api/v2/update-cancel"): Described(
         summary="Give the pending update up.",
         data=wire.MessageData,
-        refused=(Forbidden, NotFound),
+        refused=(ForbiddenError, NotFoundError),
     ),
     ("GET", "/api/v2/recover/public-key"): Described(
         summary="The key that recovery secrets are encrypted to, for as long as recovery lasts.",
@@ -139,32 +139,32 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Hand in one recovery secret.",
         body=wire.RecoverBody,
         data=wire.Progress,
-        refused=(*_CHANGE, Conflicting),
+        refused=(*_CHANGE, ConflictError),
     ),
     ("GET", "/api/v2/recovery-secrets"): Described(
         summary="The encrypted recovery secrets again.",
         data=wire.RecoverySecretsData,
-        refused=(Forbidden,),
+        refused=(ForbiddenError,),
     ),
     ("POST", "/api/v2/sign-quote"): Described(
         summary="Have a quote that verifies signed by the root key, with its TCB status. It is "
         "compared with no package.",
         body=wire.SignQuoteBody,
         data=wire.SignedQuote,
-        refused=(BadRequest,),
+        refused=(BadRequestError,),
     ),
     ("POST", "/api/v2/monotonic-counter"): Described(
         summary="Raise a counter of the calling workload; answers its value before.",
         body=wire.CounterBody,
         data=wire.CounterData,
-        refused=(BadRequest, Conflicting),
+        refused=(BadRequestError, ConflictError),
     ),
     ("GET", "/api/v2/activations"): Described(
         summary="A page of the audit trail of activations, oldest first; without a place the "
         "newest.",
         data=wire.Activations,
         query=_PLACE,
-        refused=(BadRequest, Forbidden),
+        refused=(BadRequestError, ForbiddenError),
     ),
     ("GET", "/status"): Described(
         summary="The phase that the coordinator is in.", data=wire.OldStatusData
@@ -177,7 +177,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         "data is null.",
         body=RawManifest,
         data=wire.OldSetManifestData | None,
-        refused=(*_CHANGE, Forbidden),
+        refused=(*_CHANGE, ForbiddenError),
     ),
     ("GET", "/quote"): Described(
         summary="Evidence: certificates, and a quote over the root certificate.",
@@ -187,12 +187,12 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Secrets by name: all that are asked for, or none.",
         data=dict[str, wire.SecretObject],
         query=_NAMES,
-        refused=(BadRequest, Forbidden),
+        refused=(BadRequestError, ForbiddenError),
     ),
     ("POST", "/secrets"): Described(
         summary="Upload user-defined secrets: all or none.",
         body=dict[str, UserSecret],
-        refused=(*_CHANGE, Forbidden),
+        refused=(*_CHANGE, ForbiddenError),
     ),
     ("GET", "/update"): Described(
         summary="The update log, as a text that holds a JSON array of objects.", data=str
@@ -201,12 +201,12 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         summary="Raise security versions of packages, or initiate an update of the manifest.",
         body=RawManifest,
         data=wire.UpdateAnswer,
-        refused=(*_CHANGE, Forbidden, Conflicting),
+        refused=(*_CHANGE, ForbiddenError, ConflictError),
     ),
     ("GET", "/update-manifest"): Described(
         summary="The update that waits for acknowledgements.",
         data=wire.Pending,
-        refused=(NotFound,),
+        refused=(NotFoundError,),
     ),
     ("POST", "/update-manifest"): Described(
         summary="Acknowledge the pending update with the same manifest, byte by byte.",
@@ -215,7 +215,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         refused=_ACKNOWLEDGE,
     ),
     ("POST", "/update-cancel"): Described(
-        summary="Give the pending update up.", data=str, refused=(Forbidden, NotFound)
+        summary="Give the pending update up.", data=str, refused=(ForbiddenError, NotFoundError)
     ),
-    ("POST", "/recover"): Described(summary="Moved to /api/v2/recover.", refused=(Gone,)),
+    ("POST", "/recover"): Described(summary="Moved to /api/v2/recover.", refused=(GoneError,)),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from keyhouse.base.errors import Gone
+from keyhouse.base.errors import GoneError
 from keyhouse.coordinator import Running, View
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
@@ -60,4 +60,4 @@ def read_update_log(log: LogText, answers: Answers, view: View, head: Head) -> A
 def recover(view: View, head: Head) -> Answer | Admission:
     """Refuse: version 1 never had what recovery needs now."""
     del view, head
-    raise Gone("recovery has moved", hint="use POST /api/v2/recover")
+    raise GoneError("recovery has moved", hint="use POST /api/v2/recover")

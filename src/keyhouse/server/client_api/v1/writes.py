@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from keyhouse.base.errors import Invalid, Problem
+from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.server.client_api.agreements import CANCELLED, acknowledged, updated
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
@@ -66,7 +66,7 @@ async def cancel_update(updates: Updates, answers: Answers, head: Head, body: by
 def _manifest(body: bytes) -> bytes:
     if not body:
         hint = "send its JSON text as the body"
-        raise Invalid("the manifest", [Problem("", "is missing or empty", hint)])
+        raise InvalidError("the manifest", [Problem("", "is missing or empty", hint)])
     require_size(len(body))
     return body
 

@@ -3,7 +3,7 @@
 from itertools import accumulate
 from typing import Final
 
-from keyhouse.base.errors import BadRequest
+from keyhouse.base.errors import BadRequestError
 from keyhouse.coordinator import View, policy_of
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Answer, Head
@@ -51,7 +51,7 @@ def _begin(query: bytes, newest: int) -> int:
         return newest
     text = given[0]
     if len(given) > 1 or not _is_place(text):
-        raise BadRequest(
+        raise BadRequestError(
             "the place in the trail cannot be read",
             fields={"from": "must be one number, 0 or more"},
             hint="take it from next of the answer before",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from keyhouse.base.errors import BadRequest, NotFound, Unavailable
+from keyhouse.base.errors import BadRequestError, NotFoundError, UnavailableError
 from keyhouse.coordinator import View
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
@@ -53,7 +53,7 @@ def read_quote(quotes: Quotes, answers: Answers, view: View, head: Head) -> Answ
         del body
         try:
             evidence = await quotes.fresh(view.state.keys, nonce)
-        except Unavailable as busy:
+        except UnavailableError as busy:
             return answers.refused(busy, head)
         return answers.encoded(evidence_body(evidence), view)
 
@@ -76,21 +76,21 @@ def read_pending(answers: Answers, view: View, head: Head) -> Answer:
     del head
     pending = view.running.pending
     if pending is None:
-        raise NotFound("no update is pending", hint="initiate one with POST /api/v2/update")
+        raise NotFoundError("no update is pending", hint="initiate one with POST /api/v2/update")
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return answers.shared(body, view)
 
 
 def _nonce(query: bytes) -> bytes:
-    """Return the nonce; empty if there is none. Raises ``BadRequest``."""
+    """Return the nonce; empty if there is none. Raises ``BadRequestError``."""
     if not query:
         return b""
     given = values(query, "nonce")
     if len(given) > 1:
-        raise BadRequest("more than one nonce", fields={"nonce": "is given more than once"})
+        raise BadRequestError("more than one nonce", fields={"nonce": "is given more than once"})
     if not given:
         return b""
     try:
         return decode_base64url(given[0], maximum=NONCE_BYTES)
-    except BadRequest as problem:
-        raise BadRequest(f"the nonce {problem}", fields={"nonce": str(problem)}) from None
+    except BadRequestError as problem:
+        raise BadRequestError(f"the nonce {problem}", fields={"nonce": str(problem)}) from None

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import msgspec
 
-from keyhouse.base.errors import BadRequest, KeyhouseError
+from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import View, policy_of
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.body import read_body
@@ -53,7 +53,9 @@ async def upload_share(
         if not value
     }
     if missing:
-        raise BadRequest("the upload is incomplete", fields=missing, hint="send both in base64")
+        raise BadRequestError(
+            "the upload is incomplete", fields=missing, hint="send both in base64"
+        )
     progress = await recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
     data = Progress(progress.remaining, progress.message)
     return answers.success(data, progress.view)

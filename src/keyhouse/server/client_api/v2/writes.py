@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation import QuoteRefused
-from keyhouse.base.errors import BadRequest, Invalid, Problem
+from keyhouse.attestation import QuoteRefusedError
+from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.server.client_api.agreements import CANCELLED, acknowledged, updated
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
@@ -110,8 +110,8 @@ async def sign_quote(
     quote = _quote(body) if len(body) <= INLINE else await checks.in_turn(lambda: _quote(body))
     try:
         status, signature, view = await signing.sign(quote)
-    except QuoteRefused as refused:
-        raise BadRequest(
+    except QuoteRefusedError as refused:
+        raise BadRequestError(
             "the quote is not signed", fields={_QUOTE: refused.message}, hint=refused.hint
         ) from None
     data = SignedQuote(tcb_status=status, signature=signature, verification_signature=signature)
@@ -125,7 +125,7 @@ async def raise_counter(counters: Counters, answers: Answers, head: Head, body: 
     """
     wanted = read_body(body, CounterBody)
     if len(wanted.name.encode(errors="surrogatepass")) > LONGEST_NAME:
-        raise BadRequest(
+        raise BadRequestError(
             "the name of the counter is too long",
             fields={"name": f"has more than {LONGEST_NAME} bytes"},
         )
@@ -140,7 +140,7 @@ def _manifest(body: bytes) -> bytes:
 def _proposal(body: bytes) -> Proposal:
     read = read_body(body, UpdateBody)
     if read.plan is not None and not _DIGEST.fullmatch(read.plan):
-        raise BadRequest(
+        raise BadRequestError(
             "the digest of the plan is none",
             fields={"plan": "must be 64 hex digits, in lower case"},
             hint="send the digest that POST /api/v2/plan has answered",
@@ -150,7 +150,7 @@ def _proposal(body: bytes) -> Proposal:
 
 def _given(raw: bytes) -> bytes:
     if not raw:
-        raise Invalid("the manifest", [Problem("", "is missing or empty", _MANIFEST_HINT)])
+        raise InvalidError("the manifest", [Problem("", "is missing or empty", _MANIFEST_HINT)])
     require_size(len(raw))
     return raw
 
@@ -160,12 +160,15 @@ def _uploads(body: bytes) -> Mapping[str, UserSecret]:
 
 
 def _quote(body: bytes) -> bytes:
-    """Return the quote. Raises ``BadRequest`` with a reason for the one field that there is."""
+    """Return the quote.
+
+    Raises ``BadRequestError`` with a reason for the one field that there is.
+    """
     try:
         return read_body(body, SignQuoteBody).sgx_quote
-    except BadRequest as problem:
+    except BadRequestError as problem:
         reason = "; ".join(f"{name} {text}" for name, text in problem.fields.items())
-        raise BadRequest(
+        raise BadRequestError(
             "the quote cannot be read",
             fields={_QUOTE: reason or problem.message},
             hint=problem.hint or 'send {"sgxQuote": the quote in base64}',
