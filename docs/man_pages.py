@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from keyhouse import __version__
-from keyhouse.cli.commands import app_of
+from keyhouse.cli.commands import ROOT
 
 _CODES: Final = (
     ("0", "done"),
@@ -26,10 +25,9 @@ _CODES: Final = (
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file's name."""
-    root: Any = typer.main.get_command(app_of(()))
-    commands = {name: one for name, one in root.commands.items() if not one.hidden}
+    commands = _shown(ROOT)
     below = {f"keyhouse-{name}.1": _page(f"keyhouse {name}", one) for name, one in commands.items()}
-    return {"keyhouse.1": _first(root.help, commands), **below}
+    return {"keyhouse.1": _first(ROOT.help or "", commands), **below}
 
 
 def _first(summary: str, commands: dict[str, Any]) -> str:
@@ -63,16 +61,22 @@ def _head(words: str, summary: str) -> list[str]:
 
 
 def _leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(command, TyperGroup):
+    if not isinstance(command, click.Group):
         yield words, command
         return
-    for name, one in command.commands.items():
-        if not one.hidden:
-            yield from _leaves(f"{words} {name}", one)
+    for name, one in _shown(command).items():
+        yield from _leaves(f"{words} {name}", one)
+
+
+def _shown(group: click.Group) -> dict[str, click.Command]:
+    """Return the commands of a group that its help shows."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: one for name, one in found.items() if one is not None and not one.hidden}
 
 
 def _usage(words: str, command: Any) -> str:
-    with typer.Context(command, info_name=words) as context:
+    with click.Context(command, info_name=words) as context:
         return f"{words} {' '.join(command.collect_usage_pieces(context))}"
 
 
@@ -93,7 +97,7 @@ def _help(text: str) -> list[str]:
 
 def _options(command: Any) -> list[str]:
     lines = []
-    with typer.Context(command) as context:
+    with click.Context(command) as context:
         for one in command.get_params(context):
             record = None if getattr(one, "hidden", False) else one.get_help_record(context)
             if record is not None:

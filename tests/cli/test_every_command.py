@@ -20,7 +20,7 @@ from keyhouse.base.errors import (
     RefusedError,
     UnavailableError,
 )
-from keyhouse.cli.output.command import WrongUsageError, exit_code
+from keyhouse.cli.parser.command import WrongUsageError, exit_code
 from keyhouse.client import (
     AnswerUnreadableError,
     CallRefusedError,
@@ -136,8 +136,8 @@ def test_completion_script_asks_keyhouse(shell: str) -> None:
 def test_bash_completes_commands_and_options() -> None:
     script = typed("completion", "bash").stdout
     asks = (
-        "COMP_WORDS=(keyhouse {words}); COMP_CWORD={at}; _keyhouse_completion keyhouse;"
-        ' echo "${{COMPREPLY[@]}}"'
+        "COMPREPLY=(); COMP_WORDS=(keyhouse {words}); COMP_CWORD={at};"
+        ' _keyhouse_completion keyhouse; echo "${{COMPREPLY[@]}}"'
     )
     text = "\n".join(
         [script, asks.format(words="manifest s", at=2), asks.format(words="status --att", at=2)]

@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
-from typer.testing import Result
 
 SHARE = bytes(range(32))
 LABEL, KEY_ID = "holder", "a7"

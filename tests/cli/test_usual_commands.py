@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from support.process.command_tree import leaves, root
+from support.process.command_tree import below, leaves
+
+from keyhouse.cli.commands import ROOT
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/coming-from-the-usual-tool.md"
 
@@ -78,7 +80,7 @@ def test_page_has_a_row_for_each() -> None:
 
 
 def test_what_is_not_here_is_known_all_the_same() -> None:
-    assert set(_NOT_HERE) <= set(root().commands)
+    assert set(_NOT_HERE) <= set(below(ROOT))
     for leaf in leaves().values():
         if "--era-config" in leaf.shown:
             assert {"-i", "--insecure", "-n", "--namespace"} <= leaf.flags - leaf.shown, leaf.words

@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from support.process.command_tree import root
-from typer.core import TyperGroup
+from support.process.command_tree import below, leaves
 
+from keyhouse.cli.commands import ROOT
 from keyhouse.cli.run.settings import RUN_SETTINGS
 from keyhouse.server.process.settings import SETTINGS
 
@@ -97,11 +98,11 @@ def _require_flags(words: list[str]) -> None:
     if words[0] in _WITH_SETTINGS:
         assert flags <= {setting.flag for setting in _WITH_SETTINGS[words[0]]}
         return
-    command = root()
+    command: click.Command = ROOT
     for word in words:
-        if not isinstance(command, TyperGroup):
+        if not isinstance(command, click.Group):
             break
-        command = command.commands[word]
+        command = below(command)[word]
     assert flags <= {flag for option in command.params for flag in option.opts}
 
 
@@ -114,13 +115,6 @@ def test_every_script_is_mentioned() -> None:
 
 def test_every_command_has_a_row_in_the_reference() -> None:
     page = (_ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
-    waiting = [("keyhouse", root())]
-    leaves = []
-    while waiting:
-        words, command = waiting.pop()
-        if isinstance(command, TyperGroup):
-            waiting += [(f"{words} {name}", below) for name, below in command.commands.items()]
-        elif not command.hidden:  # not offered, or another name
-            leaves.append(words)
+    shown = [f"keyhouse {words}" for words, leaf in leaves().items() if not leaf.command.hidden]
 
-    assert [words for words in leaves if f"| `{words}" not in page] == []
+    assert [words for words in shown if f"| `{words}" not in page] == []

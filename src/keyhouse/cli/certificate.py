@@ -4,30 +4,26 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from keyhouse.cli.options.connect import chain_pem, trusted
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.parameters import Option
 
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, help="Get the certificates of a coordinator that was verified."
-)
+app = Group(help="Get the certificates of a coordinator that was verified.")
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")
+    str, Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")
 ]
 
 
-@app.command(name="root")
-@command
+@app.command("root")
 def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the root certificate, PEM: that of the deployment, which updates do not change.
 
@@ -37,8 +33,7 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
     _give(target, output, lambda proven: _pem(proven.root_der), as_json=as_json)
 
 
-@app.command(name="intermediate")
-@command
+@app.command("intermediate")
 def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the intermediate certificate, PEM: who issues those of workloads now.
 
@@ -48,8 +43,7 @@ def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False
     _give(target, output, lambda proven: _pem(proven.intermediate_der), as_json=as_json)
 
 
-@app.command(name="chain")
-@command
+@app.command("chain")
 def chain(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the intermediate certificate, then the root, PEM.
 

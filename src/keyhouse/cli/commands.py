@@ -4,18 +4,18 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import typer
+import click
 
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
-from keyhouse.cli.output.command import REFUSED, WrongUsageError
 from keyhouse.cli.output.show import show_error
+from keyhouse.cli.parser.command import ANY_WORDS, REFUSED, Group, WrongUsageError
 
-__all__ = ["COMMANDS", "app_of", "launch", "run", "serve"]
+__all__ = ["COMMANDS", "ROOT", "launch", "run", "serve"]
 
 
 class Entry(NamedTuple):
@@ -24,7 +24,6 @@ class Entry(NamedTuple):
     name: str
     module: str  # below keyhouse.cli
     attribute: str = "app"
-    hidden: bool = False
 
 
 COMMANDS: Final = (
@@ -48,66 +47,76 @@ COMMANDS: Final = (
     Entry("run", "commands", "launch"),
     Entry("completion", "completion", "completion"),
     Entry("version", "version", "version"),
-    Entry("install", "unsupported", "install", hidden=True),
-    Entry("uninstall", "unsupported", "uninstall", hidden=True),
-    Entry("precheck", "unsupported", "precheck", hidden=True),
-    Entry("check", "unsupported", "check", hidden=True),
+    Entry("install", "unsupported", "install"),
+    Entry("uninstall", "unsupported", "uninstall"),
+    Entry("precheck", "unsupported", "precheck"),
+    Entry("check", "unsupported", "check"),
 )
 """In the order of the help."""
 
-_ANY_OPTIONS: Final = {"ignore_unknown_options": True, "allow_extra_args": True}
+serve = click.Command(
+    "serve",
+    help="Run the coordinator. Its own help: keyhouse serve --help.",
+    add_help_option=False,
+    context_settings=ANY_WORDS,
+)
+launch = click.Command(
+    "run",
+    help="Join a deployment as a workload, then become a program."
+    " Its own help: keyhouse run --help.",
+    add_help_option=False,
+    context_settings=ANY_WORDS,
+)
 
 
-def serve() -> None:
-    """Run the coordinator. Its own help: keyhouse serve --help."""
+class _Root(Group):
+    """All commands; the module of one is imported when it is typed, or when all are listed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            help="The trusted coordinator of a confidential-computing cluster.",
+            epilog="Begin with: keyhouse dev",
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        del ctx
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name, if there is one."""
+        del ctx
+        for entry in COMMANDS:
+            if entry.name == cmd_name:
+                module = import_module(f"keyhouse.cli.{entry.module}")
+                found: click.Command = getattr(module, entry.attribute)
+                return found
+        return None
+
+    def main(  # type: ignore[override]  # mypy compares with each overload alone
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any
+    ) -> Any:
+        """Run the command and end the process. With ``--json`` errors of usage are one object."""
+        as_json = "--json" in (sys.argv if args is None else args)
+        try:
+            code = super().main(args, prog_name, standalone_mode=not as_json, **settings)
+        except click.ClickException as error:
+            message = error.format_message().rstrip(".")
+            show_error(WrongUsageError(message[:1].lower() + message[1:]), as_json=True)
+            sys.exit(error.exit_code)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
-def launch() -> None:
-    """Join a deployment as a workload, then become a program. Its own help: keyhouse run --help."""
-
-
-def app_of(words: Sequence[str]) -> typer.Typer:
-    """Return an app with the command that ``words`` begin with; with all if they name none."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        add_completion=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain text: no names cut off to fit boxes, and nothing to import
-        help="The trusted coordinator of a confidential-computing cluster.",
-        epilog="Begin with: keyhouse dev",
-    )
-
-    @app.callback()
-    def keyhouse() -> None:
-        """Be a group, also with one command."""
-
-    named = [entry for entry in COMMANDS if words and entry.name == words[0]]
-    for entry in named or COMMANDS:
-        _register(app, entry)
-    return app
-
-
-def _register(app: typer.Typer, entry: Entry) -> None:
-    found = getattr(import_module(f"keyhouse.cli.{entry.module}"), entry.attribute)
-    if isinstance(found, typer.Typer):
-        app.add_typer(found, name=entry.name, hidden=entry.hidden)
-        return
-    is_listed_only = entry.module == "commands"  # serve and run have parsers of their own
-    app.command(
-        name=entry.name,
-        hidden=entry.hidden,
-        add_help_option=not is_listed_only,
-        context_settings=_ANY_OPTIONS if is_listed_only or entry.module == "unsupported" else None,
-    )(found)
+ROOT: Final = _Root()
 
 
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     stand_in_streams()
-    leave_out("click", "pygments")
+    leave_out("pygments")
     try:
         try:
-            _run_typed()
+            ROOT.main(prog_name="keyhouse")
         finally:
             sys.stdout.flush()
     except OSError as error:
@@ -119,20 +128,3 @@ def run() -> None:
 
         write_error(error_text(UnexpectedError.of(error)))
     sys.exit(REFUSED)
-
-
-def _run_typed() -> None:
-    """Run the command. With ``--json`` the parser's errors are one JSON object, too."""
-    app, as_json = app_of(sys.argv[1:]), "--json" in sys.argv
-    if not as_json:
-        app(prog_name="keyhouse")
-    try:
-        code = app(prog_name="keyhouse", standalone_mode=False)
-    except Exception as error:
-        text, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
-        if text is None or code is None:
-            raise
-        message = str(text()).rstrip(".")
-        show_error(WrongUsageError(message[:1].lower() + message[1:]), as_json=True)
-        sys.exit(code)
-    sys.exit(code if isinstance(code, int) else 0)

@@ -1,27 +1,22 @@
 """`keyhouse completion`: what lets a shell complete commands and options."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+import click
 
-from keyhouse.cli.output.command import AsJson, command
+from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Argument
 
 __all__ = ["completion"]
 
 
-class Shell(StrEnum):
-    """A shell that can be helped."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
 @command
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")], *, as_json: AsJson = False
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(help="bash, zsh or fish")],
+    *,
+    as_json: AsJson = False,
 ) -> None:
     r"""Print what completes commands and options in a shell.
 
@@ -30,13 +25,14 @@ def completion(
     To have it always: put that line into ~/.bashrc or ~/.zshrc, or the output of
     keyhouse completion fish into ~/.config/fish/completions/keyhouse.fish.
     """
-    # Publicly typer prints only the script of the shell that it detects itself.
-    from typer._completion_shared import get_completion_script
+    from click.shell_completion import get_completion_class
 
-    script = get_completion_script(
-        prog_name="keyhouse", complete_var="_KEYHOUSE_COMPLETE", shell=shell.value
-    )
+    of_shell = get_completion_class(shell)
+    if of_shell is None:
+        raise RefusedError(f"the library completes nothing in {shell}")
+    command = click.get_current_context().find_root().command
+    script = of_shell(command, {}, "keyhouse", "_KEYHOUSE_COMPLETE").source()
     if as_json:
-        show_json({"shell": shell.value, "script": script})
+        show_json({"shell": shell, "script": script})
     else:
-        typer.echo(script)
+        click.echo(script)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import click
 import msgspec
-import typer
 
 from keyhouse.cli.options.context_file import (
     NAMES,
@@ -17,22 +17,22 @@ from keyhouse.cli.options.context_file import (
     contexts_path,
     read,
 )
-from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsageError, command
 from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 __all__ = ["ContextOptions", "app"]
 
 
-def _file(name: str, text: str) -> typer.models.OptionInfo:
-    found: typer.models.OptionInfo = typer.Option(name, metavar="FILE", help=text)
-    return found
+def _file(name: str, text: str) -> Option:
+    return Option(name, metavar="FILE", help=text)
 
 
 class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     """A deployment, as it was typed."""
 
     address: Annotated[
-        str, typer.Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
+        str, Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
     ] = ""
     attestation: Annotated[
         Path | None, _file("--attestation", "who the coordinator must be: an attestation file")
@@ -47,27 +47,27 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
     accepted_tcb_statuses: Annotated[
         list[str],
-        typer.Option("--accepted-tcb-statuses", metavar="LIST", help="as with other commands"),
+        Option("--accepted-tcb-statuses", metavar="LIST", help="as with other commands"),
     ] = msgspec.field(default_factory=list)
     accepted_advisories: Annotated[
         list[str],
-        typer.Option("--accepted-advisories", metavar="LIST", help="as with other commands"),
+        Option("--accepted-advisories", metavar="LIST", help="as with other commands"),
     ] = msgspec.field(default_factory=list)
     collateral: Annotated[
         Path | None, _file("--collateral", "what verifies its quote: a bundle file")
     ] = None
     pccs: Annotated[
-        str, typer.Option("--pccs", metavar="URL", help="the PCCS that has its collateral")
+        str, Option("--pccs", metavar="URL", help="the PCCS that has its collateral")
     ] = ""
     pccs_ca: Annotated[
         Path | None, _file("--pccs-ca", "the only CA (PEM) that may vouch for the PCCS")
     ] = None
     cert: Annotated[
         Path | None,
-        typer.Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
+        Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
     ] = None
     key: Annotated[
-        Path | None, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
+        Path | None, Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
     ] = None
     pkcs12: Annotated[
         Path | None, _file("--pkcs12", "both in one file; its password is not kept")
@@ -80,14 +80,14 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         ),
     ] = None
     pkcs11_key_id: Annotated[
-        str, typer.Option("--pkcs11-key-id", metavar="HEX", help="that key's id")
+        str, Option("--pkcs11-key-id", metavar="HEX", help="that key's id")
     ] = ""
     pkcs11_key_label: Annotated[
-        str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="that key's label")
+        str, Option("--pkcs11-key-label", metavar="LABEL", help="that key's label")
     ] = ""
     memory: Annotated[
         str,
-        typer.Option("--memory", metavar="FILE", help="where its states are remembered, or none"),
+        Option("--memory", metavar="FILE", help="where its states are remembered, or none"),
     ] = ""
 
     def as_context(self) -> Context:
@@ -124,20 +124,17 @@ def _absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 links are followed when it is read, not now
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Name deployments: where they are, who they must be, who you are."
-)
+app = Group(help="Name deployments: where they are, who they must be, who you are.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="name of the context")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="name of the context")]
 
 
-@app.command(name="add")
-@command
+@app.command("add")
 def add(
     name: NameArgument,
     described: ContextOptions,
     *,
-    replace: Annotated[bool, typer.Option("--replace", help="put it in place of NAME")] = False,
+    replace: Annotated[bool, Option("--replace", help="put it in place of NAME")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a deployment under a name; the first one is in use at once.
@@ -164,8 +161,7 @@ def add(
     _show(name, made, current=_change(step).current == name, as_json=as_json)
 
 
-@app.command(name="use")
-@command
+@app.command("use")
 def use(name: NameArgument, *, as_json: AsJson = False) -> None:
     """Let commands without --context be in this one; none: in none.
 
@@ -184,8 +180,7 @@ def use(name: NameArgument, *, as_json: AsJson = False) -> None:
         show_rows({"in use": name})
 
 
-@app.command(name="list")
-@command
+@app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
     """List the contexts; * marks the one in use.
 
@@ -201,15 +196,12 @@ def list_(*, as_json: AsJson = False) -> None:
         ]
         show_table(("", "NAME", "ADDRESS", "TRUST", "USER"), rows)
     else:
-        typer.echo("there is no context; keyhouse context add makes one", err=True)
+        click.echo("there is no context; keyhouse context add makes one", err=True)
 
 
-@app.command(name="show")
-@command
+@app.command("show")
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="name of the context; the one in use")
-    ] = "",
+    name: Annotated[str, Argument(metavar="NAME", help="name of the context; the one in use")] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -224,8 +216,7 @@ def show(
     _show(name, _require(known, name), current=name == known.current, as_json=as_json)
 
 
-@app.command(name="remove")
-@command
+@app.command("remove")
 def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
     """Forget a context. The files that it names stay.
 

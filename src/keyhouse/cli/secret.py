@@ -6,38 +6,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import read_file, write_output
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
+from keyhouse.cli.parser.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from keyhouse.client import SecretObject
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Read and upload secrets.")
+app = Group(help="Read and upload secrets.")
 
 
-@app.command(name="get")
-@command
+@app.command("get")
 def get(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME... HOST", help="names of secrets, then the address (see status)"
-        ),
+        Argument(metavar="NAME... HOST", help="names of secrets, then the address (see status)"),
     ],
     trusting: TrustOptions,
     user: User,
     output: Annotated[
         str,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="FILE",
@@ -45,7 +42,7 @@ def get(
         ),
     ] = "",
     *,
-    show: Annotated[bool, typer.Option("--show", help="print secrets on a terminal")] = False,
+    show: Annotated[bool, Option("--show", help="print secrets on a terminal")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print secrets that you may read, values in base64: all of them, or none.
@@ -65,17 +62,16 @@ def get(
         show_rows({"name": name} | {field: _shown(value) for field, value in values.items()})
 
 
-@app.command(name="set")
-@command
+@app.command("set")
 def set_secrets(
     file: Annotated[
-        Path, typer.Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
+        Path, Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
     ],
     target: Target,
     user: User,
     from_pem: Annotated[
         str,
-        typer.Option(
+        Option(
             "--from-pem",
             metavar="NAME",
             help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",

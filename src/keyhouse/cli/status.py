@@ -2,8 +2,8 @@
 
 from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, command
 
 __all__ = ["status"]
 

@@ -2,26 +2,23 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.parameters import Argument
 
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
+app = Group(
     help="See and forget what is remembered of coordinators: their roots and states.",
 )
 
 
-@app.command(name="show")
-@command
+@app.command("show")
 def show(
     memory: MemoryOption = "",
     *,
@@ -40,10 +37,9 @@ def show(
         show_rows({"address": where, "root": root, "state": str(memories.highest(root))})
 
 
-@app.command(name="forget")
-@command
+@app.command("forget")
 def forget(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="its address: HOST or HOST:PORT")],
+    host: Annotated[str, Argument(metavar="HOST", help="its address: HOST or HOST:PORT")],
     memory: MemoryOption = "",
     *,
     as_json: AsJson = False,

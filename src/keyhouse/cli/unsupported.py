@@ -1,9 +1,10 @@
 """Commands of the interface's usual tool that Keyhouse does not have: what to use instead."""
 
-from collections.abc import Callable
 from typing import Final
 
-from keyhouse.cli.output.command import WrongUsageError, command
+import click
+
+from keyhouse.cli.parser.command import ANY_WORDS, Command, WrongUsageError
 
 __all__ = ["check", "install", "precheck", "uninstall"]
 
@@ -13,12 +14,12 @@ _CHECK: Final = (
 )
 
 
-def _unsupported(reason: str, hint: str = _CHART) -> Callable[[], None]:
+def _unsupported(reason: str, hint: str = _CHART) -> click.Command:
     def refuse() -> None:
         """Say where to look: not offered."""
         raise WrongUsageError(reason, hint=hint)
 
-    return command(refuse)
+    return click.command(cls=Command, hidden=True, context_settings=ANY_WORDS)(refuse)
 
 
 install = _unsupported("keyhouse installs nothing in a cluster")

@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-import typer
+import click
 
 from keyhouse.cli.options.target import Target, TrustOptions
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Argument
 
 __all__ = ["version"]
 
@@ -14,9 +15,7 @@ __all__ = ["version"]
 @command
 def version(
     trusting: TrustOptions,
-    host: Annotated[
-        str, typer.Argument(metavar="[HOST]", help="ask the coordinator there, too")
-    ] = "",
+    host: Annotated[str, Argument(metavar="HOST", help="ask the coordinator there, too")] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -32,7 +31,7 @@ def version(
     if as_json:
         show_json(rows)
     elif len(rows) == 1:
-        typer.echo(__version__)
+        click.echo(__version__)
     else:
         show_rows(rows)
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.process.command_tree import typed
-from typer.testing import Result
 
 from keyhouse.cli.options.context_file import (
     Context,
@@ -24,8 +24,8 @@ from keyhouse.cli.options.context_file import (
 )
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.cli.output.files import FileUnreadableError
+from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.secret import split_words
 from keyhouse.client import ClientIdentity
 

@@ -9,7 +9,7 @@ import pytest
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import TokenFile, TokenFileUnusableError
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import WrongUsageError
+from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.client import TokenIdentity
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"

@@ -3,13 +3,12 @@
 from functools import cache
 from typing import Any, NamedTuple
 
-import typer
-from typer.core import TyperGroup
-from typer.testing import CliRunner, Result
+import click
+from click.testing import CliRunner, Result
 
-from keyhouse.cli.commands import COMMANDS, app_of
+from keyhouse.cli.commands import ROOT
 
-__all__ = ["Leaf", "leaves", "root", "typed"]
+__all__ = ["Leaf", "below", "leaves", "typed"]
 
 
 class Leaf(NamedTuple):
@@ -34,28 +33,28 @@ class Leaf(NamedTuple):
         }
 
 
-@cache
-def root() -> Any:
-    """Return the group of all commands."""
-    return typer.main.get_command(app_of(()))
+def below(group: click.Group) -> dict[str, click.Command]:
+    """Return the commands of a group, hidden ones too, by their names."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 @cache
 def leaves() -> dict[str, Leaf]:
     """Return all commands that are offered, by their words."""
-    unsupported = {entry.name for entry in COMMANDS if entry.hidden}
-    found, waiting = {}, [("", root())]
+    found: dict[str, Leaf] = {}
+    waiting: list[tuple[str, click.Command]] = [("", ROOT)]
     while waiting:
         words, command = waiting.pop()
-        if isinstance(command, TyperGroup):
-            below = command.commands.items()
-            waiting += [(f"{words} {name}".strip(), one) for name, one in below]
-        elif words not in unsupported:
+        if isinstance(command, click.Group):
+            found_below = below(command).items()
+            waiting += [(f"{words} {name}".strip(), one) for name, one in found_below]
+        elif not command.hidden or " " in words:  # else it is unsupported
             found[words] = Leaf(words, command)
     return found
 
 
 def typed(*words: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Result:
     """Return how the command ended; for what needs no process, such as a terminal or signals."""
-    app = app_of(words)
-    return CliRunner().invoke(app, list(words), input=stdin, env=env, prog_name="keyhouse")
+    return CliRunner().invoke(ROOT, list(words), input=stdin, env=env, prog_name="keyhouse")

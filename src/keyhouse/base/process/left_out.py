@@ -1,6 +1,6 @@
 """Optional modules that libraries import if present, and that Keyhouse does not need.
 
-httpx imports ``click``, ``pygments`` and ``rich`` for a command of its own, which takes as long as
+httpx imports ``pygments`` and ``rich`` for a command of its own, which takes as long as
 importing httpx itself. structlog imports ``rich`` to draw tracebacks, which would show values; that
 is a third of the time in which a coordinator starts. Both do without them where they are not
 installed, and neither has a setting for that. What is ``None`` in ``sys.modules`` counts as not

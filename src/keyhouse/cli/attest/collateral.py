@@ -6,26 +6,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
-from keyhouse.cli.output.command import AsJson, OptionGroup, command
 from keyhouse.cli.output.files import read_file, write_output
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Fetch, show and check what verifies quotes.")
+app = Group(help="Fetch, show and check what verifies quotes.")
 
-BundleFile = Annotated[str, typer.Argument(metavar="FILE", help="a bundle, or - for stdin")]
+BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle, or - for stdin")]
 Root = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--simulation-root",
         help="root certificate (PEM) of a SIMULATED platform's maker; without it Intel's",
     ),
@@ -37,16 +38,14 @@ _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
     """A kind of platform: by a quote of it, or by name."""
 
-    quote: Annotated[
-        str, typer.Argument(metavar="[QUOTE]", help="file with a quote of the platform")
-    ] = ""
+    quote: Annotated[str, Argument(metavar="QUOTE", help="file with a quote of the platform")] = ""
     fmspc: Annotated[
-        str, typer.Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
+        str, Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
     ] = ""
-    tee: Annotated[str, typer.Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx"
-    ca: Annotated[
-        str, typer.Option("--ca", help="with --fmspc: platform (servers) or processor")
-    ] = "platform"
+    tee: Annotated[str, Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx"
+    ca: Annotated[str, Option("--ca", help="with --fmspc: platform (servers) or processor")] = (
+        "platform"
+    )
 
     def kind(self, root_ca: bytes) -> "PlatformKind":
         """Return the kind, of a quote under ``root_ca``.
@@ -71,22 +70,19 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
 
 
-@app.command(name="fetch")
-@command
+@app.command("fetch")
 def fetch(
     named: PlatformKindOptions,
     pccs: PccsUrl = "",
     pccs_ca: PccsCaFile = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="new file instead of standard output")
+        str, Option("--output", "-o", help="new file instead of standard output")
     ] = "",
     simulation_root: Root = None,
     *,
     early: Annotated[
         bool,
-        typer.Option(
-            "--early", help="with a TCB recovery that is not in force yet: to rehearse it"
-        ),
+        Option("--early", help="with a TCB recovery that is not in force yet: to rehearse it"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,11 +104,10 @@ def fetch(
     if as_json:
         show_json({"file": output} if output else msgspec.Raw(write_collateral(collateral)))
         return
-    typer.echo(f"for {kind}; {_end(facts)}", err=True)
+    click.echo(f"for {kind}; {_end(facts)}", err=True)
 
 
-@app.command(name="show")
-@command
+@app.command("show")
 def show(file: BundleFile, *, as_json: AsJson = False) -> None:
     """Print what a bundle says of itself: for which platform, until when. Nothing is checked.
 
@@ -127,12 +122,11 @@ def show(file: BundleFile, *, as_json: AsJson = False) -> None:
     show_rows(_rows(facts) | {"trust": "none: use check"})
 
 
-@app.command(name="check")
-@command
+@app.command("check")
 def check(
     file: BundleFile,
     quote: Annotated[
-        Path | None, typer.Option("--quote", help="a quote that has to verify with it")
+        Path | None, Option("--quote", help="a quote that has to verify with it")
     ] = None,
     simulation_root: Root = None,
     *,

@@ -5,21 +5,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from keyhouse.attestation import Collateral, read_collateral
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.pccs import vendor_root
-from keyhouse.cli.output.command import REFUSED, TRUST_FAILED, AsJson, OptionGroup, command
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson, Group
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Explain quotes, and rehearse how they are judged.")
+app = Group(help="Explain quotes, and rehearse how they are judged.")
 
 
 class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
 
     collateral: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--collateral",
             metavar="FILE",
             help="what verifies it: a bundle file (default with --simulation-root:"
@@ -36,13 +35,13 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
     at: Annotated[
         str,
-        typer.Option(
+        Option(
             "--at", metavar="TIME", help="judge at this time: 2026-03-01 or 2026-03-01T12:00:00Z"
         ),
     ] = ""
     manifest: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--manifest",
             metavar="FILE",
             help="manifest file: say what each of its packages makes of it",
@@ -50,7 +49,7 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
     simulation_root: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--simulation-root",
             metavar="FILE",
             help="the root certificate of a SIMULATED platform instead (PEM)",
@@ -68,11 +67,10 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
         return explain_quote(quote, root, bundle, moment, checked)
 
 
-@app.command(name="explain")
-@command
+@app.command("explain")
 def explain(
     quote: Annotated[
-        Path, typer.Argument(help="file of a quote, binary or base64; - for standard input")
+        Path, Argument(help="file of a quote, binary or base64; - for standard input")
     ],
     appraisal: AppraisalOptions,
     *,

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
-import typer
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Argument
 
 __all__ = ["SIZE", "Signed", "SigstructUnusableError", "package_info", "read_sigstruct"]
 
@@ -77,7 +77,7 @@ class NoEnclaveError(RefusedError):
 def package_info(
     path: Annotated[
         Path,
-        typer.Argument(help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in"),
+        Argument(help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in"),
     ],
     *,
     as_json: AsJson = False,

@@ -10,14 +10,14 @@ from types import FrameType
 from typing import Annotated, Final
 
 import msgspec
-import typer
 
 from keyhouse.cli.dev.coordinator import coordinator_below
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.manifest.offline import problems_of
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Option
 
 __all__ = ["dev"]
 
@@ -39,17 +39,17 @@ _ROWS: Final = {
 def dev(
     manifest: Annotated[
         Path | None,
-        typer.Option("--manifest", metavar="FILE", help="set this manifest at once, JSON or YAML"),
+        Option("--manifest", metavar="FILE", help="set this manifest at once, JSON or YAML"),
     ] = None,
     client_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the Client API; 0: any that is free")
+        int, Option(range=(0, 65535), help="of the Client API; 0: any that is free")
     ] = 0,
     workload_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the workload API; 0: any that is free")
+        int, Option(range=(0, 65535), help="of the workload API; 0: any that is free")
     ] = 0,
     *,
     no_user: Annotated[
-        bool, typer.Option("--no-user", help="set the manifest as it is, without the user dev")
+        bool, Option("--no-user", help="set the manifest as it is, without the user dev")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

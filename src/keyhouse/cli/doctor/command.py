@@ -7,23 +7,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
+import click
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.cli.options.context_chosen import chosen_context
 from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
-from keyhouse.cli.output.command import REFUSED, AsJson, OptionGroup, command
 from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.cli.parser.command import REFUSED, AsJson, command
+from keyhouse.cli.parser.parameters import Option, OptionGroup
 
 __all__ = ["doctor"]
 
 _SHADES: Final = {
-    "ok": typer.colors.GREEN,
-    "warning": typer.colors.YELLOW,
-    "problem": typer.colors.RED,
-    "skipped": typer.colors.BRIGHT_BLACK,
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "red",
+    "skipped": "bright_black",
 }
 
 
@@ -31,14 +32,14 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
     """Files on this machine that are checked."""
 
     cert: Annotated[
-        Path | None, typer.Option("--cert", "-c", metavar="FILE", help="your certificate (PEM)")
+        Path | None, Option("--cert", "-c", metavar="FILE", help="your certificate (PEM)")
     ] = None
     key: Annotated[
-        Path | None, typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
+        Path | None, Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
     ] = None
     data_dir: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--data-dir",
             metavar="DIR",
             help="a coordinator's state directory on this machine (default: $KEYHOUSE_DATA_DIR, or"
@@ -114,7 +115,7 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
 def _show(finding: Finding) -> None:
     word = finding.level.ljust(8)
     shown = (
-        typer.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word
+        click.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word
     )
     sys.stdout.write(f"{shown} {printable(f'{finding.check}: {finding.found}')}\n")
     if finding.mend:

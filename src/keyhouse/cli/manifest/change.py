@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.base.printable import printable
@@ -14,9 +14,10 @@ from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, r
 from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["set_manifest", "update_app"]
 
 
-update_app = typer.Typer(no_args_is_help=True, help="Change the manifest, together with others.")
+update_app = Group(help="Change the manifest, together with others.")
 
-FileArgument = Annotated[Path, typer.Argument(help="manifest file, or - for standard input")]
+FileArgument = Annotated[Path, Argument(help="manifest file, or - for standard input")]
 
 
 @command
@@ -65,8 +66,7 @@ def set_manifest(
     show_rows(rows)
 
 
-@update_app.command(name="apply")
-@command
+@update_app.command("apply")
 def apply(
     file: FileArgument,
     target: Target,
@@ -93,8 +93,7 @@ def apply(
     _show_next_step(answer, file, target)
 
 
-@update_app.command(name="acknowledge")
-@command
+@update_app.command("acknowledge")
 def acknowledge(
     file: FileArgument,
     target: Target,
@@ -121,16 +120,15 @@ def acknowledge(
     _show_next_step(answer, file, target)
 
 
-@update_app.command(name="get")
-@command
+@update_app.command("get")
 def get(
     target: Target,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="new file for the manifest")
+        str, Option("--output", "-o", metavar="FILE", help="new file for the manifest")
     ] = "",
     *,
     missing: Annotated[
-        bool, typer.Option("--missing", help="print who has not agreed, instead of the manifest")
+        bool, Option("--missing", help="print who has not agreed, instead of the manifest")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -158,8 +156,7 @@ def get(
         write_output(pending.manifest)
 
 
-@update_app.command(name="cancel")
-@command
+@update_app.command("cancel")
 def cancel(
     target: Target,
     user: User,
@@ -220,7 +217,7 @@ def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
     who = f"{answer.missing_acknowledgments} of {_listed(answer)}"
     verb = "read the same file and type" if many else "reads the same file and types"
     command = _acknowledging(file, target.settled())
-    typer.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
+    click.echo(f"next: {printable(who)} {verb}:\n  {command}", err=True)
 
 
 def _acknowledging(file: Path, typed: Target) -> str:

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.place import at
@@ -15,22 +15,23 @@ from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions
-from keyhouse.cli.output.command import REFUSED, AsJson, command
 from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.cli.parser.command import REFUSED, AsJson, command
+from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 
 __all__ = ["compare"]
 
 _Side = Annotated[
-    str, typer.Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
+    str, Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
 ]
-_OtherSide = Annotated[str, typer.Argument(metavar="NEW", help="the same")]
+_OtherSide = Annotated[str, Argument(metavar="NEW", help="the same")]
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _SHADES: Final = {
-    "added": typer.colors.GREEN,
-    "removed": typer.colors.RED,
-    "changed": typer.colors.YELLOW,
+    "added": "green",
+    "removed": "red",
+    "changed": "yellow",
 }
 _LONGEST: Final = 200  # characters of a value that are shown
 _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
@@ -43,7 +44,7 @@ def compare(
     trusting: TrustOptions,
     *,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="end with 1 if they differ, as git diff does")
+        bool, Option("--exit-code", help="end with 1 if they differ, as git diff does")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,12 +100,12 @@ def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> d
 def _show(changes: tuple[Change, ...], *, same_bytes: bool) -> None:
     if not changes:
         words = "equal" if same_bytes else "equal in meaning; written otherwise: other fingerprints"
-        typer.echo(words, err=True)
+        click.echo(words, err=True)
         return
     colour = coloured(sys.stdout)
     for each in changes:
         line = f"{_SIGNS[each.kind]} {printable(_words(each))}"
-        sys.stdout.write(f"{typer.style(line, fg=_SHADES[each.kind]) if colour else line}\n")
+        sys.stdout.write(f"{click.style(line, fg=_SHADES[each.kind]) if colour else line}\n")
 
 
 def _words(change: Change) -> str:

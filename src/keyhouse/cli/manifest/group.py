@@ -1,21 +1,20 @@
 """`keyhouse manifest`: commands about manifests."""
 
-import typer
-
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
+from keyhouse.cli.parser.command import Group
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Check, set, read and update manifests.")
-app.command(name="schema")(offline.schema)
-app.command(name="check")(offline.check)
-app.command(name="convert")(offline.convert)
-app.command(name="diff")(diff.compare)
-app.command(name="template")(template.template)
-app.command(name="plan")(plan.plan)
-app.command(name="set")(change.set_manifest)
-app.command(name="get")(read.get)
-app.command(name="verify")(read.verify)
-app.command(name="log")(read.log)
-app.command(name="signature")(offline.signature)
-app.add_typer(change.update_app, name="update")
+app = Group(help="Check, set, read and update manifests.")
+app.add_command(offline.schema, "schema")
+app.add_command(offline.check, "check")
+app.add_command(offline.convert, "convert")
+app.add_command(diff.compare, "diff")
+app.add_command(template.template, "template")
+app.add_command(plan.plan, "plan")
+app.add_command(change.set_manifest, "set")
+app.add_command(read.get, "get")
+app.add_command(read.verify, "verify")
+app.add_command(read.log, "log")
+app.add_command(offline.signature, "signature")
+app.add_command(change.update_app, "update")

@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.cli.manifest.file import open_manifest, read_manifest
 from keyhouse.cli.manifest.source_problems import SourceText, as_objects
-from keyhouse.cli.output.command import REFUSED, AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.cli.parser.command import REFUSED, AsJson, WrongUsageError, command
+from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import fingerprint
 
 __all__ = ["check", "convert", "problems_of", "schema", "signature"]
@@ -21,10 +22,10 @@ __all__ = ["check", "convert", "problems_of", "schema", "signature"]
 
 @command
 def check(
-    file: Annotated[Path, typer.Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    file: Annotated[Path, Argument(help="manifest file, JSON or YAML, or - for stdin")],
     *,
     dns_names: Annotated[
-        str, typer.Option(help="names of the coordinator: certificates may not take them")
+        str, Option(help="names of the coordinator: certificates may not take them")
     ] = "localhost",
     as_json: AsJson = False,
 ) -> None:
@@ -46,14 +47,14 @@ def check(
         show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": found})
         return
     sys.stderr.write(source.show("warning", warnings, colour=coloured(sys.stderr)))
-    typer.echo(f"valid  {fingerprint(raw)}")
+    click.echo(f"valid  {fingerprint(raw)}")
 
 
 @command
 def convert(
-    file: Annotated[Path, typer.Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    file: Annotated[Path, Argument(help="manifest file, JSON or YAML, or - for stdin")],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+        str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
     ] = "",
     *,
     as_json: AsJson = False,
@@ -75,7 +76,7 @@ def convert(
 
 @command
 def signature(
-    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+    file: Annotated[Path, Argument(help="manifest file, or - for standard input")],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +90,7 @@ def signature(
     if as_json:
         show_json({"fingerprint": found})
     else:
-        typer.echo(found)
+        click.echo(found)
 
 
 @command
@@ -103,7 +104,7 @@ def schema(*, as_json: AsJson = False) -> None:
     if as_json:
         show_json(manifest_schema())
         return
-    typer.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
 
 
 def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
 from keyhouse.base.printable import printable
@@ -15,8 +15,9 @@ from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, OptionGroup, WrongUsageError, command
 from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 @command
 def plan(
-    file: Annotated[Path, typer.Argument(help="manifest file, or - for standard input")],
+    file: Annotated[Path, Argument(help="manifest file, or - for standard input")],
     target: Target,
     user: User,
     *,
@@ -59,18 +60,18 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
 
     expect_plan: Annotated[
         str,
-        typer.Option(
+        Option(
             "--expect-plan",
             metavar="DIGEST",
             help="the plan that you have reviewed: refused if by now something else would happen",
         ),
     ] = ""
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="do not ask on a terminal whether to go on")
+        bool, Option("--yes", "-y", help="do not ask on a terminal whether to go on")
     ] = False
     no_plan: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-plan",
             help="neither show nor bind: for coordinators that know no plans, and plans too large",
         ),
@@ -200,5 +201,5 @@ def _require_expected(digest: str, expected: str) -> None:
 
 
 def _confirm() -> None:
-    if not typer.confirm("go on?", default=False, err=True):
+    if not click.confirm("go on?", default=False, err=True):
         raise RefusedError("not confirmed: nothing was sent", hint="--yes goes on without asking")

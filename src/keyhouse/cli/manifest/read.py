@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["get", "log", "verify"]
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
+    str, Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]
 
 KeepCert = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--keep-cert",
         help="keep the coordinator's certificates: in --coordinator-cert, or else in"
         " keyhouse/coordinator-cert.pem in $XDG_CONFIG_HOME or ~/.config",
@@ -36,7 +37,7 @@ KeepCert = Annotated[
 ]
 DisplayUpdate = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--display-update",
         "-u",
         help="with the security versions that updates raised since: not the signed bytes",
@@ -44,9 +45,7 @@ DisplayUpdate = Annotated[
 ]
 WithSignature = Annotated[
     bool,
-    typer.Option(
-        "--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"
-    ),
+    Option("--json", "--signature", "-s", help="one JSON object, with fingerprint and signature"),
 ]
 
 _FINGERPRINT = re.compile("[0-9A-Fa-f]{64}")
@@ -87,7 +86,7 @@ def get(
 @command
 def verify(
     expected: Annotated[
-        str, typer.Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
+        str, Argument(metavar="FILE|HEX", help="manifest file, or its fingerprint")
     ],
     target: Target,
     *,
@@ -125,7 +124,7 @@ def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None
         show_json({"updateLog": [_fields(entry) for entry in entries]})
     else:
         for entry in entries:
-            typer.echo(_line(entry))
+            click.echo(_line(entry))
 
 
 def _fields(entry: "LogEntry") -> dict[str, Any]:

@@ -5,18 +5,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import FileUnwritableError, NewFile
+from keyhouse.cli.parser.parameters import Option
 from keyhouse.manifest import fingerprint
 
 __all__ = ["RecoveryOption", "RecoveryPlace", "recovery_place"]
 
 RecoveryOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--recoverydata",
         "-r",
         metavar="FILE",
@@ -56,7 +57,7 @@ class RecoveryPlace:
                 hint="save them; keyhouse recover secrets prints them again",
             ) from None
         where = printable(self._file.path)
-        typer.echo(f"recovery secrets: {where}; give each to the holder of its key", err=True)
+        click.echo(f"recovery secrets: {where}; give each to the holder of its key", err=True)
 
     @property
     def path(self) -> str | None:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import printable
@@ -68,9 +68,9 @@ def _excerpt(line: str, span: Span, *, colour: bool) -> str:
 
 
 def _bold(text: str, *, on: bool) -> str:
-    return typer.style(text, bold=True) if on else text
+    return click.style(text, bold=True) if on else text
 
 
 def _marked(text: str, *, on: bool) -> str:
-    shade = typer.colors.YELLOW if text == "warning" else typer.colors.RED
-    return typer.style(text, fg=shade, bold=True) if on else text
+    shade = "yellow" if text == "warning" else "red"
+    return click.style(text, fg=shade, bold=True) if on else text

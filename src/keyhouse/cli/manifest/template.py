@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.printable import printable
@@ -20,9 +20,10 @@ from keyhouse.cli.manifest.template_parts import (
     secret_of,
     starting_manifest,
 )
-from keyhouse.cli.output.command import AsJson, OptionGroup, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.parameters import Option, OptionGroup
 
 __all__ = ["template"]
 
@@ -46,7 +47,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 
     package: Annotated[
         list[str],
-        typer.Option(
+        Option(
             "--package",
             metavar="NAME=ID",
             help="a program: its UniqueID, or signer:HEX,product:N,version:N",
@@ -54,19 +55,19 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
     marble: Annotated[
         list[str],
-        typer.Option("--marble", metavar="NAME[=PACKAGE]", help="a workload type and its program"),
+        Option("--marble", metavar="NAME[=PACKAGE]", help="a workload type and its program"),
     ] = msgspec.field(default_factory=list)
     secret: Annotated[
         list[str],
-        typer.Option("--secret", metavar="NAME=TYPE[:BITS]", help="such as token=symmetric-key"),
+        Option("--secret", metavar="NAME=TYPE[:BITS]", help="such as token=symmetric-key"),
     ] = msgspec.field(default_factory=list)
     user: Annotated[
         list[str],
-        typer.Option("--user", metavar="NAME=FILE", help="a user and the certificate (PEM)"),
+        Option("--user", metavar="NAME=FILE", help="a user and the certificate (PEM)"),
     ] = msgspec.field(default_factory=list)
     recovery_key: Annotated[
         list[str],
-        typer.Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
+        Option("--recovery-key", metavar="NAME=FILE", help="public RSA key (PEM)"),
     ] = msgspec.field(default_factory=list)
 
     def parts(self) -> Parts:
@@ -84,11 +85,9 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
 @command
 def template(
     named: PartOptions,
-    form: Annotated[
-        Literal["yaml", "json"], typer.Option("--format", help="what to write")
-    ] = "yaml",
+    form: Annotated[Literal["yaml", "json"], Option("--format", help="what to write")] = "yaml",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
+        str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
     ] = "",
     *,
     as_json: AsJson = False,
@@ -103,7 +102,7 @@ def template(
     """
     tree = starting_manifest(named.parts())
     for warning in problems_of(_raw(tree)):
-        typer.echo(f"warning: {printable(str(warning))}", err=True)
+        click.echo(f"warning: {printable(str(warning))}", err=True)
     if as_json and not output:
         show_json(tree)
         return
@@ -113,7 +112,7 @@ def template(
         show_json({"file": output})
         return
     file = printable(output) or "FILE"
-    typer.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
+    click.echo(f"next: edit it, then keyhouse manifest check {file}", err=True)
 
 
 def _raw(tree: Mapping[str, Any]) -> bytes:
@@ -176,9 +175,9 @@ def _answered(question: str, read: Callable[[str], T], default: str = "") -> T:
         try:
             return read(_ask(question, default))
         except KeyhouseError as error:
-            typer.echo(error_text(error), err=True, nl=False)
+            click.echo(error_text(error), err=True, nl=False)
 
 
 def _ask(question: str, default: str) -> str:
-    answer: str = typer.prompt(question, default=default, show_default=bool(default), err=True)
+    answer: str = click.prompt(question, default=default, show_default=bool(default), err=True)
     return answer.strip()

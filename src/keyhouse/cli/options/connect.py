@@ -17,9 +17,9 @@ from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
-from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file
 from keyhouse.cli.output.show import working
+from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:

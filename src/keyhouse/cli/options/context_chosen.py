@@ -3,11 +3,12 @@
 import os
 from typing import Annotated
 
+import click
 import msgspec
-import typer
 
 from keyhouse.cli.options.context_file import Context, ContextUnusableError, contexts_path, read
-from keyhouse.cli.output.command import WrongUsageError
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Option
 
 __all__ = [
     "ContextOption",
@@ -19,7 +20,7 @@ __all__ = [
 ]
 
 
-def not_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return ``value``; refuse an explicit "", which may be an unset variable of a shell.
 
     Read as "not given" it would let the command act on the context in use.
@@ -27,15 +28,15 @@ def not_empty(context: typer.Context, parameter: typer.CallbackParam, value: str
     source = context.get_parameter_source(parameter.name or "")
     if value or source is None or source.name != "COMMANDLINE":
         return value
-    raise typer.BadParameter("it is empty: leave it out for the context in use")
+    raise click.BadParameter("it is empty: leave it out for the context in use")
 
 
 ContextOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--context",
         metavar="NAME",
-        callback=not_empty,
+        check=not_empty,
         help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the one in use);"
         " none: do without",
     ),

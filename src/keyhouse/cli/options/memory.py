@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
-from keyhouse.cli.output.command import WrongUsageError
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Option
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory
@@ -15,7 +16,7 @@ __all__ = ["NONE", "MemoryOption", "has_place", "memory_of"]
 
 MemoryOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--memory",
         metavar="FILE",
         help="remembers the states that coordinators were in, to notice a rollback; none: do not"
@@ -39,7 +40,7 @@ def memory_of(option: str) -> "StateMemory | None":
         return None
     path = Path(option) if option else _default()
     if path is None:
-        typer.echo(_WARNING, err=True)
+        click.echo(_WARNING, err=True)
         return None
     if not path.name:
         raise WrongUsageError(

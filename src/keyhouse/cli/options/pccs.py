@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file
+from keyhouse.cli.parser.parameters import Option
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral
@@ -19,13 +18,11 @@ __all__ = ["PccsCaFile", "PccsUrl", "ca_of", "cache_folder", "from_pccs", "vendo
 
 PccsUrl = Annotated[
     str,
-    typer.Option(
-        "--pccs", metavar="URL", help="ask this PCCS (https://name:port) for the collateral"
-    ),
+    Option("--pccs", metavar="URL", help="ask this PCCS (https://name:port) for the collateral"),
 ]
 PccsCaFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--pccs-ca",
         metavar="FILE",
         help="the only CA (PEM) that may vouch for the PCCS; default: the system's",

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.context_chosen import (
@@ -17,21 +16,22 @@ from keyhouse.cli.options.context_chosen import (
 )
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.output.command import OptionGroup, WrongUsageError
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 __all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
 
 HostArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         help="address of the Client API: HOST or HOST:PORT; a context may name it",
         metavar="HOST",
-        callback=not_empty,
+        check=not_empty,
     ),
 ]
 AttestationFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--attestation",
         "--era-config",
         metavar="FILE",
@@ -40,7 +40,7 @@ AttestationFile = Annotated[
 ]
 CollateralFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--collateral",
         metavar="FILE",
         help="what verifies its quote: a bundle file (default with --simulation-root:"
@@ -49,7 +49,7 @@ CollateralFile = Annotated[
 ]
 SimulationRoot = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--simulation-root",
         metavar="FILE",
         help="trust quotes of a SIMULATED platform under this root certificate (PEM);"
@@ -58,7 +58,7 @@ SimulationRoot = Annotated[
 ]
 Statuses = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--accepted-tcb-statuses",
         metavar="LIST",
         help="states of the platform that are good enough, instead of those in the attestation"
@@ -67,7 +67,7 @@ Statuses = Annotated[
 ]
 Advisories = Annotated[
     list[str],
-    typer.Option(
+    Option(
         "--accepted-advisories",
         metavar="LIST",
         help="Intel's advisories that are accepted, instead of those in the attestation file",
@@ -75,7 +75,7 @@ Advisories = Annotated[
 ]
 Nonce = Annotated[
     str,
-    typer.Option(
+    Option(
         "--nonce",
         metavar="BASE64",
         help="what the quote has to be made for (default: 32 new bytes)",
@@ -83,19 +83,19 @@ Nonce = Annotated[
 ]
 SavedQuote = Annotated[
     str,
-    typer.Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came"),
+    Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came"),
 ]
 PinnedCertificate = Annotated[
     str,
-    typer.Option(
+    Option(
         "--coordinator-cert",
         metavar="FILE",
         help="certificates (PEM) that were kept before: the coordinator must have the same root;"
         " manifest set, and --keep-cert, write them here",
     ),
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", "-i", hidden=True)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", hidden=True)]
+Insecure = Annotated[bool, Option("--insecure", "-i", hidden=True)]
+Namespace = Annotated[str, Option("--namespace", "-n", hidden=True)]
 
 
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.command import WrongUsageError
 from keyhouse.cli.output.files import read_file
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Option
 from keyhouse.wire.json_decoder import UnreadableError, decode
 
 __all__ = [
@@ -52,7 +52,7 @@ def password_for(what: str, file: Path | None) -> Secret | None:
 
 TokenConfig = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--pkcs11-config",
         metavar="FILE",
         help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked for"
@@ -60,10 +60,10 @@ TokenConfig = Annotated[
     ),
 ]
 TokenKeyId = Annotated[
-    str, typer.Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
+    str, Option("--pkcs11-key-id", metavar="HEX", help="the key's id on the token")
 ]
 TokenKeyLabel = Annotated[
-    str, typer.Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
+    str, Option("--pkcs11-key-label", metavar="LABEL", help="the key's label there")
 ]
 
 

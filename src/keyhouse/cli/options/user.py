@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from keyhouse.cli.options.context_chosen import chosen_context
 from keyhouse.cli.options.target import Target
@@ -19,8 +18,9 @@ from keyhouse.cli.options.token import (
     pin_for,
     token_file,
 )
-from keyhouse.cli.output.command import OptionGroup, WrongUsageError
 from keyhouse.cli.output.files import read_file
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Option, OptionGroup
 
 if TYPE_CHECKING:
     from keyhouse.client import TokenIdentity, UserIdentity
@@ -33,21 +33,21 @@ class User(OptionGroup, frozen=True, kw_only=True):
 
     cert: Annotated[
         Path | None,
-        typer.Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
+        Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
     ] = None
     key: Annotated[
         Path | None,
-        typer.Option("--key", "-k", metavar="FILE", help="its private key (PEM, not encrypted)"),
+        Option("--key", "-k", metavar="FILE", help="its private key (PEM, not encrypted)"),
     ] = None
     pkcs12: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--pkcs12", metavar="FILE", help="both in one file (.p12, .pfx), instead of the two"
         ),
     ] = None
     pkcs12_password: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--pkcs12-password-file",
             metavar="FILE",
             help="its password: the first line; - for standard input (default: asked for)",
@@ -58,7 +58,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
     pkcs11_key_label: TokenKeyLabel = ""
     pkcs11_cert_id: Annotated[
         str,
-        typer.Option(
+        Option(
             "--pkcs11-cert-id",
             metavar="HEX",
             help="your certificate's id there (default: that of the key; or --cert FILE)",
@@ -66,7 +66,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
     ] = ""
     pkcs11_cert_label: Annotated[
         str,
-        typer.Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
+        Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
     ] = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import Any, Final, TextIO
 
+import click
 import msgspec
-import typer
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
@@ -41,7 +41,7 @@ def show_rows(rows: Mapping[str, str]) -> None:
     names = [printable(name) for name in rows]
     width = max(map(len, names)) + 1
     for name, value in zip(names, rows.values(), strict=True):
-        shown = typer.style(name.ljust(width), bold=True) if bold else name.ljust(width)
+        shown = click.style(name.ljust(width), bold=True) if bold else name.ljust(width)
         sys.stdout.write(f"{shown} {printable(value)}\n")
 
 

@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import click
 import msgspec
-import typer
-from typer.core import TyperGroup
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of, trusted
 from keyhouse.cli.options.memory import NONE, has_place, memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.recover.offline import encrypt, sign
 from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
 
@@ -29,13 +29,13 @@ _RECOVERED = "recovered: the state is back, under its old root certificate"
 
 RootFile = Annotated[
     Path | None,
-    typer.Option("--root", metavar="FILE", help="root certificate of the deployment (PEM)"),
+    Option("--root", metavar="FILE", help="root certificate of the deployment (PEM)"),
 ]
 
 
 SignatureFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--signature",
         "-s",
         metavar="FILE",
@@ -103,7 +103,7 @@ def _offer_of(
         if expected is not None:
             require_root(offer, expected)
         elif warn:
-            typer.echo("warning: without --root the deployment is not compared", err=True)
+            click.echo("warning: without --root the deployment is not compared", err=True)
         yield coordinator, offer
 
 
@@ -146,7 +146,7 @@ def _submission(
     if own is not None:
         listed = require_listed(offer, own.public_key)
         name = name or (listed if listed in shares else "")
-        typer.echo(f"your recovery key: {printable(listed)}", err=True)
+        click.echo(f"your recovery key: {printable(listed)}", err=True)
     secret = chosen(shares, name)
     if own is None and len(secret) not in PLAIN_SIZES and signed is not None:
         return secret, signed  # encrypted to the ephemeral key elsewhere
@@ -181,7 +181,7 @@ def public_key(
     if as_json:
         show_json(_object_of(offer, pem.decode("ascii")))
     else:
-        typer.echo(_needed(offer), err=True)
+        click.echo(_needed(offer), err=True)
 
 
 @command
@@ -214,34 +214,30 @@ def _object_of(offer: "Offer", pem: str) -> dict[str, object]:
     }
 
 
-class _UploadFirst(TyperGroup):
+class _UploadFirst(Group):
     """`keyhouse recover FILE HOST ...` is `keyhouse recover upload FILE HOST ...`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
             args = ["upload", *args]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=_UploadFirst,
-    no_args_is_help=True,
+app = _UploadFirst(
     help="Bring back a state whose machine is lost, share by share.",
 )
-app.command(name="upload")(upload)
-app.command(name="public-key")(public_key)
-app.command(name="sign")(sign)
-app.command(name="encrypt")(encrypt)
-app.command(name="secrets")(secrets)
-app.command(name="sign-secret", hidden=True)(sign)
-app.command(name="encrypt-secret", hidden=True)(encrypt)
+app.add_command(upload, "upload")
+app.add_command(public_key, "public-key")
+app.add_command(sign, "sign")
+app.add_command(encrypt, "encrypt")
+app.add_command(secrets, "secrets")
+app.add_alias(sign, "sign-secret")
+app.add_alias(encrypt, "encrypt-secret")
 
-with_signature_app = typer.Typer(
-    cls=_UploadFirst,
-    no_args_is_help=True,
+with_signature_app = _UploadFirst(
     help="The same as recover, under the names of the interface's usual tool.",
 )
-with_signature_app.command(name="upload")(upload)
-with_signature_app.command(name="public-key")(public_key)
-with_signature_app.command(name="encrypt-secret")(encrypt)
-with_signature_app.command(name="sign-secret")(sign)
+with_signature_app.add_command(upload, "upload")
+with_signature_app.add_command(public_key, "public-key")
+with_signature_app.add_command(encrypt, "encrypt-secret")
+with_signature_app.add_command(sign, "sign-secret")

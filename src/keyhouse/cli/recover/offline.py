@@ -4,11 +4,10 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from keyhouse.cli.output.command import AsJson, WrongUsageError, command
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
+from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
+from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 
 __all__ = ["encrypt", "sign"]
@@ -44,7 +43,7 @@ def encrypt(
     file: ShareFile,
     coordinator_pub_key: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--coordinator-pub-key",
             metavar="FILE",
             help="the key of `keyhouse recover public-key` (PEM)",

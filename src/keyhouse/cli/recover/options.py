@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from keyhouse.base.secret import Secret
 from keyhouse.cli.options.context_chosen import ContextOption, chosen_context
 from keyhouse.cli.options.token import (
@@ -18,8 +16,9 @@ from keyhouse.cli.options.token import (
     pin_for,
     token_file,
 )
-from keyhouse.cli.output.command import OptionGroup, WrongUsageError
 from keyhouse.cli.output.files import read_file
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey
@@ -28,18 +27,18 @@ __all__ = ["Holder", "OfflineContext", "OutputFile", "ShareFile", "ShareName"]
 
 ShareFile = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         help="the recovery secret: the JSON file of manifest set, or one secret, encrypted or"
         " decrypted, as it is or in base64; - for standard input",
         metavar="FILE",
     ),
 ]
 ShareName = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="name of the recovery key, in a JSON file")
+    str, Option("--name", metavar="NAME", help="name of the recovery key, in a JSON file")
 ]
 OutputFile = Annotated[
     str,
-    typer.Option("--output", "-o", metavar="FILE", help="new file (default: standard output)"),
+    Option("--output", "-o", metavar="FILE", help="new file (default: standard output)"),
 ]
 
 
@@ -54,7 +53,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     key: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM, not encrypted)"
         ),
     ] = None

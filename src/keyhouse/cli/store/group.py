@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.command import AsJson, command
 from keyhouse.cli.output.show import show_json, show_table
+from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "backup", "restore_backup"]
 
-app = typer.Typer(no_args_is_help=True, help="Check, list and restore stores of state directories.")
+app = Group(help="Check, list and restore stores of state directories.")
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="a state directory")]
+Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]
 SealedFor = Annotated[
     str,
-    typer.Option(
+    Option(
         "--platform",
         help="platform whose sealing key opens the store: simulation, ...; without it only what"
         " shows without the key is checked",
@@ -33,8 +34,7 @@ SealedFor = Annotated[
 ]
 
 
-@app.command(name="verify")
-@command
+@app.command("verify")
 def verify(
     directory: Directory,
     *,
@@ -62,8 +62,7 @@ def verify(
         sys.exit(1)
 
 
-@app.command(name="list")
-@command
+@app.command("list")
 def list_(directory: Directory, *, as_json: AsJson = False) -> None:
     """List the present store and those that were moved to archive/. Nothing changes.
 
@@ -78,14 +77,13 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
         return
     _show_stores(stores)
     if ended is not None:
-        typer.echo(printable(str(ended)), err=True)
+        click.echo(printable(str(ended)), err=True)
 
 
-@app.command(name="restore")
-@command
+@app.command("restore")
 def restore(
     directory: Directory,
-    name: Annotated[str, typer.Argument(help="name of the archived store, as list shows it")],
+    name: Annotated[str, Argument(help="name of the archived store, as list shows it")],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -102,16 +100,16 @@ def restore(
     if as_json:
         show_json({"restored": name, "archived": aside})
         return
-    typer.echo(f"restored  {name}")
+    click.echo(f"restored  {name}")
     if aside:
-        typer.echo(f"archived  {aside}")
-    typer.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
+        click.echo(f"archived  {aside}")
+    click.echo(f"next: keyhouse store verify {printable(str(directory))}", err=True)
 
 
 @command
 def backup(
     directory: Directory,
-    target: Annotated[Path, typer.Argument(metavar="BACKUP", help="a directory to be made")],
+    target: Annotated[Path, Argument(metavar="BACKUP", help="a directory to be made")],
     *,
     platform: SealedFor = "",
     as_json: AsJson = False,
@@ -132,15 +130,13 @@ def backup(
     _show_checked_at("backup", target, found[0], as_json=as_json)
     if not as_json:
         shown = printable(str(target))
-        typer.echo(f"next, when it is needed: keyhouse restore {shown} DIR", err=True)
+        click.echo(f"next, when it is needed: keyhouse restore {shown} DIR", err=True)
 
 
 @command
 def restore_backup(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="a backup")],
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="a state directory without a store")
-    ],
+    source: Annotated[Path, Argument(metavar="BACKUP", help="a backup")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="a state directory without a store")],
     *,
     platform: SealedFor = "",
     as_json: AsJson = False,
@@ -158,7 +154,7 @@ def restore_backup(
     asyncio.run(put_back(_existing(source, "name one that is there"), directory, verify))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
     if not as_json:
-        typer.echo(
+        click.echo(
             f"next: start the coordinator in {printable(str(directory))}; commands that remember a"
             f" state later than {found[0].state} refuse it until keyhouse trust forget HOST",
             err=True,
@@ -176,24 +172,24 @@ def _show_checked(checked: "StoreChecked") -> None:
     for each in checked.files:
         _show_file(each)
     if checked.state:
-        typer.echo(f"store     {checked.store_id}")
-        typer.echo(f"state     {checked.state}")
+        click.echo(f"store     {checked.store_id}")
+        click.echo(f"state     {checked.state}")
     if checked.manifest:
-        typer.echo(f"manifest  {checked.manifest}")
+        click.echo(f"manifest  {checked.manifest}")
     if not checked.decrypted:
-        typer.echo("not decrypted: only what shows without the key was checked", err=True)
+        click.echo("not decrypted: only what shows without the key was checked", err=True)
 
 
 def _show_file(checked: "FileChecked") -> None:
     word = "WRONG" if checked.problem else "ok"
-    typer.echo(f"{checked.file:<15} {word:<6} {printable(checked.problem or checked.found)}")
+    click.echo(f"{checked.file:<15} {word:<6} {printable(checked.problem or checked.found)}")
     if checked.problem:
-        typer.echo(f"    hint: {printable(checked.hint)}")
+        click.echo(f"    hint: {printable(checked.hint)}")
 
 
 def _show_stores(stores: "list[StoreSeen]") -> None:
     if not stores:
-        typer.echo("there is no store", err=True)
+        click.echo("there is no store", err=True)
         return
     rows = [
         (
@@ -239,5 +235,5 @@ def _show_checked_at(word: str, path: Path, checked: "StoreChecked", *, as_json:
     if as_json:
         show_json({word: str(path), "checked": checked})
         return
-    typer.echo(f"{word:<15} {printable(str(path))}")
+    click.echo(f"{word:<15} {printable(str(path))}")
     _show_checked(checked)

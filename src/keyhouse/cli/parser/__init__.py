@@ -1,0 +1,1 @@
+"""How words on the command line become the parameters of a function; on click."""
