@@ -35,7 +35,8 @@ from keyhouse.server.client_api import ROUTES, Route
 from keyhouse.server.client_api.description.openapi import openapi
 from keyhouse.server.metrics.names import METRICS
 from keyhouse.server.net.error_mapping import ERRORS
-from keyhouse.server.process.settings import SETTINGS, Setting
+from keyhouse.server.process.flags import Setting
+from keyhouse.server.process.settings import SETTINGS
 from keyhouse.wire.plan import MEANINGS
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed"]

@@ -221,12 +221,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert refused.hint == "stop what listens there, or choose another port"
 
 
-@pytest.mark.parametrize("words", [("--bogus",), ("word",), ("--data-dir",), ("--plat", "tdx")])
-def test_wrong_usage_ends_with_2_and_shows_the_usage(words: tuple[str, ...]) -> None:
-    ended = run("serve", *words)
+def test_wrong_usage_ends_with_2() -> None:
+    ended = run("serve", "--plat", "tdx")
 
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("usage: keyhouse serve")
+    assert ended.err == "error: unknown setting --plat\nhint: did you mean --platform?\n"
 
 
 def test_the_help_has_an_example_and_every_setting() -> None:

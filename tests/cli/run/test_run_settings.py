@@ -12,11 +12,11 @@ from keyhouse.cli.run.settings import (
     read_run_settings,
     reports_in_json,
 )
-from keyhouse.server.process.settings import SettingRefusedError
+from keyhouse.server.process.flags import SettingMisusedError, SettingRefusedError
 
 
 def _read(*words: str, env: Mapping[str, str] | None = None) -> RunSettings:
-    return read_run_settings(words, env or {})
+    return read_run_settings(["--root-certificate", "root.pem", *words], env or {})
 
 
 def test_defaults_are_those_of_the_interface() -> None:
@@ -91,6 +91,7 @@ def test_no_variable_decides_on_trust() -> None:
         "--root-certificate",
         "--attestation",
         "--simulation-root",
+        "--unverified-coordinator",
     }
     assert found == _read("--type", "web")
     assert all(not setting.variables for setting in measured)
@@ -99,21 +100,32 @@ def test_no_variable_decides_on_trust() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "type is missing"),
-        (("--type", "web", "app"), "-- has to stand before the program"),
-        (("--type", "web", "--insecure"), "no setting --insecure"),
-        (("--typ", "web"), "no setting --typ"),
-        (("--type",), "expected one argument"),
+        ((), "no marble type (--type NAME, or KEYHOUSE_MARBLE_TYPE)"),
+        (("--type", "web", "app"), "unexpected argument 'app' (put -- before the program: "),
+        (("--type", "web", "--insecure"), "unknown setting --insecure (keyhouse run --help "),
+        (("--typ", "web"), "unknown setting --typ (did you mean --type?)"),
+        (("--pin=1234",), "unknown setting --pin ("),
+        (("--type",), "--type needs a value (keyhouse run --help)"),
+        (("--unverified-coordinator=no",), "--unverified-coordinator takes no value"),
+        (
+            ("--type", "web", "--unverified-coordinator"),
+            "--unverified-coordinator contradicts --root-certificate",
+        ),
     ],
 )
-def test_wrong_usage_ends_with_two(
-    words: Sequence[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_wrong_usage_is_named_with_what_would_be_right(words: Sequence[str], told: str) -> None:
+    with pytest.raises(SettingMisusedError) as refused:
         _read(*words)
 
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    assert str(refused.value).startswith(told)
+
+
+def test_coordinator_is_verified_unless_the_command_line_says_that_it_is_not() -> None:
+    with pytest.raises(SettingMisusedError, match="no way to verify the coordinator"):
+        read_run_settings(["--type", "web"], {})
+
+    assert read_run_settings(["--type", "web", "--unverified-coordinator"], {}).is_unverified
+    assert not read_run_settings(["--type", "web", "--attestation", "a"], {}).is_unverified
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.server.process.settings import (
     _CHOICES,
     MOST_DAYS,
     SETTINGS,
-    Setting,
-    SettingRefusedError,
     Settings,
     read_settings,
 )
@@ -184,11 +183,18 @@ def test_the_days_of_certificates_are_a_small_whole_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--data"], ["--dat", "x"], ["word"], ["--data-dir"], ["--confirm-clock=1"]]
+    ("arguments", "told"),
+    [
+        (["--data"], "unknown setting --data (did you mean --data-dir?)"),
+        (["--dat", "x"], "unknown setting --dat (did you mean --data-dir?)"),
+        (["--yes"], "unknown setting --yes (keyhouse serve --help lists all settings)"),
+        (["word"], "unexpected argument 'word' (keyhouse serve --help)"),
+        (["--data-dir"], "--data-dir needs a value (keyhouse serve --help)"),
+        (["--confirm-clock=1"], "--confirm-clock takes no value (keyhouse serve --help)"),
+    ],
 )
-def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], told: str) -> None:
+    with pytest.raises(SettingMisusedError) as refused:
         read_settings(arguments, {})
 
-    assert ended.value.code == 2
-    assert "usage: keyhouse serve" in capsys.readouterr().err
+    assert str(refused.value) == told

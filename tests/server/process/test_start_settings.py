@@ -2,7 +2,8 @@
 
 import pytest
 
-from keyhouse.server.process.settings import SettingRefusedError, read_settings
+from keyhouse.server.process.flags import SettingRefusedError
+from keyhouse.server.process.settings import read_settings
 
 
 def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None:

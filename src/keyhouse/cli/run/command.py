@@ -19,6 +19,7 @@ from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import forbid_dumps, release_environment
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
+from keyhouse.server.process.flags import SettingMisusedError
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
@@ -63,14 +64,14 @@ def _now() -> str:
 
 
 REFUSED: Final = 1
+USAGE: Final = 2
 UNREACHABLE: Final = 3
 TRUST_FAILED: Final = 4
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
 _UNVERIFIED: Final = (
-    "the coordinator is NOT verified: a wrong one can feed this program any parameters;"
-    " name --root-certificate or --attestation"
+    "the coordinator is NOT verified: a wrong one can feed this program any parameters"
 )
 
 
@@ -135,7 +136,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
     address = read_mesh_address(settings.coordinator)
     credentials = make_credentials(read_names(settings.dns_names))
     find_anchor = anchors(settings)
-    if find_anchor is None:
+    if settings.is_unverified:
         report.warning(_UNVERIFIED)
     who = own_uuid(settings.uuid_file)
     quote = _quote_once(settings, credentials, report)
@@ -195,6 +196,8 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
 
 
 def _exit_code(error: KeyhouseError) -> int:
+    if isinstance(error, SettingMisusedError):
+        return USAGE
     # By its code: the client's TrustError is one, too, and is not imported where it cannot occur.
     if error.code == "trust-failed":
         return TRUST_FAILED

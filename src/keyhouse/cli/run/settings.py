@@ -4,15 +4,19 @@ As for `keyhouse serve`, *measured* settings decide what is trusted and have no 
 from the command line, which belongs to the image. *Host* settings may cost the start, nothing else.
 """
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
-from keyhouse.server.process.settings import Setting, SettingRefusedError
+from keyhouse.server.process.flags import (
+    Setting,
+    SettingMisusedError,
+    SettingRefusedError,
+    read_flags,
+)
 
 __all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
 
@@ -86,6 +90,14 @@ RUN_SETTINGS: Final = (
         "trust coordinators that prove by their quote to be whom this attestation file says",
     ),
     Setting(
+        "--unverified-coordinator",
+        "measured",
+        "",
+        "trust whoever answers, who can feed the program any parameters: for a trial on your own"
+        " machine",
+        is_switch=True,
+    ),
+    Setting(
         "--client-api",
         "host",
         "",
@@ -120,6 +132,8 @@ _PLATFORMS: Final = ("auto", "gramine", "tdx", "simulation")
 _FORMATS: Final = ("text", "json")  # of the flag; in a variable any other word means text
 _OF_QUOTES: Final = ("--collateral", "--pccs", "--pccs-ca", "--simulation-root")
 _LONGEST_DIGITS: Final = 5
+_ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
+_BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...
 
 example: keyhouse run --type web --coordinator coordinator:2001 --root-certificate root.pem \\
@@ -139,6 +153,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     simulated_identity: Path | None  # None: the coordinator's
     root_certificate: Path | None
     attestation: Path | None
+    is_unverified: bool  # trust whoever answers; then there is neither of the two above
     client_api: str  # empty: port 4433 of the coordinator's host
     collateral: Path | None
     pccs: str
@@ -151,15 +166,14 @@ class RunSettings(msgspec.Struct, frozen=True):
 def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> RunSettings:
     """Return the settings of a `keyhouse run` process.
 
-    Raises ``SettingRefusedError`` for a value that cannot be. Wrong usage ends the process with 2.
+    Raises ``SettingRefusedError`` for an invalid value, ``SettingMisusedError`` for wrong usage.
     """
     flags, words = _halves(arguments)
-    parser = _parser()
-    given, others = parser.parse_known_args(flags)
-    if others:
-        _misused(parser, others)
+    given = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
     values = {setting.flag: _value(setting, given, environment) for setting in RUN_SETTINGS}
-    _check(parser, values)
+    is_unverified = bool(given["unverified_coordinator"])
+    _require_trust(values, is_unverified=is_unverified)
+    _check(values)
     return RunSettings(
         coordinator=values["--coordinator"],
         kind=values["--type"],
@@ -171,6 +185,7 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
         simulated_identity=_path(values["--simulated-identity"]),
         root_certificate=_path(values["--root-certificate"]),
         attestation=_path(values["--attestation"]),
+        is_unverified=is_unverified,
         client_api=values["--client-api"],
         collateral=_path(values["--collateral"]),
         pccs=values["--pccs"],
@@ -195,31 +210,8 @@ def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="keyhouse run",
-        usage=_USAGE,
-        description="Join the deployment as a workload, then become PROGRAM.",
-        allow_abbrev=False,
-        formatter_class=argparse.HelpFormatter,
-    )
-    for setting in RUN_SETTINGS:
-        variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
-        default = f" (default: {setting.default})" if setting.default else ""
-        parser.add_argument(
-            setting.flag, metavar="VALUE", help=f"{setting.help}{default}{variables}"
-        )
-    return parser
-
-
-def _misused(parser: argparse.ArgumentParser, others: Sequence[str]) -> NoReturn:
-    if others[0].startswith("-"):
-        parser.error(f"there is no setting {others[0]}")
-    parser.error(f"-- has to stand before the program: keyhouse run ... -- {others[0]}")
-
-
-def _value(setting: Setting, given: argparse.Namespace, environment: Mapping[str, str]) -> str:
-    flag = getattr(given, setting.flag.removeprefix("--").replace("-", "_"))
+def _value(setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
+    flag = given[setting.flag.removeprefix("--").replace("-", "_")]
     if isinstance(flag, str):
         if not flag:
             raise SettingRefusedError(
@@ -227,7 +219,7 @@ def _value(setting: Setting, given: argparse.Namespace, environment: Mapping[str
             )
         if setting.flag == "--log-format" and flag.casefold() not in _FORMATS:
             raise SettingRefusedError(
-                "--log-format has a value that cannot be", hint=f"one of: {', '.join(_FORMATS)}"
+                "--log-format has an invalid value", hint=f"one of: {', '.join(_FORMATS)}"
             )
         return flag
     return _of_environment(setting, environment)
@@ -241,29 +233,46 @@ def _is_json(log_format: str) -> bool:
     return log_format.casefold() == "json"
 
 
-def _check(parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
+def _require_trust(values: Mapping[str, str], *, is_unverified: bool) -> None:
+    """Raise ``SettingMisusedError`` unless the coordinator is verified, or it is said not to be.
+
+    The environment has no say: it is the host's.
+    """
+    named = [flag for flag in ("--root-certificate", "--attestation") if values[flag]]
+    if named and is_unverified:
+        raise SettingMisusedError(
+            f"--unverified-coordinator contradicts {named[0]}", hint="leave one of the two out"
+        )
+    if not named and not is_unverified:
+        raise SettingMisusedError(
+            "no way to verify the coordinator: pass --root-certificate or --attestation",
+            hint="only for a trial on your own machine: --unverified-coordinator",
+        )
+
+
+def _check(values: Mapping[str, str]) -> None:
     if not values["--type"]:
-        parser.error("the marble type is missing: --type, or KEYHOUSE_MARBLE_TYPE")
+        raise SettingMisusedError("no marble type", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE")
     if values["--platform"] not in _PLATFORMS:
         raise SettingRefusedError(
-            "--platform has a value that cannot be", hint=f"one of: {', '.join(_PLATFORMS)}"
+            "--platform has an invalid value", hint=f"one of: {', '.join(_PLATFORMS)}"
         )
     if not values["--type"].isprintable():  # so it is text, whatever the bytes were
-        raise SettingRefusedError("the marble type is no text", hint="name one of the manifest")
+        raise SettingRefusedError("the marble type is not text", hint="name one of the manifest")
     digits = values["--timeout"]
     if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
         raise SettingRefusedError(
-            "the timeout is no number of seconds", hint="such as --timeout 60"
+            "the timeout is not a number of seconds", hint="such as --timeout 60"
         )
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["--simulated-identity"] and values["--platform"] != "simulation":
         raise SettingRefusedError(
-            "--simulated-identity has no effect here", hint="it goes with --platform simulation"
+            "--simulated-identity has no effect here", hint="use it with --platform simulation"
         )
     for flag in _OF_QUOTES:
         if values[flag] and not values["--attestation"]:
             raise SettingRefusedError(
-                f"{flag} has no effect here", hint="it goes with --attestation: name that file, too"
+                f"{flag} has no effect here", hint="use it with --attestation FILE"
             )
 
 

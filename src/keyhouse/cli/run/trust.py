@@ -42,7 +42,7 @@ Anchors = Callable[[float], Anchor | None]
 
 
 def anchors(settings: RunSettings) -> Anchors | None:
-    """Return a function that gives the anchor of each attempt. None: nothing is verified.
+    """Return a function that gives the anchor of each attempt. None: ``--unverified-coordinator``.
 
     With an attestation file the quote is verified again for each attempt: a coordinator has another
     root while it waits for its recovery.
@@ -50,10 +50,13 @@ def anchors(settings: RunSettings) -> Anchors | None:
     Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for files that cannot be used.
     What is returned raises the client's ``TrustError`` and ``UnreachableError``.
     """
+    if settings.is_unverified:
+        return None
     pinned = _pinned(settings.root_certificate)
     if settings.attestation is not None:
         return lambda seconds: _proven(settings, pinned, seconds)
-    return (lambda _seconds: pinned) if pinned is not None else None
+    assert pinned is not None  # noqa: S101 the settings require one of the three
+    return lambda _seconds: pinned
 
 
 def _pinned(path: Path | None) -> Anchor | None:

@@ -23,9 +23,10 @@ from keyhouse.journal import check_state_directory
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.collateral_file import CollateralFile
+from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.opening import new_deployment, require_clock
 from keyhouse.server.process.quote_checks import pccs_of
-from keyhouse.server.process.settings import SettingRefusedError, Settings, read_settings
+from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
 
 __all__ = ["Finding", "check_config", "findings_of"]

@@ -25,7 +25,8 @@ from keyhouse.coordinator import (
 from keyhouse.journal import Home
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import SealMode
-from keyhouse.server.process.settings import SettingRefusedError, Settings
+from keyhouse.server.process.flags import SettingRefusedError
+from keyhouse.server.process.settings import Settings
 
 __all__ = ["new_deployment", "opened", "process_on", "require_clock", "sealing_note", "writing"]
 

@@ -10,6 +10,7 @@ from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import harden
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import write_error
+from keyhouse.server.process.flags import SettingMisusedError
 from keyhouse.server.process.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 REFUSED: Final = 1
+USAGE: Final = 2
 INTERRUPTED: Final = 130
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         _run(read_settings(arguments, os.environ))
     except KeyhouseError as error:
         write_error(error_text(error))
-        return REFUSED
+        return USAGE if isinstance(error, SettingMisusedError) else REFUSED
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which tells no text of the error

@@ -5,29 +5,17 @@ they come from the command line, which the platform measures, and never from the
 *Host* settings may cost availability, never confidentiality or integrity.
 """
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
-from keyhouse.base.errors import RefusedError
+from keyhouse.server.process.flags import Setting, SettingRefusedError, read_flags
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["MOST_DAYS", "SETTINGS", "Setting", "Settings", "read_settings"]
-
-
-class Setting(NamedTuple):
-    """One setting, as the reference shows it."""
-
-    flag: str
-    kind: str  # "measured" or "host"
-    default: str
-    help: str
-    variables: tuple[str, ...] = ()  # in the order in which they are read; empty counts as unset
-    is_switch: bool = False
+__all__ = ["MOST_DAYS", "SETTINGS", "Settings", "read_settings"]
 
 
 SETTINGS: Final = (
@@ -182,17 +170,14 @@ _SWITCHES: Final = (
 
 _LONGEST_PORT: Final = 5
 
+_USAGE: Final = """keyhouse serve [--SETTING VALUE]...
+       keyhouse serve --platform simulation --client-addr 127.0.0.1:4433   (try it out)"""
+
 MOST_DAYS: Final = 36_500
 """Days that a certificate of a workload may be good for, if its time is chosen."""
 
 _DAYS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
-
-
-class SettingRefusedError(RefusedError):
-    """A setting that cannot be, or that may not come from where it came from."""
-
-    code = "setting"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -226,10 +211,10 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Return the settings of a `keyhouse serve` process.
 
     Raises:
-        SettingRefusedError: a value that cannot be. Unknown flags end the process with usage (exit
-            2).
+        SettingRefusedError: a value that cannot be.
+        SettingMisusedError: a command line that cannot be read.
     """
-    given = vars(_parser().parse_args(arguments))
+    given = read_flags(SETTINGS, arguments, usage=_USAGE, about="Run the coordinator.")
     _refuse_simulation_by_environment(environment)
     values: dict[str, str] = {}
     for setting in SETTINGS:
@@ -265,25 +250,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         log_format=values["--log-format"],
         notes=_notes(values),
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="keyhouse serve",
-        usage="keyhouse serve [--SETTING VALUE]...\n"
-        "       keyhouse serve --platform simulation --client-addr 127.0.0.1:4433   (try it out)",
-        description="Run the coordinator.",
-        allow_abbrev=False,
-    )
-    for setting in SETTINGS:
-        variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
-        default = f" (default: {setting.default})" if setting.default else ""
-        text = f"{setting.help}{default}{variables}"
-        if setting.is_switch:
-            parser.add_argument(setting.flag, action="store_true", help=text)
-        else:
-            parser.add_argument(setting.flag, metavar="VALUE", help=text)
-    return parser
 
 
 def _field(setting: Setting) -> str:
