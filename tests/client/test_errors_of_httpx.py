@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from keyhouse.client import Address, ClientSetupError, TrustError, UnreachableError
-from keyhouse.client.http.rules import FROM_HTTPX, client_error
+from keyhouse.client.http.rules import FROM_HTTPX, Progress, client_error
 from keyhouse.client.steps import Request
 from keyhouse.client.tokens.pool_transport import PoolTransport
 
@@ -41,7 +41,7 @@ def test_no_error_of_httpx_is_forgotten() -> None:
 def test_an_error_of_the_transport_is_unreachable(kind: type[Exception], method: str) -> None:
     error = kind("secret detail")
     assert isinstance(error, httpx.HTTPError)
-    found = client_error(WHERE, Request(method, "/x"), error)
+    found = client_error(WHERE, Request(method, "/x"), error, Progress())
     assert isinstance(found, UnreachableError)
     assert found.connected is (kind not in NOT_CONNECTED)
     assert found.sent is (found.connected and method == "POST")
@@ -51,11 +51,11 @@ def test_an_error_of_the_transport_is_unreachable(kind: type[Exception], method:
 def test_a_certificate_that_does_not_verify_is_a_trust_failure() -> None:
     error = httpx.ConnectError("handshake")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
-    assert isinstance(client_error(WHERE, Request("POST", "/x"), error), TrustError)
+    assert isinstance(client_error(WHERE, Request("POST", "/x"), error, Progress()), TrustError)
 
 
 def test_a_request_line_that_is_too_long_is_the_callers_doing() -> None:
-    found = client_error(WHERE, Request("GET", "/x"), httpx.InvalidURL("too long"))
+    found = client_error(WHERE, Request("GET", "/x"), httpx.InvalidURL("too long"), Progress())
     assert isinstance(found, ClientSetupError)
 
 

@@ -10,6 +10,7 @@ from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from keyhouse.base.connecting import cause_of
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import shown
 from keyhouse.launcher.credentials import Credentials
@@ -23,7 +24,7 @@ from keyhouse.launcher.errors import (
 from keyhouse.launcher.parameters import Delivered, checked
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
-from keyhouse.wire.address import WORKLOAD_API_PORT, Address, read_address
+from keyhouse.wire.address import WORKLOAD_API, WORKLOAD_API_PORT, Address, read_address
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
 __all__ = ["Request", "activate", "read_mesh_address"]
@@ -35,7 +36,8 @@ _HINTS: Final = {
     Status.INVALID_ARGUMENT: "correct what the launcher was given, such as --dns-names",
 }
 _TRY_AGAIN: Final = (
-    "check the address, of the workload API (port 2001), and that the coordinator runs"
+    f"check that it is the coordinator's workload API (usually port {WORKLOAD_API_PORT}),"
+    " and that it runs"
 )
 
 
@@ -78,12 +80,14 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
         async with asyncio.timeout(timeout):
             answer = await _ask(request, context, timeout)
     except (OSError, StreamTerminatedError, GRPCError) as error:
+        if not seen and not isinstance(error, PeerRefusedError):
+            raise _not_connected(error, request.address, in_tls=context.in_tls) from None
         raise _told(error, request.address) from None
     except (ProtocolError, DecodeError, NotImplementedError, AssertionError, KeyError):
         # grpclib takes for granted that there is a :status, a known form of message, and so on.
         raise AnswerUnreadableError(
             f"what answers at {request.address} does not speak this interface",
-            hint="name the coordinator's workload API",
+            hint=_TRY_AGAIN,
         ) from None
     parameters = answer.Parameters
     delivered = checked(dict(parameters.Files), dict(parameters.Env), tuple(parameters.Argv))
@@ -109,19 +113,20 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         )
 
 
+def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotReachableError:
+    cause = cause_of(error, WORKLOAD_API, in_tls=in_tls)
+    return NotReachableError(f"cannot connect to {address}: {cause.problem}", hint=cause.hint)
+
+
 def _told(error: Exception, address: Address) -> KeyhouseError:
-    """Return what ``error``, of the connection or the call, means for the launcher."""
+    """Return what ``error``, of the call over a connection, means for the launcher."""
     if isinstance(error, PeerRefusedError):
         return error.reason_why
     if isinstance(error, GRPCError):
         return _refusal(error, address)
     if isinstance(error, TimeoutError):
         return NotReachableError(f"{address} gives no answer in time", hint=_TRY_AGAIN)
-    if isinstance(error, ssl.SSLError):
-        return NotReachableError(f"no TLS connection to {address}", hint=_TRY_AGAIN)
-    if isinstance(error, StreamTerminatedError):
-        return NotReachableError(f"{address} closed before it answered", hint=_TRY_AGAIN)
-    return NotReachableError(f"no connection to {address}", hint=_TRY_AGAIN)
+    return NotReachableError(f"{address} closed before it answered", hint=_TRY_AGAIN)
 
 
 def _refusal(error: GRPCError, address: Address) -> KeyhouseError:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL, crypto
 
+from keyhouse.base.connecting import plain_http
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 
@@ -55,6 +56,7 @@ class ClientContext(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, credentials: Credentials, check: PeerCheck) -> None:
+        self.in_tls = False  # whether there is a TCP connection, over which TLS has begun
         self.check = check
         self._native = SSL.Context(SSL.TLS_CLIENT_METHOD)
         self._native.set_min_proto_version(SSL.TLS1_2_VERSION)
@@ -78,6 +80,7 @@ class ClientContext(ssl.SSLContext):
     ) -> "Session":
         """Return a new client session between two memory buffers."""
         del server_side, session
+        self.in_tls = True
         connection = SSL.Connection(self._native, None)
         connection.set_connect_state()
         if isinstance(server_hostname, str) and not _is_ip(server_hostname):
@@ -100,6 +103,7 @@ class Session:
         self._incoming = incoming
         self._outgoing = outgoing
         self._received = 0
+        self._begin = b""
 
     def do_handshake(self) -> None:
         """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
@@ -109,7 +113,7 @@ class Session:
         leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:
-                raise _untrusted("it shows no certificate")
+                raise _untrusted("no certificate was presented")
             self._check(crypto.dump_certificate(crypto.FILETYPE_ASN1, leaf))
         except CoordinatorNotTrustedError as why:
             raise PeerRefusedError(why) from None
@@ -171,6 +175,7 @@ class Session:
     def _do(self, call: Callable[[], Any]) -> Any:
         """Return what ``call`` returns; the bytes for and from the peer go through the buffers."""
         while data := self._incoming.read(_PIECE):
+            self._begin = self._begin or data
             self._connection.bio_write(data)
         try:
             return call()
@@ -178,8 +183,8 @@ class Session:
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more input is needed") from None
         except SSL.ZeroReturnError:
             raise ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by peer") from None
-        except SSL.Error:
-            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the TLS connection failed") from None
+        except SSL.Error as error:
+            raise plain_http(self._begin) or _failure(error) from None
         finally:
             self._drain()
 
@@ -189,6 +194,15 @@ class Session:
                 self._outgoing.write(self._connection.bio_read(_PIECE))
             except SSL.WantReadError:
                 return
+
+
+def _failure(error: SSL.Error) -> ssl.SSLError:
+    """Return ``error`` as the error of ``ssl`` that has OpenSSL's reasons: fixed words."""
+    if isinstance(error, SSL.SysCallError):
+        return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "closed by peer")
+    queue = error.args[0] if error.args else ()
+    reasons = [str(entry[2]) for entry in queue]
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, "; ".join(reasons))
 
 
 def _is_ip(host: str) -> bool:

@@ -6,12 +6,23 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.base.connecting import Api
 from keyhouse.base.errors import RefusedError
 
-__all__ = ["CLIENT_API_PORT", "WORKLOAD_API_PORT", "Address", "read_address"]
+__all__ = [
+    "CLIENT_API",
+    "CLIENT_API_PORT",
+    "WORKLOAD_API",
+    "WORKLOAD_API_PORT",
+    "Address",
+    "read_address",
+]
 
 CLIENT_API_PORT: Final = 4433
 WORKLOAD_API_PORT: Final = 2001
+
+CLIENT_API: Final = Api("Client API", CLIENT_API_PORT, "workload API", WORKLOAD_API_PORT)
+WORKLOAD_API: Final = Api("workload API", WORKLOAD_API_PORT, "Client API", CLIENT_API_PORT)
 
 _PORTS: Final = 65_535
 _LONGEST: Final = 253

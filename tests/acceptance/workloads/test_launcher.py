@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.acceptance
 
 OURS, THEIRS = coordinator_keys(0), coordinator_keys(1)
 SECRET = b"canary-a9d2c41f"
+UNVERIFIED = "--unverified-coordinator"
 
 _SHOW = """
 import json, os, resource, sys
@@ -208,25 +209,43 @@ def test_another_coordinator_is_not_trusted(
     assert len(peer.asked) == (0 if with_intermediate else 1)
 
 
-def test_whoever_answers_is_taken_with_a_warning_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "env", [{}, {"KEYHOUSE_UNVERIFIED_COORDINATOR": "1"}], ids=["not said", "said by the host"]
+)
+def test_program_does_not_start_without_a_way_to_verify_the_coordinator(
+    tmp_path: Path, env: Mapping[str, str]
+) -> None:
     with MeshPeer(keys=THEIRS) as peer:
-        ended = launch(peer.port, "--", "/bin/true", folder=tmp_path)
+        ended = launch(peer.port, "--", "/bin/echo", "x", folder=tmp_path, env=env)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: no way to verify the coordinator: ")
+    assert peer.asked == []
+
+
+def test_whoever_answers_is_trusted_if_the_command_line_says_so(tmp_path: Path) -> None:
+    with MeshPeer(keys=THEIRS) as peer:
+        ended = launch(peer.port, UNVERIFIED, "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 0
     assert "warning: the coordinator is NOT verified" in ended.err
 
 
 def test_nobody_there_is_unreachable_when_the_time_is_over(tmp_path: Path) -> None:
-    ended = launch(1, "--timeout", "1", "--", "/bin/true", folder=tmp_path)
+    ended = launch(1, UNVERIFIED, "--timeout", "1", "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 3
     assert "\nerror: " in ended.err
-    assert "\nhint: check the address" in ended.err
+    assert "\nhint: check that the coordinator runs; check the port: the workload" in ended.err
 
 
 def test_nobody_there_is_asked_again(tmp_path: Path) -> None:
     with subprocess.Popen(
-        command(1, "--", "/bin/true"), cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True
+        command(1, UNVERIFIED, "--", "/bin/true"),
+        cwd=tmp_path,
+        env={},
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
         while "trying again" not in (line := process.stderr.readline()):
@@ -234,7 +253,7 @@ def test_nobody_there_is_asked_again(tmp_path: Path) -> None:
         process.terminate()
         process.communicate(timeout=60)
 
-    assert "no connection to 127.0.0.1:1; trying again in " in line
+    assert "cannot connect to 127.0.0.1:1: connection refused; trying again in " in line
     assert process.returncode == 128 + signal.SIGTERM
 
 
@@ -244,7 +263,7 @@ def test_launcher_ends_on_signals_while_it_waits(tmp_path: Path, number: signal.
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         subprocess.Popen(
-            command(silent.getsockname()[1], "--", "/bin/true"),
+            command(silent.getsockname()[1], UNVERIFIED, "--", "/bin/true"),
             cwd=tmp_path,
             env={},
             stderr=subprocess.PIPE,

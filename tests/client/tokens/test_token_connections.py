@@ -272,7 +272,7 @@ def test_a_name_that_nobody_has_is_unreachable(somewhere: TrustedCoordinator) ->
     moved = msgspec.structs.replace(somewhere, address=Address("nobody.invalid", 4433))
     with (
         Coordinator(moved, identity(), retries=NO_RETRIES) as session,
-        pytest.raises(UnreachableError, match="no TLS connection"),
+        pytest.raises(UnreachableError, match="cannot connect to"),
     ):
         session.status()
 
@@ -289,12 +289,12 @@ def test_nobody_there_and_nobody_who_answers_are_unreachable(
         moved = msgspec.structs.replace(somewhere, address=where)
         with (
             session_with(mode, moved, identity(), timeout=soon, **options) as session,
-            pytest.raises(UnreachableError, match="does not answer"),
+            pytest.raises(UnreachableError, match="timed out"),
         ):
             session.status()
     with (
         session_with(mode, moved, identity(), **options) as session,
-        pytest.raises(UnreachableError, match="no TLS connection") as caught,
+        pytest.raises(UnreachableError, match="cannot connect to") as caught,
     ):
         session.status()
     assert not caught.value.connected

@@ -8,7 +8,14 @@ import httpx
 
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import FROM_HTTPX, Body, client_error, client_options, prepared
+from keyhouse.client.http.rules import (
+    FROM_HTTPX,
+    Body,
+    Progress,
+    client_error,
+    client_options,
+    prepared,
+)
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -76,11 +83,13 @@ class Connection:
         in time, ``AnswerUnreadableError`` if it is too long or compressed.
         """
         self._context.deadline = request.deadline
+        progress = Progress()
+        options = prepared(request, self._timeouts, progress.see)
         try:
-            with self._client.stream(**prepared(request, self._timeouts)) as response:
+            with self._client.stream(**options) as response:
                 body = Body(self._address, request, response)
                 for part in response.iter_raw():
                     body.add(part)
                 return body.answer()
         except FROM_HTTPX as error:
-            raise client_error(self._address, request, error) from None
+            raise client_error(self._address, request, error, progress) from None

@@ -10,7 +10,14 @@ import httpx
 
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.http.rules import FROM_HTTPX, Body, client_error, client_options, prepared
+from keyhouse.client.http.rules import (
+    FROM_HTTPX,
+    Body,
+    Progress,
+    client_error,
+    client_options,
+    prepared,
+)
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
@@ -75,20 +82,24 @@ class AsyncConnection:
 
     async def _send(self, request: Request) -> Answer:
         """Return the answer; raises what ``Connection`` does."""
+        progress = Progress()
+        options = prepared(request, self._timeouts, progress.see_async)
         try:
             async with (
                 asyncio.timeout(max(request.deadline - time.monotonic(), 0.001)),
-                self._client.stream(**prepared(request, self._timeouts)) as response,
+                self._client.stream(**options) as response,
             ):
                 body = Body(self._address, request, response)
                 async for part in response.aiter_raw():
                     body.add(part)
                 return body.answer()
-        except TimeoutError:
-            late = httpx.ReadTimeout("the whole answer took too long")
-            raise client_error(self._address, request, late) from None
+        except TimeoutError as error:
+            kind = httpx.ConnectTimeout if progress.is_connecting else httpx.ReadTimeout
+            late = kind("the whole answer took too long")
+            late.__cause__ = error
+            raise client_error(self._address, request, late, progress) from None
         except FROM_HTTPX as error:
-            raise client_error(self._address, request, error) from None
+            raise client_error(self._address, request, error, progress) from None
 
 
 async def _in_thread(run: Callable[[], T]) -> T:

@@ -7,11 +7,13 @@ over such a connection before it has passed.
 """
 
 import hmac
+import socket
 import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from keyhouse.base.connecting import plain_http
 from keyhouse.client.errors import TrustError
 
 __all__ = ["PeerContext", "pinned_context", "watching_context"]
@@ -20,6 +22,7 @@ PeerCheck = Callable[[bytes], None]
 
 _FOREVER: Final = 1e9  # seconds; sockets take no infinity
 _SOONEST: Final = 0.001  # 0 would mean not to block at all
+_PEEKED: Final = 16  # bytes of an answer that is no TLS
 
 
 class _Socket(ssl.SSLSocket):
@@ -37,17 +40,34 @@ class _Socket(ssl.SSLSocket):
         super().settimeout(left if value is None else min(value, left))
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - as overridden
-        super().do_handshake(block)
+        try:
+            super().do_handshake(block)
+        except ssl.SSLError as error:
+            raise plain_http(self._unread(), head_is_read=True) or error from None
         try:
             _check(self.context, self.getpeercert(binary_form=True))
         except BaseException:
             self.close()
             raise
 
+    def _unread(self) -> bytes:
+        """Return what has come and TLS has not read."""
+        try:
+            return socket.socket.recv(self, _PEEKED, socket.MSG_DONTWAIT)
+        except OSError:
+            return b""
+
 
 class _Object(ssl.SSLObject):
+    incoming: ssl.MemoryBIO
+
     def do_handshake(self) -> None:
-        super().do_handshake()
+        try:
+            super().do_handshake()
+        except ssl.SSLWantReadError:
+            raise
+        except ssl.SSLError as error:
+            raise plain_http(self.incoming.read(_PEEKED), head_is_read=True) or error from None
         _check(self.context, self.getpeercert(binary_form=True))
 
 
@@ -63,10 +83,19 @@ class PeerContext(ssl.SSLContext):
     check: PeerCheck
     deadline: float = _FOREVER
 
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any
+    ) -> ssl.SSLObject:
+        """Return a TLS connection over the two buffers."""
+        made = super().wrap_bio(incoming, outgoing, *args, **kwargs)
+        assert isinstance(made, _Object)  # noqa: S101 the class above
+        made.incoming = incoming
+        return made
+
 
 def _check(context: Any, leaf: bytes | None) -> None:
     if leaf is None:
-        raise TrustError("the peer showed no certificate")
+        raise TrustError("no certificate was presented")
     context.check(leaf)
 
 

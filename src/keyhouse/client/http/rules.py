@@ -2,10 +2,12 @@
 
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import httpx
 
+from keyhouse.base.connecting import alert_in, cause_of
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     ClientSetupError,
@@ -14,13 +16,26 @@ from keyhouse.client.errors import (
 )
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
-from keyhouse.wire.address import Address
+from keyhouse.wire.address import CLIENT_API, Address
 
-__all__ = ["FROM_HTTPX", "Body", "client_error", "client_options", "prepared"]
+__all__ = ["FROM_HTTPX", "Body", "Progress", "client_error", "client_options", "prepared"]
 
 _POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
-_TRY_AGAIN: Final = "check the address, and that the coordinator runs"
+_TRY_AGAIN: Final = "check that it is the coordinator's Client API, and that it runs"
 
+
+_CONNECTING: Final = frozenset(
+    {
+        "",
+        "connection.connect_tcp.started",
+        "connection.connect_tcp.failed",
+        "connection.connect_tcp.complete",
+        "connection.start_tls.started",
+        "connection.start_tls.failed",
+    }
+)
+_CLOSED: Final = ("Server disconnected", "peer closed connection")  # of httpcore and h11
+_NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
 """Everything that httpx raises if something goes wrong outside this program."""
@@ -53,8 +68,36 @@ def _base_url(address: Address) -> httpx.URL:
     return url
 
 
-def prepared(request: Request, timeouts: Timeouts) -> dict[str, Any]:
-    """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline."""
+class Progress:
+    """How far a request has come: httpcore tells each step of the connection."""
+
+    def __init__(self) -> None:
+        self._step = ""
+
+    @property
+    def in_tls(self) -> bool:
+        """Whether TLS has begun."""
+        return "start_tls" in self._step or not self.is_connecting
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether nothing of the request can have been sent."""
+        return self._step in _CONNECTING
+
+    def see(self, step: str, _info: object) -> None:
+        """Take the next step."""
+        self._step = step
+
+    async def see_async(self, step: str, _info: object) -> None:
+        """Take the next step, on an event loop."""
+        self._step = step
+
+
+def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline.
+
+    ``trace`` is told the steps of the connection.
+    """
     left = max(request.deadline - time.monotonic(), 0.001)
     connect, read = min(timeouts.connect, left), min(timeouts.read, left)
     body = request.body.reveal() if request.body is not None else None
@@ -65,6 +108,7 @@ def prepared(request: Request, timeouts: Timeouts) -> dict[str, Any]:
         "content": body,
         "headers": {"Content-Type": "application/json"} if body is not None else {},
         "timeout": httpx.Timeout(connect=connect, read=read, write=read, pool=connect),
+        "extensions": {"trace": trace},
     }
 
 
@@ -103,7 +147,10 @@ class Body:
 
 
 def client_error(
-    address: Address, request: Request, error: httpx.HTTPError | httpx.InvalidURL
+    address: Address,
+    request: Request,
+    error: httpx.HTTPError | httpx.InvalidURL,
+    progress: Progress,
 ) -> UnreachableError | TrustError | ClientSetupError:
     """Return the error of the SDK that an ``error`` of httpx maps to."""
     if isinstance(error, httpx.InvalidURL):
@@ -115,18 +162,27 @@ def client_error(
             f"the certificate of {address} does not verify under the verified root",
             hint="it is not the coordinator that was verified; send it nothing",
         )
-    if isinstance(error, httpx.ConnectError):
-        return UnreachableError(f"no TLS connection to {address}", hint=_TRY_AGAIN)
-    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
-        return UnreachableError(f"{address} does not answer", hint=_TRY_AGAIN)
+    if isinstance(error, _NOT_CONNECTED):
+        cause = cause_of(error, CLIENT_API, in_tls=progress.in_tls)
+        return UnreachableError(f"cannot connect to {address}: {cause.problem}", hint=cause.hint)
     sent = request.method != "GET"
-    what = "in time" if isinstance(error, httpx.TimeoutException) else "before it closed"
     return UnreachableError(
-        f"{address} gave no whole answer {what}",
+        f"{address} {_unanswered(error)}",
         hint=_POSTED if sent else _TRY_AGAIN,
         sent=sent,
         connected=True,
     )
+
+
+def _unanswered(error: httpx.HTTPError) -> str:
+    """Return how a peer failed that there was a connection to."""
+    if isinstance(error, httpx.TimeoutException):
+        return "gave no whole answer in time"
+    if alert := alert_in(error):
+        return f"ended the connection (TLS alert: {alert})"
+    if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(_CLOSED):
+        return "does not answer in HTTP/1.1"
+    return "gave no whole answer before it closed"
 
 
 def _is_certificate_error(error: BaseException | None) -> bool:

@@ -1,0 +1,142 @@
+"""Why there is no connection to a coordinator, in words: for both of its interfaces.
+
+Each failure names its cause and what to check. Of other libraries' texts only the names of TLS
+alerts are shown, which are few and fixed.
+"""
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from keyhouse.base.printable import os_reason
+
+__all__ = ["Api", "Cause", "PlainHttpError", "alert_in", "cause_of", "plain_http"]
+
+_ALERT: Final = re.compile(r"alert ([a-z ]{3,40})\b")
+_WRONG_API: Final = frozenset({"no application protocol", "certificate required"})
+_NOT_TLS: Final = ("wrong version number", "packet length too long", "unexpected message")
+_HTTP: Final = (b"HTTP/1.0 ", b"HTTP/1.1 ")
+_RECORD_HEAD: Final = 5  # bytes that OpenSSL reads first
+
+
+class Api(NamedTuple):
+    """An interface of the coordinator, and the other one that it is confused with."""
+
+    name: str
+    port: int  # the usual one
+    other: str
+    other_port: int
+
+
+class Cause(NamedTuple):
+    """Why, and what to do about it."""
+
+    problem: str
+    hint: str
+
+
+class PlainHttpError(ssl.SSLError):
+    """The peer answered the TLS handshake in plain HTTP."""
+
+
+def plain_http(begin: bytes, *, head_is_read: bool = False) -> PlainHttpError | None:
+    """Return the error for a peer whose first bytes are of a plain HTTP answer, else None.
+
+    ``head_is_read``: ``begin`` is what follows the first 5 bytes, which OpenSSL took for the head
+    of a record.
+    """
+    starts = tuple(start[_RECORD_HEAD:] for start in _HTTP) if head_is_read else _HTTP
+    return PlainHttpError("plain HTTP") if begin.startswith(starts) else None
+
+
+def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
+    """Return what kept a connection to ``api`` from being made.
+
+    ``in_tls``: there was a TCP connection, and TLS had begun.
+    """
+    found = (_cause(each, api, in_tls=in_tls) for each in _chain(error))
+    failed = "the TLS handshake failed" if in_tls else "no connection"
+    return next(filter(None, found), None) or Cause(failed, _check_port(api))
+
+
+def alert_in(error: BaseException) -> str:
+    """Return the name of the TLS alert by which the peer ended the connection; "": by none."""
+    names = (_alert(each) for each in _chain(error) if isinstance(each, ssl.SSLError))
+    return next(filter(None, names), "")
+
+
+def _check_port(api: Api) -> str:
+    return f"check the port: the {api.name} is usually on {api.port}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _cause(error: BaseException, api: Api, *, in_tls: bool) -> Cause | None:
+    if isinstance(error, ssl.SSLError):
+        return _of_tls(error, api)
+    if isinstance(error, TimeoutError):
+        return _timed_out(api, in_tls=in_tls)
+    if in_tls and isinstance(error, ConnectionError):
+        return _closed(api)
+    return _of_tcp(error, api) if isinstance(error, OSError) else None
+
+
+def _of_tcp(error: OSError, api: Api) -> Cause | None:
+    if isinstance(error, socket.gaierror):
+        return _unresolved(error)
+    if isinstance(error, ConnectionRefusedError):
+        return Cause("connection refused", f"check that the coordinator runs; {_check_port(api)}")
+    if not error.errno:
+        return None  # asyncio's, of several attempts: the cause is behind it
+    return Cause(os_reason(error), "check the address, and the network of this machine")
+
+
+def _of_tls(error: ssl.SSLError, api: Api) -> Cause:
+    alert, text = _alert(error), str(error).lower()
+    if isinstance(error, PlainHttpError):
+        return Cause(
+            "it answers in plain HTTP, not TLS",
+            f"{_check_port(api)}; a proxy in between has to pass TLS through",
+        )
+    if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
+        return _closed(api)
+    if alert in _WRONG_API:
+        return Cause(
+            f"it is not a {api.name} (TLS alert: {alert})",
+            f"it may be the {api.other}, usually on port {api.other_port}; {_check_port(api)}",
+        )
+    if alert:
+        return Cause(f"it refuses the TLS handshake (TLS alert: {alert})", _check_port(api))
+    if any(words in text for words in _NOT_TLS):
+        return Cause("it does not speak TLS", _check_port(api))
+    return Cause("the TLS handshake failed", _check_port(api))
+
+
+def _alert(error: BaseException) -> str:
+    found = _ALERT.search(str(error).lower())
+    return found[1].strip() if found else ""
+
+
+def _timed_out(api: Api, *, in_tls: bool) -> Cause:
+    if in_tls:
+        return Cause("the TLS handshake timed out", _check_port(api))
+    return Cause("timed out", "check the address, that the coordinator runs, and firewalls")
+
+
+def _closed(api: Api) -> Cause:
+    return Cause(
+        "it closes the connection during the TLS handshake",
+        f"{_check_port(api)}; is there a proxy that does not reach the coordinator?",
+    )
+
+
+def _unresolved(error: socket.gaierror) -> Cause:
+    if error.errno == socket.EAI_AGAIN:
+        return Cause("the name server does not answer", "check the DNS and network of this machine")
+    return Cause("the host name is not found", "check its spelling, and the DNS of this machine")
