@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -76,6 +77,15 @@ def test_names_match_in_any_case_and_null_is_not_given() -> None:
     file = {name.lower(): value for name, value in FILE.items()}
     assert read_expected_identity(json.dumps(file).encode()) == EXPECTED
     assert read(Nonce=None).nonce == b""
+
+
+@pytest.mark.parametrize("field", ["accepted_tcb_statuses", "accepted_advisories"])
+def test_a_text_is_no_list_of_what_is_accepted(field: str) -> None:
+    # "OutOfDate" is a part of it, and would be accepted.
+    text: Any = "OutOfDateConfigurationNeeded"
+
+    with pytest.raises(TypeError, match=f"{field} is a tuple"):
+        ExpectedIdentity(unique_id=ENCLAVE, **{field: text})
 
 
 def test_what_was_written_is_read_again() -> None:

@@ -1,8 +1,12 @@
 """What type checkers see of the SDK: these functions are checked by mypy, and their shape here."""
 
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, assert_type
+
+import pytest
+from support.sdk_methods import METHODS, methods
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
@@ -33,13 +37,37 @@ async def on_a_loop(session: AsyncCoordinator) -> None:
     await session.recover(b"share")  # type: ignore[call-arg]
 
 
-def test_programs_that_look_see_the_same() -> None:
-    operation = inspect.getattr_static(Coordinator, "verify_manifest")
-    shown = operation.__signature__
-    assert list(shown.parameters) == ["expected"]
-    assert shown.return_annotation is CurrentManifest
-    assert operation is inspect.getattr_static(AsyncCoordinator, "verify_manifest")
-    assert "in force" in operation.__doc__
+def public(kind: type) -> dict[str, Callable[..., Any]]:
+    found = inspect.getmembers(kind, inspect.isroutine)
+    return {name: member for name, member in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)
+def test_the_methods_are_as_the_operations_have_them(path: Path) -> None:
+    generated = methods(is_async=METHODS[path])
+
+    assert path.read_text(encoding="utf-8") == generated, (
+        "PYTHONPATH=tests .venv/bin/python -m support.sdk_methods"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(public(Coordinator)))
+def test_programs_that_look_see_the_same_function_of_both_kinds(name: str) -> None:
+    blocking, awaited = public(Coordinator)[name], public(AsyncCoordinator)[name]
+    shown = inspect.signature(blocking)
+
+    assert inspect.getdoc(blocking)
+    assert inspect.getdoc(awaited)
+    assert list(shown.parameters) == list(inspect.signature(awaited).parameters)
+    assert shown.return_annotation is not shown.empty
+    assert all(each.annotation for each in shown.parameters.values())
+    assert name in inspect.getsource(blocking)
+
+
+def test_operations_are_functions_of_their_own() -> None:
+    assert inspect.iscoroutinefunction(AsyncCoordinator.secrets)
+    assert str(inspect.signature(Coordinator.cancel)) == "(self) -> None"
+    assert inspect.isfunction(Coordinator.secrets)
 
 
 def test_no_request_or_answer_shows_what_is_in_it() -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,6 +196,15 @@ def test_a_user_presents_the_certificate_and_reads_secrets(tmp_path: Path) -> No
     assert peer.requests[-1][1] == "/api/v2/secrets?s=my+key&s=later"
     assert peer.client_certificates[-1] == user.der
     assert "0123456789abcdef" not in repr(found)
+
+
+def test_a_name_in_place_of_a_list_of_names_is_not_read_as_letters(tmp_path: Path) -> None:
+    peer = Peer.new()
+    with session(peer, tmp_path) as coordinator:
+        asked = len(peer.requests)
+        with pytest.raises(TypeError, match=re.escape("""secrets(['greeting'])""")):
+            coordinator.secrets("greeting")
+    assert len(peer.requests) == asked
 
 
 def test_other_secrets_than_asked_for_are_not_taken(tmp_path: Path) -> None:

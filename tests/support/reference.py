@@ -17,10 +17,10 @@ from keyhouse.authority import CoordinatorKeys, RecoveryHolder, RecoveryMaterial
 from keyhouse.base import errors
 from keyhouse.base.secret import Secret
 from keyhouse.cli.run.settings import RUN_SETTINGS
-from keyhouse.client import Coordinator
 from keyhouse.client import errors as client_errors
 from keyhouse.client.errors import REASONS
 from keyhouse.client.http.retries import AGAIN, Happened
+from keyhouse.client.methods import Methods
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
 from keyhouse.coordinator.core.state import Pending
@@ -174,14 +174,12 @@ def _operations() -> str:
         return re.sub(r"(?:\w+\.)+(\w+)", r"\1", whole).replace("|", "or")
 
     rows = []
-    for name in sorted(set(dir(Coordinator)) - {"connect", "close", "run", "trusted"}):
-        if name.startswith("_"):
-            continue
-        operation = inspect.getattr_static(Coordinator, name)
-        signature = operation.__signature__
+    for name, operation in sorted(inspect.getmembers(Methods, inspect.isfunction)):
+        signature = inspect.signature(operation)
+        _, *parameters = signature.parameters.values()
         names = ", ".join(
-            each.name if each.default is each.empty else f"{each.name}={each.default}"
-            for each in signature.parameters.values()
+            each.name if each.default is each.empty else f"{each.name}={each.default!r}"
+            for each in parameters
         )
         does = inspect.cleandoc(operation.__doc__ or "").split("\n\n")[0].replace("\n", " ")
         result = text(signature.return_annotation).replace("NoneType", "None")

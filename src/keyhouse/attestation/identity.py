@@ -31,7 +31,8 @@ class ExpectedIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     Making one that would let in anybody raises ``ConfigurationRefusedError``: it names a
     ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0.
-    ``b""``, 0 and ``()`` mean: not given. Source: wire reference, "Attestation configuration file".
+    ``b""``, 0 and ``()`` mean: not given. A string in place of a tuple raises ``TypeError``.
+    Source: wire reference, "Attestation configuration file".
     """
 
     unique_id: bytes = b""  # MRENCLAVE, 32 bytes
@@ -44,6 +45,10 @@ class ExpectedIdentity(msgspec.Struct, frozen=True, kw_only=True):
     nonce: bytes = b""
 
     def __post_init__(self) -> None:
+        for field in ("accepted_tcb_statuses", "accepted_advisories"):
+            listed = getattr(self, field)
+            if isinstance(listed, str):  # a part of a text would be accepted as an entry
+                raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
         for name, value in (("UniqueID", self.unique_id), ("SignerID", self.signer_id)):
             if len(value) not in {0, _ID}:
                 raise _configuration(f"{name} has {len(value)} bytes, must have {_ID}")

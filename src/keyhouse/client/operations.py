@@ -1,13 +1,16 @@
 """Every operation on a verified coordinator, as steps: written once, for both kinds of session.
 
+``methods`` and ``methods_async`` are generated from it: each function is a method there, with its
+parameters, but the session, and its docstring.
+
 An answer is accepted only if the state that came with it continues what is remembered.
 """
 
 import base64
 import hashlib
 import hmac
-import secrets
 from collections.abc import Mapping, Sequence
+from secrets import token_bytes
 from typing import Final
 
 import msgspec
@@ -65,9 +68,9 @@ def status(session: Session) -> Steps[Status]:
 def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
 
-    Raises ``TrustError`` if it does not: its TCB may have become outdated since it was verified.
+    Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified.
     """
-    nonce = secrets.token_bytes(NONCE)
+    nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
     here = session.trusted  # the handshake has shown that the peer owns this root
     return (
@@ -110,7 +113,8 @@ def update_log(session: Session) -> Steps[tuple[LogEntry, ...]]:
 def activations(session: Session, start: int | None = None) -> Steps[Activations]:
     """Return a page of the audit trail of activations, oldest first; for users who may update.
 
-    ``start``: number of the first; the ``next`` of one page begins the following. None: the newest.
+    ``start``: number of the first; the ``next`` of one page begins the following. None: the
+    newest.
     """
     return (yield from carry(session, calls.reading_activations(start)))
 
@@ -190,8 +194,13 @@ def cancel(session: Session) -> Steps[None]:
 # --- secrets, quotes, counters ---
 
 
-def read_secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, SecretObject]]:
-    """Return the secrets of these names, all or none."""
+def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, SecretObject]]:
+    """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
+
+    Raises ``TypeError`` for a single string, whose letters would be read as names.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"the names of secrets are a list: secrets([{shown(names)!r}])")
     found = yield from carry(session, calls.reading_secrets(names))
     if set(found) != set(names):
         raise TrustError("the answer has other secrets than those that were asked for")
@@ -206,7 +215,7 @@ def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[
 def sign_quote(session: Session, quote: bytes) -> Steps[SignedQuote]:
     """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
-    The signature has been checked: ECDSA with SHA-256 over ``base64(quote)`` and the TCB status.
+    The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
     """
     signed = yield from carry(session, calls.signing(quote))
     text = base64.b64encode(quote) + signed.tcb_status.encode()
@@ -243,7 +252,7 @@ def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps
 def recover_with(
     session: Session, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[Progress]:
-    """Decrypt the holder's share with ``key`` and hand it in, if the deployment is the kept one.
+    """Decrypt the holder's share with ``key``; hand it in, if the deployment is the kept one.
 
     ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
     anything is decrypted or sent if the state is of another deployment.

@@ -144,6 +144,8 @@ class Deployment:
         against it at once. Raises ``ValueError`` for an unknown status, and for ``Revoked``: no
         quote of such a machine verifies, so there is nothing that a package could accept.
         """
+        if isinstance(advisories, str):
+            raise TypeError(f"the advisories are a list: set_tcb({status!r}, [{advisories!r}])")
         wanted = TcbStatus(status)
         if wanted is TcbStatus.REVOKED:
             raise ValueError("a machine that is revoked makes no quotes that verify")
@@ -190,6 +192,8 @@ class Deployment:
         It is a real ``keyhouse run``: files are written below ``folder``, the UUID file too. It has
         the variables ``env`` and those of the manifest. It is ended with the deployment.
         """
+        if isinstance(program, str):
+            raise TypeError(f"the program is a list: its path, then its arguments: [{program!r}]")
         words = (
             *("--coordinator", self.workload_api, "--type", kind, "--dns-names", names),
             *("--platform", "simulation", "--simulated-machine", str(self.folder.absolute())),
