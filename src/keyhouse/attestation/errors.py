@@ -12,9 +12,10 @@
      +-- CollateralUnavailableError  no collateral is available now, so the quote cannot be verified
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
-from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.errors import Problem, RefusedError, UnavailableError
 
 __all__ = [
     "CollateralRefusedError",
@@ -75,9 +76,16 @@ class CollateralUnavailableError(UnavailableError):
 
 
 class ConfigurationRefusedError(RefusedError):
-    """What was expected is incomplete, contradictory or unreadable."""
+    """What was expected is incomplete, contradictory or unreadable.
+
+    ``problems``: every finding, each at its place in the file; empty if it is about no place.
+    """
 
     code = "attestation-configuration"
+
+    def __init__(self, message: str, *, hint: str = "", problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
 
 
 class IdentityRefusedError(RefusedError):

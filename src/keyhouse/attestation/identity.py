@@ -1,6 +1,7 @@
 """The identity that a client expects, and whether a verified quote is of it."""
 
 import binascii
+from collections.abc import Sequence
 
 import msgspec
 
@@ -9,9 +10,9 @@ from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
-from keyhouse.base.errors import BadRequestError
+from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import UnreadableError, read
+from keyhouse.wire.json_decoder import UnreadableError, nearest, read
 
 __all__ = [
     "ExpectedIdentity",
@@ -84,9 +85,9 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
     try:
         found = read(data, _File)
     except UnreadableError as exc:
-        raise _configuration("; ".join(map(str, exc.problems[:5]))) from None
+        raise _configuration("; ".join(map(str, exc.problems[:5])), exc.problems) from None
     if found.problems:
-        raise _configuration("; ".join(map(str, found.problems[:5])))
+        raise _configuration("; ".join(map(str, found.problems[:5])), found.problems)
     file = found.value
     if file.skip:
         raise _configuration("InsecureSkipVerify is true, and verification is never skipped")
@@ -96,7 +97,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         product_id=file.product_id,
         security_version=file.security_version,
         debug=file.debug,
-        accepted_tcb_statuses=tuple(map(_status, file.statuses)),
+        accepted_tcb_statuses=tuple(_status(*each) for each in enumerate(file.statuses)),
         accepted_advisories=file.advisories,
         nonce=_nonce(file.nonce),
     )
@@ -158,28 +159,34 @@ def _identifier(name: str, text: str) -> bytes:
     try:
         return binascii.unhexlify(text)
     except ValueError:
-        raise _configuration(f"{name} is not a hex string") from None
+        raise _field(name, "is not a hex string") from None
 
 
-def _status(text: str) -> TcbStatus:
+def _status(index: int, text: str) -> TcbStatus:
     try:
         return TcbStatus(text)
     except ValueError:
-        known = ", ".join(TcbStatus)
-        raise _configuration(f"AcceptedTCBStatuses has an unknown entry; known: {known}") from None
+        here = f"AcceptedTCBStatuses[{index}]"
+        raise _field(here, "is no TCB status", nearest(text, tuple(TcbStatus))) from None
 
 
 def _nonce(text: str) -> bytes:
     try:
         return decode_base64(text, maximum=_MAX_NONCE)
     except BadRequestError as exc:
-        raise _configuration(f"Nonce {exc.message}") from None
+        raise _field("Nonce", exc.message) from None
 
 
-def _configuration(problem: str) -> ConfigurationRefusedError:
+def _field(at: str, problem: str, hint: str = "") -> ConfigurationRefusedError:
+    found = Problem(at, problem, hint)
+    return _configuration(str(found), [found])
+
+
+def _configuration(problem: str, problems: Sequence[Problem] = ()) -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
         f"the attestation configuration cannot be used: {problem}",
         hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more",
+        problems=problems,
     )
 
 

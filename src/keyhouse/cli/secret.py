@@ -11,7 +11,7 @@ from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.files import read_file, write_output
+from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
 from keyhouse.cli.parser.parameters import Argument, Option
@@ -87,8 +87,11 @@ def set_secrets(
     """
     from keyhouse.cli.secret_files import read_pem_secret, read_secret_file
 
-    content = read_file(str(file))
-    uploads = {from_pem: read_pem_secret(content)} if from_pem else read_secret_file(content)
+    if from_pem:
+        uploads = {from_pem: read_pem_secret(read_file(str(file)))}
+    else:
+        with reading(str(file), is_secret=True) as content:
+            uploads = read_secret_file(content)
     with coordinator_of(target, user) as coordinator:
         coordinator.write_secrets(uploads)
     if as_json:

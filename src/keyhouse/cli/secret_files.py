@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.wire.json_decoder import UnreadableError, read
+from keyhouse.wire.json_decoder import read
 from keyhouse.wire.secret_types import UserSecret
 
 __all__ = ["read_pem_secret", "read_secret_file"]
@@ -24,13 +24,10 @@ __all__ = ["read_pem_secret", "read_secret_file"]
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     """Return the uploads by name from JSON; bytes are base64.
 
-    Raises ``InvalidError`` with every problem, also for unknown fields and names that come twice: a
-    value that is not used must not look uploaded.
+    Raises ``UnreadableError`` or ``InvalidError`` with every problem, also for unknown fields and
+    names that come twice: a value that is not used must not look uploaded.
     """
-    try:
-        found = read(content, dict[str, UserSecret])
-    except UnreadableError as unreadable:
-        raise InvalidError("the file of secrets", unreadable.problems) from None
+    found = read(content, dict[str, UserSecret])
     if found.problems:
         raise InvalidError("the file of secrets", found.problems)
     return found.value

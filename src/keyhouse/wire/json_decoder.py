@@ -48,10 +48,24 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_parser import INEXACT, Repeated, UnreadableError, read_json
 
-__all__ = ["Read", "UInt16", "UInt64", "UnreadableError", "decode", "nearest", "read"]
+__all__ = [
+    "REPEATED",
+    "UNKNOWN",
+    "Read",
+    "UInt16",
+    "UInt64",
+    "UnreadableError",
+    "decode",
+    "nearest",
+    "read",
+]
 
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
+
+UNKNOWN: Final = "is no known field"
+REPEATED: Final = "is given more than once"
+"""Problems of a name; others are of the value that stands under it."""
 
 T = TypeVar("T")
 
@@ -143,12 +157,12 @@ class _Findings:
     def unknown(self, place: _Place, name: str, known: tuple[str, ...]) -> None:
         if len(self.remarks) < _REPORTED:
             hint = nearest(name, known)
-            self.remarks.append(Problem(_path((place, name)), "is no known field", hint))
+            self.remarks.append(Problem(_path((place, name)), UNKNOWN, hint))
 
     def repeated(self, place: _Place, name: str) -> None:
         if len(self.remarks) < _REPORTED:
             hint = "keep one of them; names of fields are the same in any case"
-            self.remarks.append(Problem(_path((place, name)), "is given more than once", hint))
+            self.remarks.append(Problem(_path((place, name)), REPEATED, hint))
 
 
 class _Failed:

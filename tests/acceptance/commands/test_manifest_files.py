@@ -79,7 +79,7 @@ def test_a_diff_says_which_of_the_two_is_wrong(tmp_path: Path, yaml: Path) -> No
     ended = run("manifest", "diff", str(yaml), str(tmp_path / "wrong.json"))
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith(f"error: the manifest {tmp_path / 'wrong.json'}: ")
+    assert ended.err.startswith(f"error: {tmp_path / 'wrong.json'}: ")
 
 
 def test_a_diff_is_one_object_and_no_failure_unless_asked_for(tmp_path: Path, yaml: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_side_that_is_no_file_needs_to_say_who_answers_there(yaml: Path) -> No
 
 
 _LEADING_ZEROS = """\
-m.yaml:2:9: error: Packages.app.UniqueID: is a number with leading zeros
+m.yaml:2:19: error: Packages.app.UniqueID: is a number with leading zeros
      2 |   app: {UniqueID: 0001}
-       |         ^^^^^^^^
+       |                   ^^^^
   hint: if it is text, put it between quotes
 """
 _UNKNOWN = """\
@@ -119,7 +119,7 @@ m.json:2:15: error: Packages.app.Debugg: is no known field
   hint: did you mean Debug?
 """
 _NO_JSON = """\
-m.json:2:1: error: is no JSON, line 2, column 1
+m.json:2:1: error: invalid JSON: a value without quotes, or none
      2 | }
        | ^
 """
@@ -131,7 +131,7 @@ m.json:2:1: error: is no JSON, line 2, column 1
         ("m.yaml", "Packages:\n  app: {UniqueID: 0001}\n", _LEADING_ZEROS),
         ("m.json", '{"Packages":\n\t{"app": {    "Debugg": true}}}', _UNKNOWN),
         ("m.json", '{"a": \n}', _NO_JSON),
-        ("m.yaml", "a: [\n", "error: is no YAML, line"),
+        ("m.yaml", "a: [\n", "error: invalid YAML: it ends before its ] or }"),
     ],
     ids=["yaml", "json", "no json", "no yaml"],
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
-from keyhouse.cli.output.files import read_file, write_output
+from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
@@ -115,7 +115,8 @@ def show(file: BundleFile, *, as_json: AsJson = False) -> None:
     """
     from keyhouse.attestation import read_collateral, read_facts
 
-    facts = read_facts(read_collateral(read_file(file)))
+    with reading(file) as content:
+        facts = read_facts(read_collateral(content))
     if as_json:
         show_json(_as_object(facts))
         return
@@ -140,7 +141,8 @@ def check(
     from keyhouse.attestation.collateral.facts import require_kind
 
     root_ca = vendor_root(simulation_root)
-    collateral = read_collateral(read_file(file))
+    with reading(file) as content:
+        collateral = read_collateral(content)
     now = datetime.now(UTC)
     facts = require_sound(collateral, root_ca, now)
     rows = _rows(facts)

@@ -8,9 +8,9 @@ from typing import Annotated
 from keyhouse.attestation import Collateral, read_collateral
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
-from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson, Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
@@ -61,8 +61,11 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
         from keyhouse.manifest import check
 
         moment = _moment(self.at)
-        raw = None if self.manifest is None else read_manifest(str(self.manifest))
-        checked = None if raw is None else check(raw, now=datetime.now(UTC)).manifest
+        checked = None
+        if self.manifest is not None:
+            given = open_manifest(str(self.manifest))
+            with given.explained():
+                checked = check(given.raw, now=datetime.now(UTC)).manifest
         root, bundle = vendor_root(self.simulation_root), _bundle(self)
         return explain_quote(quote, root, bundle, moment, checked)
 
@@ -123,7 +126,10 @@ def _bundle(appraisal: AppraisalOptions) -> Collateral | None:
     file = appraisal.collateral
     if file is None and appraisal.simulation_root is not None:
         file = appraisal.simulation_root.with_name("collateral.json")
-    return None if file is None else read_collateral(read_file(str(file)))
+    if file is None:
+        return None
+    with reading(str(file)) as content:
+        return read_collateral(content)
 
 
 def _rows(explanation: Explanation) -> dict[str, str]:

@@ -13,7 +13,7 @@ import msgspec
 
 from keyhouse.cli.dev.coordinator import coordinator_below
 from keyhouse.cli.dev.steps import Deployment
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
@@ -63,9 +63,12 @@ def dev(
     """
     from keyhouse.cli.dev.deployment import prepare
 
-    raw = read_manifest(str(manifest)) if manifest is not None else None
-    if raw is not None:
-        problems_of(raw)
+    raw = None
+    if manifest is not None:
+        given = open_manifest(str(manifest))
+        with given.explained():
+            raw = given.raw
+            problems_of(raw)
     with _until_signalled(), tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
         folder = Path(name)
         with coordinator_below(folder, client_port, workload_port) as serving:

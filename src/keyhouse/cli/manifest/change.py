@@ -8,7 +8,7 @@ import click
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, require_pending
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
@@ -46,9 +46,14 @@ def set_manifest(
     """
     from keyhouse.client import Coordinator
 
-    raw = read_manifest(str(file))
+    given = open_manifest(str(file))
+    raw = given.raw
     proven = trusted(unpinned(target))
-    with recovery_place(recoverydata, raw) as place, Coordinator(proven) as coordinator:
+    with (
+        given.explained(),
+        recovery_place(recoverydata, raw) as place,
+        Coordinator(proven) as coordinator,
+    ):
         shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
     if target.coordinator_cert:
@@ -84,8 +89,9 @@ def apply(
     What it would change is shown first, and it is refused if by then something else would happen.
     It is in force at once if nobody else has to agree; otherwise it waits for them.
     """
-    raw = read_manifest(str(file))
-    with coordinator_of(target, user) as coordinator:
+    given = open_manifest(str(file))
+    raw = given.raw
+    with given.explained(), coordinator_of(target, user) as coordinator:
         plan = reviewed.plan(coordinator, raw, quiet=as_json)
         with recovery_place(recoverydata, raw) as place:
             answer = coordinator.update(raw, place.keep, plan or "")
@@ -110,8 +116,9 @@ def acknowledge(
 
     What it would change is shown first, and it is refused if by then something else would happen.
     """
-    raw = read_manifest(str(file))
-    with coordinator_of(target, user) as coordinator:
+    given = open_manifest(str(file))
+    raw = given.raw
+    with given.explained(), coordinator_of(target, user) as coordinator:
         require_pending(coordinator, raw)
         plan = reviewed.plan(coordinator, raw, quiet=as_json)
         with recovery_place(recoverydata, raw) as place:

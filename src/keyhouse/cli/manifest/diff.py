@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 import click
 import msgspec
 
-from keyhouse.base.errors import InvalidError, RefusedError
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.place import at
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions
@@ -78,14 +78,13 @@ def compare(
         sys.exit(REFUSED)
 
 
-def _checked(file: str) -> Manifest:
-    """Return the manifest in ``file``. Raises ``InvalidError``, which says in which of the two."""
-    try:
-        raw = read_manifest(file)
+def _checked(path: str) -> Manifest:
+    """Return the manifest in ``path``. Raises ``FileInvalidError``, which names it."""
+    given = open_manifest(path)
+    raw = given.raw
+    with given.explained():
         problems_of(raw)
-        return decode(raw)
-    except InvalidError as invalid:
-        raise InvalidError(f"the manifest {file}", invalid.problems) from None
+    return decode(raw)
 
 
 def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> dict[str, Any]:

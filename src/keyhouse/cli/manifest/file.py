@@ -5,16 +5,19 @@ coordinator, fingerprints, signatures and acknowledgements know nothing but thos
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from keyhouse.base.errors import InvalidError
+from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.cli.output.files import read_file
-from keyhouse.manifest.source.source_map import SourceMap
+from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
+    from keyhouse.cli.output.source_text import SourceText
     from keyhouse.manifest.source.yaml_reader import YamlRead
 
 __all__ = ["ManifestFile", "open_manifest", "read_manifest"]
@@ -35,24 +38,44 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """What is uploaded: the JSON text. Raises ``InvalidError`` for what YAML of ours is not."""
+        """What is uploaded: the JSON text. Raises ``FileInvalidError`` if there is none."""
         if self.form == "json":
+            with self.explained():
+                read_json(self.written)
             return self.written
         from keyhouse.manifest.source.json_source import canonical_json
 
         read = _yaml_of(self.written)
-        if read.problems:
-            raise InvalidError(f"the YAML of {self.name}", read.problems)
+        with self.explained():
+            if read.problems:
+                raise InvalidError("the manifest", read.problems)
         return canonical_json(read.tree)
 
     @property
-    def places(self) -> SourceMap:
-        """Where the parts of what was written stand."""
-        if self.form == "json":
-            from keyhouse.manifest.source.json_source import json_places
+    def source(self) -> "SourceText":
+        """What was written, and where its parts stand."""
+        from keyhouse.cli.output.source_text import SourceText
+        from keyhouse.manifest.source.json_source import json_places
 
-            return json_places(self.written)
-        return _yaml_of(self.written).places
+        name = "<standard input>" if self.name == "-" else self.name
+        if self.form == "json":
+            return SourceText(name, self.written, json_places(self.written))
+        return SourceText(name, self.written, _yaml_of(self.written).places)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Show the problems of a manifest that is refused in the block where they stand."""
+        try:
+            yield
+        except RefusedError as refusal:
+            from keyhouse.cli.output.source_text import FileInvalidError
+            from keyhouse.manifest.source.json_source import json_problem
+
+            syntax = json_problem(self.written) if self.form == "json" else None
+            problems = [syntax] if syntax else getattr(refusal, "problems", ())
+            if not problems:
+                raise
+            raise FileInvalidError(self.source, problems, refusal) from None
 
 
 @functools.lru_cache(maxsize=1)
@@ -80,6 +103,6 @@ def read_manifest(path: str) -> bytes:
 
     Raises:
         FileUnreadableError: it cannot be read.
-        InvalidError: it is YAML that is not accepted; with every problem.
+        FileInvalidError: it is no JSON or YAML that is accepted; with every problem.
     """
     return open_manifest(path).raw

@@ -10,9 +10,9 @@ import click
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.cli.manifest.file import open_manifest, read_manifest
-from keyhouse.cli.manifest.source_problems import SourceText, as_objects
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
+from keyhouse.cli.output.source_text import FileInvalidError, as_objects
 from keyhouse.cli.parser.command import REFUSED, AsJson, WrongUsageError, command
 from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import fingerprint
@@ -34,14 +34,16 @@ def check(
     Example: keyhouse manifest check manifest.yaml
     """
     given = open_manifest(str(file))
-    name = "<standard input>" if given.name == "-" else given.name
-    source = SourceText(name, given.written, given.places)
     try:
         raw = given.raw
-        warnings = problems_of(raw, dns_names)
-    except InvalidError as invalid:
-        _show_problems(source, invalid, as_json=as_json)
+        with given.explained():
+            warnings = problems_of(raw, dns_names)
+    except FileInvalidError as invalid:
+        if not as_json:
+            raise
+        show_json({"valid": False, "problems": as_objects(invalid.problems, invalid.source.places)})
         sys.exit(REFUSED)
+    source = given.source
     if as_json:
         found = as_objects(warnings, source.places)
         show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": found})
@@ -134,12 +136,3 @@ def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
         raise WrongUsageError(
             f"entry {first.at} of --dns-names {first.problem}", hint=first.hint
         ) from None
-
-
-def _show_problems(source: SourceText, invalid: InvalidError, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"valid": False, "problems": as_objects(invalid.problems, source.places)})
-        return
-    count = len(invalid.problems)
-    sys.stderr.write(f"error: {count} problem{'s' if count != 1 else ''}\n")
-    sys.stderr.write(source.show("error", invalid.problems, colour=coloured(sys.stderr)))

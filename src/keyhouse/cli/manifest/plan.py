@@ -11,7 +11,7 @@ import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
@@ -46,9 +46,9 @@ def plan(
     something else would happen; `manifest update apply` and `acknowledge` can be bound to it with
     --expect-plan.
     """
-    raw = read_manifest(str(file))
-    with coordinator_of(target, user) as coordinator:
-        found = coordinator.plan(raw)
+    given = open_manifest(str(file))
+    with given.explained(), coordinator_of(target, user) as coordinator:
+        found = coordinator.plan(given.raw)
     if as_json:
         show_json(found)
     else:

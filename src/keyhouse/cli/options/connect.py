@@ -17,10 +17,11 @@ from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
-from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file
+from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file, reading
 from keyhouse.cli.output.show import working
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.json_decoder import nearest
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity
@@ -145,13 +146,14 @@ def _expected(target: Target) -> ExpectedIdentity:
     """Return the identity of the attestation file; options replace its lists."""
     from keyhouse.attestation import TcbStatus, read_expected_identity
 
-    found = read_expected_identity(read_file(str(target.attestation)))
+    with reading(str(target.attestation)) as content:
+        found = read_expected_identity(content)
     statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
     advisories = _listed("--accepted-advisories", target.accepted_advisories)
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
         raise RefusedError(
-            f"no TCB status is named {unknown[0]!r}", hint=f"there are: {', '.join(TcbStatus)}"
+            f"no TCB status is named {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
         )
     if statuses:
         found = msgspec.structs.replace(
@@ -209,4 +211,5 @@ def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
                 hint="name a PCCS or a bundle: --pccs or --collateral",
             )
         file = target.simulation_root.with_name("collateral.json")
-    return read_collateral(read_file(str(file)))
+    with reading(str(file)) as content:
+        return read_collateral(content)

@@ -24,8 +24,9 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
-from keyhouse.base.errors import RefusedError
+from keyhouse.base.errors import KeyhouseError, Problem, RefusedError
 from keyhouse.base.printable import os_reason
+from keyhouse.wire.json_decoder import nearest
 
 __all__ = [
     "NAMES",
@@ -41,6 +42,7 @@ __all__ = [
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes
+_POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
 
 
 class ContextUnusableError(RefusedError):
@@ -105,13 +107,25 @@ def read(path: Path | None) -> Contexts:
         ) from None
     try:
         tree = tomllib.loads(content.decode()) if len(content) <= _LARGEST else None
-    except (ValueError, RecursionError):  # also numbers of too many digits, arrays too deep
-        tree = None
+    except (ValueError, RecursionError) as error:  # also too many digits, arrays too deep
+        raise _invalid(path, content, str(error)) from None
     if tree is None:
-        raise ContextUnusableError(
-            f"the contexts in {path} are no TOML", hint="mend or remove the file"
-        )
+        raise _invalid(path, b"", "")
     return _contexts(path, tree)
+
+
+def _invalid(path: Path, content: bytes, said: str) -> KeyhouseError:
+    """Return what is wrong with a file that is no TOML: its place, of what the parser ``said``."""
+    from keyhouse.cli.output.source_text import FileInvalidError, SourceText
+    from keyhouse.manifest.source.source_map import SourceMap, Span
+
+    hint = "fix or remove the file"
+    cause = ContextUnusableError(f"the contexts in {path} are invalid TOML", hint=hint)
+    places = SourceMap()
+    if found := _POSITION.search(said):
+        places.note("", Span(int(found[1]), int(found[2])))
+    source = SourceText(str(path), content, places)
+    return FileInvalidError(source, [Problem("", "invalid TOML", hint)], cause)
 
 
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
@@ -197,7 +211,9 @@ def _context(path: Path, name: str, table: object) -> Context:
     kinds = get_type_hints(Context)
     for field, value in table.items():
         if field not in known:
-            raise ContextUnusableError(f"{where} has a field {field!r}, which there is not")
+            raise ContextUnusableError(
+                f"{where} has an unknown field {field!r}", hint=nearest(field, tuple(known))
+            )
         listed = kinds[known[field]] is not str
         if not (_is_strings(value) if listed else isinstance(value, str)):
             raise ContextUnusableError(

@@ -9,10 +9,10 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option
-from keyhouse.wire.json_decoder import UnreadableError, decode
+from keyhouse.wire.json_decoder import decode
 
 __all__ = [
     "TokenConfig",
@@ -97,14 +97,9 @@ def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
 
 
 def token_file(path: Path) -> TokenFile:
-    """Return what the file at ``path`` says.
-
-    Raises ``TokenFileUnusableError``, ``FileUnreadableError``.
-    """
-    try:
-        found = decode(read_file(str(path)), TokenFile)
-    except UnreadableError:
-        found = TokenFile()
+    """Return what the file at ``path`` says. Raises ``TokenFileUnusableError``."""
+    with reading(str(path), is_secret=True) as content:
+        found = decode(content, TokenFile)
     if not found.path or not found.token:
         raise TokenFileUnusableError(
             f"{path} does not name a token",

@@ -2,14 +2,22 @@
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from keyhouse.base.durable_files import create, sync, sync_directory
-from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.printable import os_reason
 
-__all__ = ["FileUnreadableError", "FileUnwritableError", "NewFile", "read_file", "write_output"]
+__all__ = [
+    "FileUnreadableError",
+    "FileUnwritableError",
+    "NewFile",
+    "read_file",
+    "reading",
+    "write_output",
+]
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
 
@@ -43,6 +51,23 @@ def read_file(path: str) -> bytes:
     if len(content) > _LARGEST_FILE:
         raise FileUnreadableError(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
     return content
+
+
+@contextmanager
+def reading(path: str, *, is_secret: bool = False) -> Iterator[bytes]:
+    """Give the content of the JSON file ``path``; a refusal of it in the block names file and line.
+
+    No line is shown of a file that ``is_secret``. Raises ``FileUnreadableError``, what the block
+    raises, or ``FileInvalidError`` instead if it is known what is wrong.
+    """
+    content = read_file(path)
+    try:
+        yield content
+    except RefusedError as refusal:
+        from keyhouse.cli.output.source_text import located
+
+        name = "<standard input>" if path == "-" else path
+        raise located(refusal, name, content, is_secret=is_secret) from None
 
 
 class NewFile:

@@ -15,9 +15,31 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_object, error_text
 
-__all__ = ["coloured", "show_error", "show_json", "show_rows", "show_table", "working"]
+__all__ = [
+    "ShownError",
+    "coloured",
+    "show_error",
+    "show_json",
+    "show_rows",
+    "show_table",
+    "working",
+]
 
 _BORDER: Final = 3  # characters around a cell of a drawn table
+
+
+class ShownError(KeyhouseError):
+    """An error that is shown in a form of its own; ``cause`` decides codes for programs."""
+
+    cause: KeyhouseError
+
+    def text(self, *, colour: bool) -> str:
+        """Return it as lines for people."""
+        raise NotImplementedError
+
+    def as_object(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        raise NotImplementedError
 
 
 def coloured(stream: TextIO) -> bool:
@@ -27,7 +49,11 @@ def coloured(stream: TextIO) -> bool:
 
 def show_error(error: KeyhouseError, *, as_json: bool) -> None:
     """Print ``error`` on standard error: as lines for people, or as one JSON object."""
-    sys.stderr.write(_json(error_object(error)) + "\n" if as_json else error_text(error))
+    if isinstance(error, ShownError):
+        fields, text = error.as_object(), error.text(colour=coloured(sys.stderr))
+    else:
+        fields, text = error_object(error), error_text(error)
+    sys.stderr.write(_json(fields) + "\n" if as_json else text)
 
 
 def show_json(value: Any) -> None:

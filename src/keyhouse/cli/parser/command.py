@@ -16,7 +16,7 @@ import click
 from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError
-from keyhouse.cli.output.show import show_error
+from keyhouse.cli.output.show import ShownError, show_error
 from keyhouse.cli.parser.parameters import Option, Signature
 
 __all__ = [
@@ -107,6 +107,8 @@ def exit_code(error: KeyhouseError) -> int:
     """Return the exit code for ``error``."""
     from keyhouse.client import TrustError
 
+    if isinstance(error, ShownError):
+        return exit_code(error.cause)
     if isinstance(error, TrustError):
         return TRUST_FAILED
     if isinstance(error, WrongUsageError):

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.files import read_file, reading
 from keyhouse.client import RecoveryKey
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
-from keyhouse.wire.json_decoder import UnreadableError, decode
+from keyhouse.wire.json_decoder import decode
 
 __all__ = [
     "PLAIN_SIZES",
@@ -47,15 +47,12 @@ class ShareUnreadableError(RefusedError):
 def shares_in(file: Path) -> dict[str, bytes]:
     """Return what ``file`` holds by names of keys; a file with one secret alone has the name "".
 
-    Raises ``ShareUnreadableError`` or ``FileUnreadableError``.
+    Raises ``ShareUnreadableError``, ``FileUnreadableError`` or ``FileInvalidError``.
     """
-    raw = read_file(str(file))
-    if not raw.lstrip().startswith(b"{"):
-        return {"": _decoded(raw)}
-    try:
+    with reading(str(file), is_secret=True) as raw:
+        if not raw.lstrip().startswith(b"{"):
+            return {"": _decoded(raw)}
         found = decode(raw, SetManifestData).recovery_secrets
-    except UnreadableError:
-        found = {}
     if not found:
         raise ShareUnreadableError(
             f"{file} holds no recovery secrets",

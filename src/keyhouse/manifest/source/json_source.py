@@ -1,15 +1,20 @@
-"""The source map of a JSON text, and the canonical JSON that a YAML text is converted to."""
+"""JSON as people write it: where its parts stand, why it is invalid, and its canonical form."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from keyhouse.base.errors import Problem
 from keyhouse.manifest.source.source_map import SourceMap, TextLines, below
+from keyhouse.manifest.source.text import NotTextError, text_of
 
-__all__ = ["canonical_json", "json_places"]
+__all__ = ["canonical_json", "json_places", "json_problem"]
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
+_CLOSED: Final = {"{": "}", "[": "]"}
+_CLOSING: Final = frozenset("]}")
+_DIGITS: Final = frozenset("0123456789.")
 
 
 class _Open:
@@ -44,33 +49,113 @@ def json_places(data: bytes) -> SourceMap:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        places.note("", lines.span(error.pos, error.pos + 1))
+        at = _fault(text, error.pos)
+        places.note("", lines.span(at, at + 1))
         return places
     except (RecursionError, ValueError):  # over a limit that the reader names
         return places
-    for path, start, end in _parts(text):
-        places.note(path, lines.span(start, end))
+    for path, start, end, is_key in _parts(text):
+        places.note(path, lines.span(start, end), is_key=is_key)
     return places
 
 
-def _parts(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield path, start and end of each member's key, and of the first word of each item."""
+def json_problem(data: bytes) -> Problem | None:
+    """Return why ``data`` is invalid JSON and how to fix it; None if it is valid.
+
+    It stands where ``json_places`` has "". Nothing of the text is in the problem.
+    """
+    try:
+        text = text_of(data)
+    except NotTextError as refusal:
+        return refusal.problem
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        reason, hint = _reason(text, _fault(text, error.pos))
+        return Problem("", f"invalid JSON: {reason}", hint)
+    except (RecursionError, ValueError):  # over a limit that the reader names
+        return None
+    return None
+
+
+def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
+    """Yield path, start and end of keys, of values of one word, and of the first word of items.
+
+    The last field tells whether it is a key.
+    """
     stack: list[_Open] = []
     for found in _WORD.finditer(text):
         word, inner = found.group(), stack[-1] if stack else None
-        if word in {"]", "}"}:
+        if word in _CLOSING:
             stack.pop()
         elif word == "," and inner is not None:
             inner.step_on()
         elif inner is not None and inner.index is None and inner.key is None:
             inner.key = json.loads(word)
-            yield inner.next, found.start(), found.end()
-        else:
-            if inner is not None and inner.index is not None:
-                yield inner.next, found.start(), found.end()
-            if word in {"[", "{"}:
+            yield inner.next, found.start(), found.end(), True
+        elif word != ":":
+            opens = word in _CLOSED
+            if inner is not None and (inner.index is not None or not opens):
+                yield inner.next, found.start(), found.end(), False
+            if opens:
                 path = inner.next if inner is not None else ""
                 stack.append(_Open(path, is_list=word == "["))
+
+
+def _fault(text: str, at: int) -> int:
+    """Return where the fault is if the scanner stopped ``at``: at a comma that ends a list."""
+    before = text[:at].rstrip(" \t\r\n")
+    return len(before) - 1 if text[at : at + 1] in _CLOSING and before.endswith(",") else at
+
+
+def _reason(text: str, at: int) -> tuple[str, str]:
+    """Return what is wrong where the scanner stopped, and a hint.
+
+    Told by the text there: the library's messages differ between versions of Python.
+    """
+    if '"' in _WORD.sub("", text[:at]):
+        if text[at : at + 1] < " ":
+            return "a line end or control character in a string", r"write \n for a line end"
+        return "an invalid escape in a string", r"write \\ for a backslash"
+    here, before = text[at : at + 2], text[:at].rstrip(" \t\r\n")
+    opener, char = _innermost(before), here[:1]
+    end, quotes = _CLOSED.get(opener, "value"), 'put text between double quotes: "..."'
+    in_number = char in _DIGITS and text[at - 1 : at].isdigit()
+    open_string = char == '"' and not _WORD.match(text, at)
+    cases = (
+        (not here, f"it ends before its {end}", ""),
+        (here in {"//", "/*"} or char == "#", "a comment", "JSON has none: remove it"),
+        (char == "," and before[-1:] != ":", "a comma too many", "commas stand between two values"),
+        (char == "'", "single quotes", 'JSON has double quotes only: "..."'),
+        (open_string, "a string that does not end", ""),
+        (in_number, "an invalid number", "put it between quotes if it is text"),
+        (not before, "it does not begin with {", "if it is YAML, its name must end in .yaml"),
+        (not opener, "further text after its end", ""),
+        (char in _CLOSING and char != end, f"{char} where {end} is needed", ""),
+        (opener == "{" and before[-1] in "{,", "a name without quotes", quotes),
+        (opener == "{" and _expects_colon(before), "no colon after a name", ""),
+        (before[-1:] in {":", ",", "["}, "a value without quotes, or none", quotes),
+        (True, "no comma between two values", "put one after the value before it"),
+    )
+    return next((reason, hint) for holds, reason, hint in cases if holds)
+
+
+def _innermost(before: str) -> str:
+    """Return the bracket that is open at the end of ``before``, or ""."""
+    stack: list[str] = []
+    for found in _WORD.finditer(before):
+        word = found.group()
+        if word in _CLOSED:
+            stack.append(word)
+        elif word in _CLOSING and stack:
+            stack.pop()
+    return stack[-1] if stack else ""
+
+
+def _expects_colon(before: str) -> bool:
+    """Tell whether the last string of ``before`` is a name: after ``{`` or a comma."""
+    words = _WORD.findall(before)
+    return len(words) > 1 and words[-1].startswith('"') and words[-2] in {"{", ","}
 
 
 def canonical_json(value: object) -> bytes:

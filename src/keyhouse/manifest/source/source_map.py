@@ -30,23 +30,29 @@ class SourceMap:
     """The spans of paths. Of a repeated key the last one counts, as its value does."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, Span] = {}
-        self._folded: dict[str, Span] = {}
+        self._keys: dict[str, Span] = {}
+        self._values: dict[str, Span] = {}
+        self._spelled: dict[str, str] = {}  # by the path in lower case
 
-    def note(self, path: str, span: Span) -> None:
-        """Say where ``path`` stands: a member by its key, an item by itself."""
-        self._exact[path] = span
-        self._folded[path.lower()] = span
+    def note(self, path: str, span: Span, *, is_key: bool = False) -> None:
+        """Say where ``path`` stands: the key of a member, or a value that fits on its line."""
+        (self._keys if is_key else self._values)[path] = span
+        if is_key:
+            self._values.pop(path, None)  # of an earlier member with this key
+        self._spelled[path.lower()] = path
 
-    def find(self, path: str) -> Span | None:
+    def find(self, path: str, *, key: bool = False) -> Span | None:
         """Return where ``path`` stands, or else the nearest that holds it.
 
+        That is the value where it was noted, else the key; with ``key`` the other way round.
         Problems name fields as they are declared; in a manifest they may be spelled in any case.
         """
+        first, second = (self._keys, self._values) if key else (self._values, self._keys)
         for each in _outwards(path):
-            found = self._exact.get(each) or self._folded.get(each.lower())
-            if found is not None:
-                return found
+            known = each if each in first or each in second else self._spelled.get(each.lower())
+            if known is not None:
+                return first.get(known) or second.get(known)
+            first, second = self._keys, self._values  # of what holds it, the key says which it is
         return None
 
 

@@ -28,6 +28,8 @@ from yaml.events import (
 
 from keyhouse.base.errors import Problem
 from keyhouse.manifest.source.source_map import SourceMap, Span, below
+from keyhouse.manifest.source.text import NotTextError, text_of
+from keyhouse.wire.json_decoder import REPEATED
 from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES
 
 __all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]
@@ -50,6 +52,28 @@ _LONGEST_INTEGER: Final = 25
 _OLD_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPORTED: Final = 1_000
+_BLOCKS: Final = frozenset("|>")
+_UNENDED: Final = "a string that does not end"
+_REASONS: Final = {
+    r"'\t'": ("a tab", "indent with blanks"),
+    "found character": ("a character that begins no value", _QUOTE),
+    "mapping values are not": (
+        "a colon where no name ends, or wrong indentation",
+        "put a value with a colon between quotes; indent the members of an object alike",
+    ),
+    "sequence entries are not": ("an item beside a name", "begin the list on the next line"),
+    "quoted scalar: found unexpected end": (_UNENDED, ""),
+    "unknown escape": ("an unknown escape in a string", r"write \\ for a backslash"),
+    "could not find expected ':'": ("a name without a colon", ""),
+    "flow sequence": ("a list that does not end, or lacks a comma", "close [ with ]"),
+    "flow mapping": ("an object that does not end, or lacks a comma", "close { with }"),
+    "flow node": ("it ends before its ] or }", ""),
+    "but found '<scalar>'": ("further text after a value", "put all of it between quotes"),
+    "<block end>": ("wrong indentation", "indent the members of an object alike"),
+    "block node": ("a bracket that was not opened", _QUOTE),
+    "<document start>": ("further text after its end", ""),
+}
+"""What the library says, in part, and why the text is invalid then; the first that fits counts."""
 
 
 class YamlRead(msgspec.Struct, frozen=True):
@@ -73,11 +97,7 @@ def read_yaml(data: bytes) -> YamlRead:
     except _EndedError:
         pass
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        if mark is None:
-            reader.refuse_all("holds a character that YAML does not allow")
-        else:
-            reader.refuse_all("is no YAML", _span(mark))
+        reader.refuse_syntax(error)
     return YamlRead(tree, tuple(sorted(set(reader.problems))), reader.places)
 
 
@@ -85,13 +105,10 @@ def _text(data: bytes, refuse: Callable[..., None]) -> str:
     if len(data) > MAX_YAML_BYTES:
         refuse(f"has {len(data)} bytes; of YAML at most {MAX_YAML_BYTES} are read")
         raise _EndedError
-    if data.startswith(b"\xef\xbb\xbf"):
-        refuse("begins with a byte-order mark")
-        raise _EndedError
     try:
-        text = data.decode()
-    except UnicodeDecodeError as failure:
-        refuse(f"is not UTF-8, byte {failure.start + 1}")
+        text = text_of(data)
+    except NotTextError as refusal:
+        refuse(refusal.problem.problem, hint=refusal.problem.hint)
         raise _EndedError from None
     if found := _OLD_LINE_ENDS.search(text):
         line = text.count("\n", 0, found.start()) + 1
@@ -112,12 +129,28 @@ class _Reader:
         self._left = MAX_VALUES
         self._events: Iterator[Any] = iter(())
 
-    def refuse_all(self, problem: str, span: Span | None = None) -> None:
+    def refuse_all(self, problem: str, span: Span | None = None, *, hint: str = "") -> None:
         """Note what is wrong with the text as a whole, and where."""
-        where = f", line {span.line}, column {span.column}" if span else ""
         if span is not None:
             self.places.note("", span)
-        self.problems.append(Problem("", problem + where))
+        self.problems.append(Problem("", problem, hint))
+
+    def refuse_syntax(self, error: yaml.YAMLError) -> None:
+        """Note why the library refuses the text, in our words, and where."""
+        mark = getattr(error, "problem_mark", None)
+        if mark is None:
+            self.refuse_all("holds a character that YAML does not allow")
+            return
+        # Both are the library's own words, without anything of the text but single characters.
+        said = f"{getattr(error, 'context', '')}: {getattr(error, 'problem', '')}"
+        reason, hint = next((why for word, why in _REASONS.items() if word in said), ("", ""))
+        begins = getattr(error, "context_mark", None)
+        unended = begins is not None and reason == _UNENDED
+        self.refuse_all(
+            f"invalid YAML: {reason}" if reason else "invalid YAML",
+            _span(begins if unended else mark),
+            hint=hint,
+        )
 
     def document(self, text: str) -> Any:
         """Return the value of the only document."""
@@ -186,16 +219,19 @@ class _Reader:
                 break
             name = self._key(event, path)
             inner = below(path, name)
-            self.places.note(inner, _span(event.start_mark, event.end_mark))
+            self.places.note(inner, _span(event.start_mark, event.end_mark), is_key=True)
             if name in made:
-                self._refuse(inner, "is given more than once", "keep one of them")
-            made[name] = self._value(next(self._events), depth + 1, inner)
+                self._refuse(inner, REPEATED, "keep one of them")
+            value = next(self._events)
+            if isinstance(value, ScalarEvent) and value.style not in _BLOCKS:
+                self.places.note(inner, _span(value.start_mark, value.end_mark))
+            made[name] = self._value(value, depth + 1, inner)
         return made
 
     def _key(self, event: Any, path: str) -> str:
         if not isinstance(event, ScalarEvent):
-            span = _span(event.start_mark)
-            self.refuse_all("has a key that is no string", span)
+            hint = 'a template stands between quotes: "{{ hex .Secrets.name }}"'
+            self.refuse_all("has a key that is no string", _span(event.start_mark), hint=hint)
             raise _EndedError
         name = event.value
         inner = below(path, name)

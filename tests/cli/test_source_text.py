@@ -1,7 +1,7 @@
 """How a problem is shown where it stands."""
 
 from keyhouse.base.errors import Problem
-from keyhouse.cli.manifest.source_problems import SourceText, as_objects
+from keyhouse.cli.output.source_text import SourceText, as_objects
 from keyhouse.manifest.source.json_source import json_places
 
 
@@ -14,9 +14,9 @@ def shown(text: str, at: str, *, colour: bool = False) -> list[str]:
 
 def test_place_line_caret_and_hint() -> None:
     assert shown('{\n\t"Täg": {"b": 1}}', '["Täg"].b') == [
-        'm.json:2:10: error: ["Täg"].b: is wrong',
+        'm.json:2:15: error: ["Täg"].b: is wrong',
         '     2 |  "Täg": {"b": 1}}',
-        "       |          ^^^",
+        "       |               ^",
         "  hint: mend it",
     ]
 
@@ -28,8 +28,8 @@ def test_of_a_long_line_the_part_around_is_shown() -> None:
 
     assert len(line) < 120
     start = caret.index("^")
-    assert line[start:].startswith('"key": 1')
-    assert caret[start:] == "^^^^^"
+    assert line[start:].startswith('1, "rest"')
+    assert caret[start:] == "^"
 
 
 def test_what_is_on_the_line_cannot_drive_a_terminal() -> None:
@@ -40,15 +40,15 @@ def test_what_is_on_the_line_cannot_drive_a_terminal() -> None:
 def test_a_line_with_a_secret_is_left_out() -> None:
     lines = shown('{"Secrets": {"s": {"private": "c2VjcmV0", "Typ": 1}}}', "Secrets.s.Typ")
 
-    assert lines == ["m.json:1:43: error: Secrets.s.Typ: is wrong", "  hint: mend it"]
+    assert lines == ["m.json:1:50: error: Secrets.s.Typ: is wrong", "  hint: mend it"]
 
 
 def test_colour_is_around_the_words_and_the_caret_alone() -> None:
     plain, coloured = shown('{"a": 1}', "a"), shown('{"a": 1}', "a", colour=True)
 
-    assert coloured[0] == "\x1b[1mm.json:1:2\x1b[0m: \x1b[31m\x1b[1merror\x1b[0m: a: is wrong"
+    assert coloured[0] == "\x1b[1mm.json:1:7\x1b[0m: \x1b[31m\x1b[1merror\x1b[0m: a: is wrong"
     assert coloured[1] == plain[1]
-    assert coloured[2] == "       |  \x1b[31m\x1b[1m^^^\x1b[0m"
+    assert coloured[2] == "       |       \x1b[31m\x1b[1m^\x1b[0m"
 
 
 def test_a_problem_without_a_place_names_the_file() -> None:

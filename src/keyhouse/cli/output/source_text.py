@@ -1,0 +1,144 @@
+"""Problems of a file as a compiler shows them: file, line, and a caret under the column."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from keyhouse.base.errors import KeyhouseError, Problem
+from keyhouse.base.printable import printable
+from keyhouse.base.process.error_text import error_object
+from keyhouse.cli.output.show import ShownError
+from keyhouse.manifest.source.json_source import json_places, json_problem
+from keyhouse.manifest.source.source_map import SourceMap, Span
+from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
+
+__all__ = ["FileInvalidError", "SourceText", "as_objects", "located"]
+
+_BEFORE: Final = 40  # characters of a long line that are shown before what is meant
+_WIDEST: Final = 100
+_SECRET: Final = re.compile("private", re.IGNORECASE)
+"""A line, or a path, that may belong to the value of a secret: such lines are never shown."""
+_NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
+"""A line on which a member begins."""
+_OF_NAMES: Final = (
+    UNKNOWN,
+    REPEATED,
+    "is a key that",
+    "is no name of",
+    "is no path",
+    "has no effect",
+    "is missing",
+)
+"""Problems that begin so are of the name: the caret is under it and not under the value."""
+
+
+class FileInvalidError(ShownError):
+    """What is wrong with a file, each problem where it stands. ``cause``: what was raised of it.
+
+    ``cause`` gives the stable code and decides the exit code.
+    """
+
+    def __init__(
+        self, source: "SourceText", problems: Sequence[Problem], cause: KeyhouseError
+    ) -> None:
+        super().__init__(f"{source.name}: {'; '.join(map(str, problems[:20]))}")
+        self.source = source
+        self.problems = tuple(problems)
+        self.cause = cause
+
+    def text(self, *, colour: bool) -> str:
+        """Return the problems as lines for people."""
+        count = len(self.problems)
+        head = f"error: {printable(self.source.name)}: {count} problem{'s' if count != 1 else ''}\n"
+        return head + self.source.show("error", self.problems, colour=colour)
+
+    def as_object(self) -> dict[str, Any]:
+        """Return what ``--json`` prints: the object of the cause, the problems with their lines."""
+        found = error_object(self.cause)
+        found["error"]["message"] = self.message
+        found["error"]["problems"] = as_objects(self.problems, self.source.places)
+        return found
+
+
+def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool) -> KeyhouseError:
+    """Return ``error``, which was raised of the JSON text ``content``, with where it stands there.
+
+    If nothing is known of that, it is the same error, and its message names the file. Of a file
+    that ``is_secret`` no line is shown.
+    """
+    syntax = json_problem(content)
+    problems = [syntax] if syntax else getattr(error, "problems", ())
+    if problems:
+        source = SourceText(path, b"" if is_secret else content, json_places(content))
+        return FileInvalidError(source, problems, error)
+    if path not in error.message:
+        error.message = f"{path}: {error.message}"
+    return error
+
+
+class SourceText(msgspec.Struct, frozen=True):
+    """A file and where its parts stand; ``content`` is empty if no line of it may be shown.
+
+    ``name`` is the path as it was typed.
+    """
+
+    name: str
+    content: bytes
+    places: SourceMap
+
+    def show(self, kind: str, problems: Iterable[Problem], *, colour: bool) -> str:
+        """Return a paragraph for each problem; ``kind`` is ``error`` or ``warning``."""
+        lines = re.split("\r\n|\n|\r", self.content.decode("utf-8", errors="replace"))
+        return "".join(self._paragraph(kind, each, lines, colour=colour) for each in problems)
+
+    def _paragraph(self, kind: str, each: Problem, lines: Sequence[str], *, colour: bool) -> str:
+        span = self.places.find(each.at, key=each.problem.startswith(_OF_NAMES))
+        where = f"{self.name}:{span.line}:{span.column}" if span else self.name
+        what = f"{each.at}: {each.problem}" if each.at else each.problem
+        text = (
+            f"{_bold(printable(where), on=colour)}: {_marked(kind, on=colour)}: {printable(what)}\n"
+        )
+        if span is not None and self.content and not _SECRET.search(each.at):
+            text += _excerpt(lines[: span.line], span, colour=colour)
+        return text + (f"  hint: {printable(each.hint)}\n" if each.hint else "")
+
+
+def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
+    """Return problems for programs: with ``line`` and ``column``, from 1; null if unknown."""
+    found = []
+    for each in problems:
+        span = places.find(each.at, key=each.problem.startswith(_OF_NAMES))
+        line, column = (span.line, span.column) if span else (None, None)
+        found.append({**msgspec.to_builtins(each), "line": line, "column": column})
+    return found
+
+
+def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
+    """Return the last of ``lines`` and the caret under it, nothing if it may hold a secret.
+
+    A line without a member belongs to the one above it.
+    """
+    line = lines[-1]
+    above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")
+    if _SECRET.search(line) or (_SECRET.search(above) and not _NAMED.search(line)):
+        return ""
+    start = max(0, span.column - 1 - _BEFORE) if len(line) > _WIDEST else 0
+    cut = line[start : start + _WIDEST]
+    shown = "".join(char if char.isprintable() else " " for char in cut)
+    before = span.column - 1 - start
+    caret = "^" * max(1, min(span.width, len(shown) - before))
+    margin = f"{span.line:>6} | "
+    under = " " * (len(margin) - 2) + "| " + " " * before
+    return f"{margin}{shown.rstrip()}\n{under}{_marked(caret, on=colour)}\n"
+
+
+def _bold(text: str, *, on: bool) -> str:
+    return click.style(text, bold=True) if on else text
+
+
+def _marked(text: str, *, on: bool) -> str:
+    shade = "yellow" if text == "warning" else "red"
+    return click.style(text, fg=shade, bold=True) if on else text
