@@ -28,7 +28,7 @@ def test_every_place_that_the_page_names_is_there() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_has_its_row_and_its_box(room: str) -> None:
     assert f"| `{room}/` |" in PAGE
-    assert f">{room}/</text>" in (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8")
+    assert f">{room}/</text>" in (ROOT / "docs/pictures/rooms.svg").read_text(encoding="utf-8")
 
 
 def test_every_folder_of_the_trusted_rooms_is_told_of() -> None:

@@ -1,0 +1,55 @@
+"""The data key in shares: any two of three holders bring a lost state back."""
+
+from pictures.canvas import Canvas
+
+__all__ = ["shares"]
+
+_HOLDERS = (("Ann", 70.0, True), ("Ben", 184.0, True), ("Cleo", 298.0, False))
+
+
+def shares() -> Canvas:
+    """Draw two of three shares."""
+    canvas = Canvas(
+        936,
+        470,
+        "Shares of the data key: two of three",
+        "When a manifest is set, the data key is split into three shares, each encrypted to the key"
+        " of one holder. When the machine is lost, Ann and Ben hand in theirs; two are enough to"
+        " restore the key, which opens the journal. Cleo is not needed.",
+    )
+    canvas.text(126, 38, "When a manifest is set", "name", anchor="middle")
+    canvas.text(790, 38, "When the machine is lost", "name", anchor="middle")
+    canvas.box((26, 170, 168, 108), "data key", "split: any 2 of 3", kind="violet", icon="key")
+    for number, (name, y, needed) in enumerate(_HOLDERS):
+        middle = 224.0
+        kind = "green" if needed else "plain"
+        canvas.arrow(
+            [(198, middle), (248, middle), (248, y + 40), (296, y + 40)]
+            if y + 40 != middle
+            else [(198, middle), (296, middle)],
+            kind="violet",
+        )
+        canvas.box((300, y - 8, 336, 96), "", kind=kind)
+        canvas.icon("share", 322, y + 18, "violet", 1.7)
+        canvas.icon("lock", 372, y + 20, kind, 1.5)
+        canvas.text(426, y + 36, f"share {number + 1}, encrypted to {name}", "name")
+        words = "decrypts, signs, hands it in" if needed else "not needed this time"
+        canvas.text(426, y + 58, words, "what")
+        if needed:
+            canvas.arrow(
+                [(640, y + 40), (690, y + 40), (690, middle), (738, middle)]
+                if y + 40 != middle
+                else [(640, middle), (738, middle)],
+                kind="green",
+            )
+    canvas.box((742, 170, 168, 108), "data key", "opens the journal", kind="violet", icon="key")
+    canvas.arrow([(826, 282), (826, 326)], kind="violet")
+    canvas.box((742, 330, 168, 96), "state is back", "under its old root", kind="blue", icon="disk")
+    canvas.text(
+        318,
+        442,
+        "One share says nothing about the key. Nobody but its holder can open a share.",
+        "note",
+        anchor="middle",
+    )
+    return canvas
