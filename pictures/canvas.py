@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from pictures.icons import ICONS
 from pictures.theme import STYLE
 
-__all__ = ["Canvas", "TooWide", "width_of"]
+__all__ = ["Canvas", "TooWideError", "width_of"]
 
 Point = tuple[float, float]
 
@@ -30,7 +30,7 @@ _MONO: Final = 0.61
 _SIZES: Final = {"name": 15, "what": 13, "small": 12, "note": 14, "mono": 12.5, "tag": 12}
 
 
-class TooWide(Exception):
+class TooWideError(Exception):
     """A text does not fit its place. The message says which, and by how much."""
 
 
@@ -83,7 +83,7 @@ class Canvas:
         """Draw a box at (x, y, width, height): an icon, a name, lines below it, all in the middle.
 
         Raises:
-            TooWide: a line does not fit.
+            TooWideError: a line does not fit.
         """
         x, y, w, h = place
         self._rect(place, f"box {kind}", 9)
@@ -168,7 +168,7 @@ class Canvas:
         anchor: str = "start",
         kind: str = "",
     ) -> None:
-        """Write one line, its base line at ``y``. Raises ``TooWide`` if it leaves the picture."""
+        """Write one line on the base line ``y``. Raises ``TooWideError`` if it does not fit."""
         self._inside(x, text, style, anchor)
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self._parts.append(
@@ -185,13 +185,13 @@ class Canvas:
     def _fits(self, text: str, style: str, room: float) -> None:
         missing = width_of(text, style) + 2 * _PADDING - room
         if missing > 0:
-            raise TooWide(f"{self._title}: {text!r} needs {missing:.0f} more")
+            raise TooWideError(f"{self._title}: {text!r} needs {missing:.0f} more")
 
     def _inside(self, x: float, text: str, style: str, anchor: str) -> None:
         w = width_of(text, style)
         left = x - {"start": 0.0, "middle": w / 2, "end": w}[anchor]
         if left < 4 or left + w > self.width - 4:
-            raise TooWide(f"{self._title}: {text!r} leaves the picture")
+            raise TooWideError(f"{self._title}: {text!r} leaves the picture")
 
 
 def _n(number: float) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from pictures.canvas import Canvas, TooWide
+from pictures.canvas import Canvas, TooWideError
 from pictures.table import FOLDER, pictures
 
 _ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_picture_stands_on_a_page_with_a_text_in_its_place(name: str) -> None:
 def test_text_that_leaves_its_box_is_an_error() -> None:
     canvas = Canvas(400, 200, "A picture", "of nothing")
 
-    with pytest.raises(TooWide, match="needs"):
+    with pytest.raises(TooWideError, match="needs"):
         canvas.box((10, 10, 60, 40), "a name that is much too long")
-    with pytest.raises(TooWide, match="leaves"):
+    with pytest.raises(TooWideError, match="leaves"):
         canvas.text(390, 20, "over the edge")
