@@ -1,0 +1,41 @@
+"""The prose of all pages is in plain English: it has none of the words of ``docs/words.yaml``."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+_ROOT = Path(__file__).parents[2]
+_SWAP: dict[str, str] = yaml.safe_load((_ROOT / "docs/words.yaml").read_text("utf-8"))["swap"]
+_RULES = [
+    (re.compile(rf"\b(?:{word})\b".replace(" ", r"\s+"), re.IGNORECASE), better)
+    for word, better in _SWAP.items()
+]
+_PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md", "benchmarks/*.md")
+_PAGES = sorted(page for place in (*_PLACES, "fuzz/*.md") for page in _ROOT.glob(place))
+_NO_PROSE = re.compile(  # blocks of code, generated tables, code in a line, targets of links
+    r"^ *```.*?^ *```$|<!-- generated:.*?<!-- end -->|`[^`\n]+`|\]\([^)]*\)",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def _found(text: str) -> list[str]:
+    """Return each word of the list in ``text``, with its line and what to write instead."""
+    prose = _NO_PROSE.sub(lambda code: "\n" * code[0].count("\n"), text)
+    return [
+        f"line {prose.count(chr(10), 0, hit.start()) + 1}: {' '.join(hit[0].split())!r}: {better}"
+        for rule, better in _RULES
+        for hit in rule.finditer(prose)
+    ]
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(_ROOT)))
+def test_page_has_no_word_of_the_list(page: Path) -> None:
+    assert _found(page.read_text(encoding="utf-8")) == []
+
+
+def test_words_are_found_with_their_line_and_code_is_left_alone() -> None:
+    text = "# A page\n\nIt is made\nanew, and goes\non.\n\n```sh\necho anew\n```\n`anew`\n"
+
+    assert _found(text) == ["line 4: 'anew': again", "line 4: 'goes on': continue"]
