@@ -1,43 +1,49 @@
-"""A throw-away coordinator: ready with commands that can be pasted, and gone without a trace."""
+"""A development coordinator: ready with commands that can be pasted, and telling what happens."""
 
 import json
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 import pytest
 from support.process.command import run
-from support.process.server import free_port
 from support.process.start import Started, start
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import ConflictError
-from keyhouse.cli.dev.deployment import with_user
+from keyhouse.cli.dev.sample import with_user
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
+from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 pytestmark = pytest.mark.acceptance
+
+_ANY_PORTS: Final = ("--client-port", "0", "--workload-port", "0")
+_FORBIDDEN: Final = 'user "dev" has no permission ReadSecret on: "nothing"'
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @contextmanager
 def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
-    """Run `keyhouse dev` with its temporary files in ``folder``; yield what it says when ready."""
+    """Run `keyhouse dev` in ``folder``, which is its home, too; yield what it says when ready."""
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as said, (folder.parent / "errors").open("wb") as errors:
+    with os.fdopen(reading, "rb") as said, (folder / "errors").open("wb") as errors:
         with os.fdopen(writing, "wb") as output:
             process = start(
-                ("dev", "--json", *words),
+                ("dev", "--json", *_ANY_PORTS, *words),
                 output=output,
                 errors=errors,
-                environment={"TMPDIR": str(folder)},
+                environment={"TMPDIR": str(folder), "HOME": str(folder)},
+                folder=folder,
                 cold=True,
             )
         try:
@@ -48,7 +54,7 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
 
 
 def paste(command: str, folder: Path) -> str:
-    """Return what ``command`` prints in a shell elsewhere that knows no ``keyhouse``."""
+    """Return what ``command`` prints in a shell that knows no ``keyhouse``."""
     ours = str(Path(sys.executable).parent)
     others = [each for each in os.environ["PATH"].split(os.pathsep) if each != ours]
     environment = {"PATH": os.pathsep.join(others), "HOME": str(folder)}
@@ -69,55 +75,70 @@ def coordinator_of(process: Started) -> int:
     return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("ascii"))
 
 
-@pytest.fixture
-def temporary(tmp_path: Path) -> Path:
-    """A directory for temporary files."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    return folder
+def contexts(folder: Path) -> str:
+    """Return the file of contexts below ``folder``."""
+    return (folder / ".config/keyhouse/contexts.toml").read_text("utf-8")
 
 
-def test_every_next_step_works_as_printed_and_ctrl_c_leaves_nothing(
-    tmp_path: Path, temporary: Path
-) -> None:
-    with dev(temporary) as (process, ready):
+def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path: Path) -> None:
+    with dev(tmp_path) as (process, ready):
+        assert ready["export"] == ""
         printed = {step["what"]: paste(step["command"], tmp_path) for step in ready["next"]}
+        second = run("dev", env={"HOME": str(tmp_path)}, folder=tmp_path)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 
-    assert "ready to accept a manifest" in printed["see its state"]
-    assert "aGVsbG8=" in printed["read it back"]
+    assert "running: workloads that the manifest" in printed["verify it, and see its state"]
+    assert "aGVsbG8=" in printed["read a secret, as dev"]
     assert printed["become a workload"] == "a token of 32 digits\n"
-    assert list(temporary.iterdir()) == []
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["errors", "temporary"]
-    assert (tmp_path / "errors").read_text() == "ended; nothing is left\n"
+    assert (second.code, "a coordinator runs in keyhouse-dev already" in second.err) == (1, True)
+    assert (tmp_path / "errors").read_text() == "ended\n"
+    assert contexts(tmp_path) == "\n"
     host, _, port = ready["clientApi"].partition(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
 
+    with dev(tmp_path) as (_, again):
+        assert again["fingerprint"] == ready["fingerprint"]
+        steps = {step["what"]: step["command"] for step in again["next"]}
+        assert "aGVsbG8=" in paste(steps["read a secret, as dev"], tmp_path)
+
+
+def test_context_of_another_deployment_is_neither_replaced_nor_left(tmp_path: Path) -> None:
+    others = ("context", "add", "dev", "--address", "keyhouse.example.com:4433")
+    assert run(*others, env={"HOME": str(tmp_path)}).code == 0
+    before = contexts(tmp_path)
+
+    with dev(tmp_path, "--ephemeral") as (_, ready):
+        assert ready["export"] == "export KEYHOUSE_CONTEXT=dev-2"
+        paste(f"{ready['export']}\n{ready['next'][0]['command']}", tmp_path)
+
+    assert contexts(tmp_path) == before
+    assert not list(tmp_path.glob("keyhouse-dev*"))
+
 
 def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
-    tmp_path: Path, temporary: Path
+    tmp_path: Path,
 ) -> None:
-    file, port = tmp_path / "manifest.json", str(free_port())
+    file, other = tmp_path / "manifest.json", tmp_path / "other.json"
     file.write_bytes(manifest())
-    with dev(temporary, "--manifest", str(file), "--client-port", port) as (process, ready):
-        assert ready["clientApi"] == f"127.0.0.1:{port}"
-        trust = ("--attestation", ready["attestation"], "--simulation-root")
-        told = (ready["clientApi"], *trust, ready["simulationRoot"], "--memory", ready["memory"])
-        who = ("--cert", ready["certificate"], "--key", ready["key"])
-        assert run("manifest", "verify", ready["fingerprint"], *told).code == 0
-        assert "shared" in run("secret", "get", "shared", *told, *who).out
+    other.write_bytes(manifest().replace(b"nobody", b"anybody"))
+    env = {"HOME": str(tmp_path)}
+    with dev(tmp_path, "--manifest", str(file)) as (process, ready):
+        assert run("manifest", "verify", ready["fingerprint"], env=env).code == 0
+        assert "shared" in run("secret", "get", "shared", env=env).out
         os.kill(coordinator_of(process), signal.SIGKILL)
         assert process.wait(30) == 1
 
-    assert list(temporary.iterdir()) == []
     told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
     assert told_last == "the coordinator has ended by itself (SIGKILL)"
+    refused = run("dev", "--manifest", str(other), *_ANY_PORTS, env=env, folder=tmp_path)
+    assert (refused.code, refused.out) == (1, "")
+    assert "has another manifest" in refused.err
 
 
-def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Path) -> None:
-    with dev(temporary) as (process, _):
+def test_a_coordinator_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> None:
+    with dev(tmp_path) as (process, _):
         coordinator = os.pidfd_open(coordinator_of(process))
         process.kill()
         process.wait(30)
@@ -127,26 +148,77 @@ def test_a_coordinator_does_not_outlive_a_command_that_was_killed(temporary: Pat
         os.close(coordinator)
 
 
+@contextmanager
+def screen_of(folder: Path) -> Iterator[tuple[Started, IO[str]]]:
+    """Run `keyhouse dev` on a terminal, where the usual ports are in use; yield what it shows."""
+    ours, theirs = os.openpty()
+    with ExitStack() as taken, os.fdopen(ours, encoding="utf-8") as screen:
+        for port in (CLIENT_API_PORT, WORKLOAD_API_PORT):
+            with suppress(OSError):  # then somebody else has it
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+        with os.fdopen(theirs, "wb") as terminal:
+            process = start(
+                ("dev",),
+                output=terminal,
+                errors=terminal,
+                environment={"HOME": str(folder), "TERM": "xterm"},
+                folder=folder,
+                cold=True,
+            )
+        try:
+            yield process, screen
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    with screen_of(tmp_path) as (process, screen):
+        ready = "".join(iter(screen.readline, "Ctrl-C ends it. What happens:\n"))
+        run("secret", "get", "greeting", "token", env=env)
+        run("secret", "get", "nothing", env=env)
+        paste(ready.partition("# become a workload\n")[2], tmp_path)
+        lines: list[str] = []
+        while "joined" not in "".join(lines):
+            lines.append(screen.readline())
+        process.send_signal(signal.SIGINT)
+
+    assert "note: port 4433 is in use: the Client API has another\n" in ready
+    assert "note: port 2001 is in use: the workload API has another\n" in ready
+    told = [line.split(maxsplit=1)[1] for line in lines if line.strip()]
+    assert [_UUID.sub("UUID", line) for line in told] == [
+        "\x1b[33mchanged  \x1b[0m Initial manifest set\n",
+        "\x1b[33mchanged  \x1b[0m Secret set  user=dev  secret=greeting  type=plain\n",
+        "\x1b[36mread     \x1b[0m greeting, token  by dev\n",
+        f"\x1b[31mrefused  \x1b[0m GET /api/v2/secrets  by dev: {_FORBIDDEN}\n",
+        "\x1b[32mjoined   \x1b[0m web  UUID\n",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--manifest", "none.json"), "error: cannot read none.json"),
         (("--client-port", "taken"), "error: "),
-        (("--manifest", "wrong.json"), "error: the manifest: 1 problem"),
+        (("--manifest", "wrong.json"), "error: wrong.json"),
+        (("--folder", "wrong.json"), "error: cannot use the folder wrong.json: "),
+        (("--listen", "192.0.2.1"), "error: cannot listen at 192.0.2.1: "),
+        (("--no-user", "--ephemeral"), "error: --no-user has no effect here"),
     ],
-    ids=["no file", "port in use", "no manifest"],
+    ids=["no file", "port in use", "no manifest", "no folder", "another machine", "no sample"],
 )
-def test_what_cannot_be_started_leaves_nothing_either(
-    tmp_path: Path, temporary: Path, words: tuple[str, str], problem: str
+def test_what_cannot_be_started_leaves_no_context(
+    tmp_path: Path, words: tuple[str, str], problem: str
 ) -> None:
     (tmp_path / "wrong.json").write_text("{")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = [str(taken.getsockname()[1]) if word == "taken" else word for word in words]
-        ended = run("dev", *given, env={"TMPDIR": str(temporary)}, folder=tmp_path)
+        ended = run("dev", *given, env={"HOME": str(tmp_path)}, folder=tmp_path)
 
-    assert (ended.code, ended.out) == (1, "")
+    assert (ended.code != 0, ended.out) == (True, "")
     assert ended.err.startswith(problem)
-    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / ".config").exists()
 
 
 def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:

@@ -1,80 +1,109 @@
-"""`keyhouse dev`: a simulated coordinator to try things on, which leaves nothing behind."""
+"""`keyhouse dev`: a simulated coordinator to try things on, ready with a manifest and a user."""
 
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
 
 import msgspec
 
-from keyhouse.cli.dev.coordinator import coordinator_below
+from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
+from keyhouse.base.errors import BrokenError
+from keyhouse.cli.dev.context import context_for, in_contexts
+from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_below, places_at
+from keyhouse.cli.dev.folder import opened
 from keyhouse.cli.dev.steps import Deployment
+from keyhouse.cli.dev.watching import line_of, show_line
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
 from keyhouse.cli.parser.parameters import Option
 
 __all__ = ["dev"]
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ROWS: Final = {
-    "client API": "client_api",
-    "workload API": "workload_api",
-    "manifest": "manifest",
-    "fingerprint": "fingerprint",
-    "user": "user",
-    "certificate": "certificate",
-    "key": "key",
-    "recovery": "recovery_secrets",
-    "folder": "folder",
-}
 
 
 @command
 def dev(
     manifest: Annotated[
         Path | None,
-        Option("--manifest", metavar="FILE", help="set this manifest at once, JSON or YAML"),
+        Option("--manifest", metavar="FILE", help="set this manifest, JSON or YAML"),
     ] = None,
+    folder: Annotated[
+        Path, Option("--folder", metavar="DIR", help="keep everything in this folder")
+    ] = Path("keyhouse-dev"),
+    listen: Annotated[
+        str, Option("--listen", metavar="IP", help="listen on this address of the machine")
+    ] = "127.0.0.1",
     client_port: Annotated[
-        int, Option(range=(0, 65535), help="of the Client API; 0: any that is free")
-    ] = 0,
+        int | None,
+        Option(range=(0, 65535), help="of the Client API; 0: any (default: 4433, or any if taken)"),
+    ] = None,
     workload_port: Annotated[
-        int, Option(range=(0, 65535), help="of the workload API; 0: any that is free")
-    ] = 0,
+        int | None,
+        Option(
+            range=(0, 65535), help="of the workload API; 0: any (default: 2001, or any if taken)"
+        ),
+    ] = None,
     *,
+    ephemeral: Annotated[
+        bool,
+        Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end"),
+    ] = False,
     no_user: Annotated[
         bool, Option("--no-user", help="set the manifest as it is, without the user dev")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a throw-away SIMULATED coordinator on 127.0.0.1, and say what can be typed next.
+    """Run a SIMULATED coordinator to try things on: with a manifest, a user and a context.
 
-    It lives in a temporary directory until Ctrl-C, which ends it and removes everything. A user,
-    dev, is made with it: in the sample manifest, or added to yours, where it may read and write
-    the secrets.
+    It tells what can be typed next, and then what happens: who joins, who is refused and why, who
+    reads what. Ctrl-C ends it; the next start in the same folder continues with the same state.
 
     Example: keyhouse dev
     """
     from keyhouse.cli.dev.deployment import prepare
 
-    raw = None
-    if manifest is not None:
-        given = open_manifest(str(manifest))
-        with given.explained():
-            raw = given.raw
-            problems_of(raw)
-    with _until_signalled(), tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
-        folder = Path(name)
-        with coordinator_below(folder, client_port, workload_port) as serving:
-            made_user = raw is None or not no_user
-            _tell(prepare(folder, serving, raw, made_user=made_user), as_json=as_json)
-            raise serving.ended()
+    _require_simulation()
+    raw = _checked(manifest) if manifest is not None else None
+    if raw is None and no_user:
+        raise WrongUsageError("--no-user has no effect here", hint="it goes with --manifest")
+    with _until_signalled(), ExitStack() as ends:
+        kept = ends.enter_context(opened(None if ephemeral else folder))
+        places = places_at(listen, client_port, workload_port)
+        serving = ends.enter_context(coordinator_below(kept, places))
+        enforced = prepare(kept, serving.client, raw, has_user=not no_user)
+        context = context_for(kept, serving.client, has_user=not no_user)
+        named = ends.enter_context(in_contexts(context))
+        ready = Deployment.of(kept, serving, enforced, named, has_user=not no_user)
+        _tell(ready, places, as_json=as_json)
+        raise _watched(serving, quiet=as_json)
+
+
+def _checked(path: Path) -> bytes:
+    """Return the manifest in the file at ``path``. Raises ``InvalidError``, with every problem."""
+    given = open_manifest(str(path))
+    with given.explained():
+        problems_of(given.raw)
+        return given.raw
+
+
+def _require_simulation() -> None:
+    """Raise ``PlatformMissingError``, with what to install, if there is no simulated platform."""
+    try:
+        simulation()
+    except PlatformMissingError as missing:
+        raise PlatformMissingError(
+            f"keyhouse dev cannot start: {missing.message}",
+            hint="pip install 'keyhouse[dev]'; without installing anything: uvx --from"
+            " 'keyhouse[dev]' keyhouse dev",
+        ) from None
 
 
 class _SignalledError(Exception):
@@ -95,19 +124,35 @@ def _until_signalled() -> Iterator[None]:
     try:
         yield
     except _SignalledError:
-        sys.stderr.write("ended; nothing is left\n")
+        sys.stderr.write("ended\n")
 
 
-def _tell(deployment: Deployment, *, as_json: bool) -> None:
-    steps = deployment.steps()
+def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
     if as_json:
-        show_json({**msgspec.to_builtins(deployment), "next": steps})
-    else:
-        rows = {word: getattr(deployment, name) for word, name in _ROWS.items()}
-        sys.stdout.write("ready: a SIMULATED coordinator, which protects nothing\n\n")
-        show_rows({word: value for word, value in rows.items() if value})
-        sys.stdout.write("\nnext, in another terminal:\n")
-        for step in steps:
-            sys.stdout.write(f"\n# {step.what}\n{step.command}\n")
-        sys.stdout.write("\nCtrl-C ends it and removes all of this.\n")
+        facts = msgspec.to_builtins(ready)
+        show_json({**facts, "export": ready.export(), "next": ready.steps()})
+        sys.stdout.flush()
+        return
+    sys.stdout.write("ready: a SIMULATED coordinator, which protects nothing\n\n")
+    show_rows(ready.rows())
+    for note in places.notes:
+        sys.stdout.write(f"\nnote: {note}\n")
+    sys.stdout.write(f"\nnext, in another terminal{ready.where()}:\n")
+    if export := ready.export():
+        sys.stdout.write(f"\n{export}\n")
+    for step in ready.steps():
+        sys.stdout.write(f"\n# {step.what}\n{step.command}\n")
+    sys.stdout.write("\nCtrl-C ends it. What happens:\n\n")
     sys.stdout.flush()
+
+
+def _watched(serving: Serving, *, quiet: bool) -> BrokenError:
+    """Tell what happens until the coordinator ends by itself; return the error to report."""
+    said = []
+    for entry in serving.entries():
+        if "text" in entry:
+            said.append(entry["text"])
+        line = None if quiet else line_of(entry)
+        if line is not None:
+            show_line(datetime.now().astimezone().strftime("%H:%M:%S"), line)
+    return serving.ended(said)

@@ -1,26 +1,83 @@
 """A coordinator as a process below this one: started, waited for, ended."""
 
 import ctypes
+import errno
 import json
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
+from keyhouse.base.printable import os_reason
+from keyhouse.cli.dev.folder import Folder
+from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["Serving", "coordinator_below"]
+__all__ = ["Entry", "Places", "Serving", "coordinator_below", "places_at"]
 
 _PATIENCE: Final = 60.0  # seconds until a start is given up
 _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
 _ERROR: Final = "error: "
+_HERE: Final = "127.0.0.1"
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
+
+
+Entry = dict[str, Any]
+"""One entry of the log; a line that is none is its ``text``."""
+Heard = queue.Queue[Entry | None]
+"""Entries, then None when the coordinator has ended."""
+
+
+class Places(NamedTuple):
+    """Where to listen: an address, and a port for each of the interfaces."""
+
+    host: str
+    client: int
+    workload: int
+    notes: tuple[str, ...] = ()  # on ports that are not the usual ones
+
+
+def places_at(host: str, client: int | None, workload: int | None) -> Places:
+    """Return where to listen at the address ``host``; None: the usual port, or any if it is taken.
+
+    Raises ``WrongUsageError`` for an address that is not one of this machine.
+    """
+    notes: list[str] = []
+
+    def port(name: str, wanted: int | None, usual: int) -> int:
+        if wanted is not None or _can_listen(host, usual):
+            return usual if wanted is None else wanted
+        notes.append(f"port {usual} is in use: the {name} has another")
+        return 0
+
+    ports = (
+        port("Client API", client, CLIENT_API_PORT),
+        port("workload API", workload, WORKLOAD_API_PORT),
+    )
+    return Places(host, *ports, tuple(notes))
+
+
+def _can_listen(host: str, port: int) -> bool:
+    """Return whether nobody else listens at ``port``."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return False
+        reason = os_reason(error)
+        raise WrongUsageError(
+            f"cannot listen at {host}: {reason}",
+            hint="--listen names an IPv4 address of this machine",
+        ) from None
+    return True
 
 
 class StartRefusedError(RefusedError):
@@ -30,18 +87,21 @@ class StartRefusedError(RefusedError):
 
 
 class Serving(NamedTuple):
-    """A coordinator that answers. Addresses are ``127.0.0.1:PORT``."""
+    """A coordinator that answers. Addresses are ``HOST:PORT``, for this machine."""
 
     process: subprocess.Popen[bytes]
     client: str
     workload: str
-    heard: "queue.Queue[dict[str, Any] | None]"
+    heard: "Heard"
 
-    def ended(self) -> BrokenError:
-        """Wait until the coordinator ends by itself; return the error to report."""
+    def entries(self) -> Iterator[Entry]:
+        """Yield what it logs from now on, until it ends by itself."""
+        return iter(self.heard.get, None)
+
+    def ended(self, said: Sequence[str]) -> BrokenError:
+        """Wait until the coordinator has ended; return the error, with the lines it ``said``."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        said = [entry["text"] for entry in iter(self.heard.get, None) if "text" in entry]
         why = "".join(f": {each.removeprefix(_ERROR)}" for each in said if each.startswith(_ERROR))
         return BrokenError(
             f"the coordinator has ended by itself ({how}){why}", hint="start it again: keyhouse dev"
@@ -49,21 +109,21 @@ class Serving(NamedTuple):
 
 
 @contextmanager
-def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Iterator[Serving]:
-    """Serve from ``folder / "keyhouse-data"`` on the simulated platform while the context lasts.
+def coordinator_below(folder: Folder, places: Places) -> Iterator[Serving]:
+    """Serve from the state in ``folder`` on the simulated platform while the context lasts.
 
-    A port of 0 is any that is free. What the coordinator logs is in ``coordinator.log``.
+    A port of 0 is any that is free. What the coordinator logs is in the file for it, too.
 
     Raises:
-        StartRefused, Unavailable: it refuses to start, or does not serve in time.
+        StartRefusedError, UnavailableError: it refuses to start, or does not serve in time.
     """
     from keyhouse.launcher import start_without_signals
 
     words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
-    words += ["--data-dir", str(folder / "keyhouse-data"), "--log-format", "json"]
-    words += ["--client-addr", f"127.0.0.1:{client_port}"]
-    words += ["--mesh-addr", f"127.0.0.1:{workload_port}"]
-    words += ["--confirm-clock"]  # nothing of it stays, so an old version may be tried out, too
+    words += ["--data-dir", str(folder.state), "--log-format", "json", "--log-level", "debug"]
+    words += ["--client-addr", f"{places.host}:{places.client}"]
+    words += ["--mesh-addr", f"{places.host}:{places.workload}"]
+    words += ["--confirm-clock"]  # it protects nothing, so an old version may be tried out, too
     # In a session of its own: Ctrl-C on the terminal is for this process, which ends that one.
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         [sys.executable, *words],
@@ -73,8 +133,8 @@ def coordinator_below(folder: Path, client_port: int, workload_port: int) -> Ite
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    heard: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    reader = threading.Thread(target=_listen, args=(process, folder / "coordinator.log", heard))
+    heard: Heard = queue.Queue()
+    reader = threading.Thread(target=_listen, args=(process, folder.log, heard))
     try:
         start_without_signals(reader)
         yield _served(process, heard)
@@ -93,27 +153,28 @@ def _ends_with_this_process() -> Callable[[], None]:
     return ask
 
 
-def _listen(
-    process: "subprocess.Popen[bytes]", path: Path, heard: "queue.Queue[dict[str, Any] | None]"
-) -> None:
-    """Copy the log of ``process`` to the file ``path``; put relevant entries into ``heard``."""
+def _listen(process: "subprocess.Popen[bytes]", path: Path, heard: Heard) -> None:
+    """Copy the log of ``process`` to the file ``path``; put its entries into ``heard``."""
     source = process.stderr
     assert source is not None  # noqa: S101 it was asked for
     with source, path.open("wb", buffering=0) as log:
         for line in source:
             log.write(line)
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                entry = {"text": line.decode("utf-8", errors="replace").rstrip()}
-            if "text" in entry or entry.get("event") in _APIS:
-                heard.put(entry)
+            heard.put(_entry(line))
     heard.put(None)
 
 
-def _served(
-    process: "subprocess.Popen[bytes]", heard: "queue.Queue[dict[str, Any] | None]"
-) -> Serving:
+def _entry(line: bytes) -> Entry:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and {"event", "level", "timestamp"} <= found.keys():
+        return found
+    return {"text": line.decode("utf-8", errors="replace").rstrip()}
+
+
+def _served(process: "subprocess.Popen[bytes]", heard: Heard) -> Serving:
     addresses: dict[str, str] = {}
     lines: list[str] = []
     while len(addresses) < len(_APIS):
@@ -125,9 +186,15 @@ def _served(
             raise _not_started(lines)
         if "text" in entry:
             lines.append(entry["text"])
-        else:
-            addresses[_APIS[entry["event"]]] = entry["address"]
+        elif entry.get("event") in _APIS:
+            addresses[_APIS[entry["event"]]] = _from_here(entry["address"])
     return Serving(process, addresses["client"], addresses["workload"], heard)
+
+
+def _from_here(address: str) -> str:
+    """Return ``HOST:PORT`` as a client on this machine names it."""
+    host, _, port = address.rpartition(":")
+    return f"{_HERE if host in {'0.0.0.0', '*'} else host}:{port}"  # noqa: S104 no listening
 
 
 def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:

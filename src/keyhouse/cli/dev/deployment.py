@@ -1,165 +1,108 @@
-"""What a throw-away deployment needs beside its coordinator: a user, a manifest, files."""
+"""What a development coordinator enforces: verified first, then its first manifest is set."""
 
 import json
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import read_collateral, read_expected_identity
+from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import ConflictError
-from keyhouse.cli.dev.coordinator import Serving
-from keyhouse.cli.dev.steps import Deployment
-from keyhouse.cli.output.files import NewFile
-from keyhouse.client import Coordinator, Trust
-from keyhouse.client.identity import make_user
-from keyhouse.manifest import decode, fingerprint
-from keyhouse.manifest.source.json_source import canonical_json
+from keyhouse.base.secret import Secret
+from keyhouse.cli.dev.folder import Folder, user_in
+from keyhouse.cli.dev.sample import GREETING, sample_manifest, with_user
+from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.client import ClientIdentity, Coordinator, SecretUpload, Trust
+from keyhouse.manifest import fingerprint
 
-__all__ = ["USER", "prepare", "sample_manifest", "with_user"]
+__all__ = ["Enforced", "prepare"]
 
-USER: Final = "dev"
-_READER: Final = "dev-reads"
-_WRITER: Final = "dev-writes"
-
-_SAMPLE: Final = """\
-# Who may run: enclaves with this measurement. Here it is the simulated machine's own.
-Packages:
-  app:
-    UniqueID: "{unique_id}"
-
-# What runs: a workload gets its secrets in files and variables.
-Marbles:
-  web:
-    Package: app
-    Parameters:
-      Env:
-        TOKEN: "{{{{ hex .Secrets.token }}}}"
-
-Secrets:
-  token: {{Type: symmetric-key, Size: 128, Shared: true}}  # generated
-  greeting: {{Type: plain, UserDefined: true}}  # uploaded by a user
-
-# Who may do what: users are certificates.
-Users:
-  {user}:
-    Roles: [reads, writes, updates]
-    Certificate: |
-{certificate}
-Roles:
-  reads: {{ResourceType: Secrets, ResourceNames: [token, greeting], Actions: [ReadSecret]}}
-  writes: {{ResourceType: Secrets, ResourceNames: [greeting], Actions: [WriteSecret]}}
-  updates: {{ResourceType: Manifest, Actions: [UpdateManifest]}}
-"""
+_ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 
-def sample_manifest(unique_id: str, certificate_pem: str) -> str:
-    """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``."""
-    indented = "".join(f"      {line}\n" for line in certificate_pem.splitlines())
-    return _SAMPLE.format(unique_id=unique_id, user=USER, certificate=indented)
+class Enforced(msgspec.Struct, frozen=True):
+    """The manifest in force. Empty: there is no such thing."""
+
+    fingerprint: str
+    is_sample: bool
+    manifest: str = ""  # the file that it was set from
+    recovery_secrets: str = ""  # the file with them, if it has recovery keys
 
 
-def with_user(raw: bytes, certificate_pem: str) -> bytes:
-    """Return ``raw``, a checked manifest, with the user ``dev``: who may do all to its secrets.
+def prepare(folder: Folder, address: str, raw: bytes | None, *, has_user: bool) -> Enforced:
+    """Verify the coordinator, and let it enforce ``raw``, or the sample if that is None.
 
-    All that a manifest allows: read the shared and the uploaded ones, write the uploaded ones.
-    Raises ``ConflictError`` if a name that this takes is in it.
+    With ``has_user`` the user ``dev`` is in it. What a restarted coordinator enforces stays.
+    Raises ``ConflictError`` if it is another manifest than ``raw``, or its state cannot be opened,
+    and what verifying it and setting a manifest raises.
     """
-    meant = decode(raw)
-    if USER in meant.users or {_READER, _WRITER} & meant.roles.keys():
-        raise ConflictError(
-            f"the manifest has a user {USER!r}, or a role {_READER!r} or {_WRITER!r}",
-            hint="--no-user sets it as it is",
-        )
-    written = [name for name, secret in meant.secrets.items() if secret.user_defined]
-    read = [name for name, secret in meant.secrets.items() if secret.user_defined or secret.shared]
-    roles = {
-        name: {"ResourceType": "Secrets", "ResourceNames": names, "Actions": [action]}
-        for name, names, action in (
-            (_READER, read, "ReadSecret"),
-            (_WRITER, written, "WriteSecret"),
-        )
-        if names
-    }
-    content: dict[str, Any] = json.loads(raw)
-    _section(content, "Users")[USER] = {"Certificate": certificate_pem, "Roles": [*roles]}
-    _section(content, "Roles").update(roles)
-    return canonical_json(content)
+    user = user_in(folder) if has_user else None
+    if raw is not None and user is not None:
+        raw = with_user(raw, user.certificate.read_text(encoding="ascii"))
+    with Coordinator.connect(address, _trust(folder), user) as coordinator:
+        root = ssl.DER_cert_to_PEM_cert(coordinator.trusted.root_der)
+        replace_file(folder.root, root.encode("ascii"))
+        match coordinator.status().code:
+            case code if code == _ACCEPTING:
+                return _set(folder, coordinator, raw, user)
+            case code if code == _RUNNING:
+                return _kept(folder, coordinator, raw)
+            case _:
+                raise ConflictError(
+                    f"the state in {folder.path} cannot be opened any more",
+                    hint=f"rm -r {folder.path} to begin with a new one",
+                )
 
 
-def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the section ``name``, in whatever case it is written; made if there is none."""
-    spelled = next((each for each in content if each.lower() == name.lower()), name)
-    if content.get(spelled) is None:
-        content[spelled] = {}
-    section: dict[str, Any] = content[spelled]
-    return section
-
-
-_GREETING = b'{"greeting": {"key": "aGVsbG8="}}\n'
-
-
-def prepare(folder: Path, serving: Serving, raw: bytes | None, *, made_user: bool) -> Deployment:
-    """Make the user and the sample manifest in ``folder``, or set ``raw``; return what is where.
-
-    Raises ``ConflictError`` if the user cannot be added to ``raw``, and what setting it raises.
-    """
-    machine = folder / "keyhouse-data" / "simulation"
-    where = Deployment(
-        folder=str(folder),
-        client_api=serving.client,
-        workload_api=serving.workload,
-        attestation=str(machine / "attestation.json"),
-        simulation_root=str(machine / "root.pem"),
-        memory=str(folder / "memory.json"),
-    )
-    certificate = ""
-    if made_user:
-        user = make_user(USER)
-        certificate = user.certificate.decode()
-        cert, key = folder / f"{USER}.pem", folder / f"{USER}.key"
-        NewFile(str(cert)).write(user.certificate)
-        NewFile(str(key)).write(user.key.reveal())
-        where = msgspec.structs.replace(where, user=USER, certificate=str(cert), key=str(key))
-    if raw is None:
-        return _with_sample(folder, machine, certificate, where)
-    return _with_manifest(folder, machine, with_user(raw, certificate) if made_user else raw, where)
-
-
-def _with_sample(folder: Path, machine: Path, certificate: str, where: Deployment) -> Deployment:
-    unique_id = json.loads((machine / "attestation.json").read_bytes())["UniqueID"]
-    path = folder / "manifest.yaml"
-    NewFile(str(path)).write(sample_manifest(unique_id, certificate).encode())
-    NewFile(str(folder / "greeting.json")).write(_GREETING)
-    return msgspec.structs.replace(where, manifest=str(path))
-
-
-def _with_manifest(folder: Path, machine: Path, raw: bytes, where: Deployment) -> Deployment:
-    path, shares = folder / "manifest.json", folder / "recovery-secrets.json"
-    NewFile(str(path)).write(raw)
+def _set(
+    folder: Folder, coordinator: Coordinator, raw: bytes | None, user: ClientIdentity | None
+) -> Enforced:
+    path = folder.sample if raw is None else folder.path / "manifest.json"
+    if raw is not None:
+        replace_file(path, raw)
+    else:
+        assert user is not None  # noqa: S101 the sample has a user always
+        replace_file(path, _sample(folder, user).encode())
+    raw = read_manifest(str(path))
+    shares = folder.path / "recovery-secrets.json"
 
     def keep(secrets: Mapping[str, bytes]) -> None:
         if secrets:
-            NewFile(str(shares)).write(msgspec.json.encode({"RecoverySecrets": secrets}))
+            replace_file(shares, msgspec.json.encode({"RecoverySecrets": secrets}))
 
-    with Coordinator.connect(where.client_api, _trust(machine)) as coordinator:
-        coordinator.set_manifest(raw, keep)
-    return msgspec.structs.replace(
-        where,
-        manifest=str(path),
-        fingerprint=fingerprint(raw),
-        recovery_secrets=str(shares) if shares.exists() else "",
-    )
+    coordinator.set_manifest(raw, keep)
+    if path == folder.sample:
+        coordinator.write_secrets({GREETING: SecretUpload(key=Secret(b"hello"))})
+    kept = str(shares) if shares.exists() else ""
+    return Enforced(fingerprint(raw), path == folder.sample, str(path), kept)
 
 
-def _trust(machine: Path) -> Trust:
+def _kept(folder: Folder, coordinator: Coordinator, raw: bytes | None) -> Enforced:
+    found = coordinator.manifest()
+    if raw is not None and fingerprint(raw) != found.fingerprint:
+        raise ConflictError(
+            f"the coordinator in {folder.path} has another manifest",
+            hint="leave --manifest out, and change it with keyhouse manifest update; or begin anew"
+            f" with rm -r {folder.path}, --folder or --ephemeral",
+        )
+    sample = folder.sample
+    if sample.exists() and fingerprint(read_manifest(str(sample))) == found.fingerprint:
+        return Enforced(found.fingerprint, is_sample=True, manifest=str(sample))
+    return Enforced(found.fingerprint, is_sample=False)
+
+
+def _sample(folder: Folder, user: ClientIdentity) -> str:
+    unique_id = json.loads(folder.attestation.read_bytes())["UniqueID"]
+    return sample_manifest(unique_id, user.certificate.read_text(encoding="ascii"))
+
+
+def _trust(folder: Folder) -> Trust:
     """Return trust in the simulated machine that this command has made."""
-    root = x509.load_pem_x509_certificate((machine / "root.pem").read_bytes())
+    collateral: Path = folder.machine / "collateral.json"
     return Trust(
-        expected=read_expected_identity((machine / "attestation.json").read_bytes()),
-        root_ca_der=root.public_bytes(Encoding.DER),
-        collateral=read_collateral((machine / "collateral.json").read_bytes()),
+        expected=read_expected_identity(folder.attestation.read_bytes()),
+        root_ca_der=ssl.PEM_cert_to_DER_cert(folder.simulation_root.read_text(encoding="ascii")),
+        collateral=read_collateral(collateral.read_bytes()),
     )

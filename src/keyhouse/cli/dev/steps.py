@@ -1,11 +1,17 @@
-"""What to type next with a throw-away coordinator: commands that can be copied as they are."""
+"""What to type next with a development coordinator: commands that can be copied as they are."""
 
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Self
 
 import msgspec
+
+from keyhouse.cli.dev.context import Named
+from keyhouse.cli.dev.coordinator import Serving
+from keyhouse.cli.dev.deployment import Enforced
+from keyhouse.cli.dev.folder import USER, Folder
 
 __all__ = ["Deployment", "Step", "called_as"]
 
@@ -13,7 +19,7 @@ _NAME = "keyhouse"
 
 
 def called_as() -> tuple[str, ...]:
-    """Return the words before a subcommand, for a shell in any directory.
+    """Return the words before a subcommand, for another shell.
 
     ``keyhouse`` where the shell finds this very program by that name, else the place of it: in a
     clone it lies in an environment that is not on PATH.
@@ -34,62 +40,91 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, rename="camel"):
-    """Where everything of a throw-away deployment is. Empty: there is no such thing."""
+    """Where everything of a development coordinator is. Empty: there is no such thing."""
 
     folder: str
     client_api: str
     workload_api: str
+    context: str
+    context_in_use: bool
     attestation: str
     simulation_root: str
-    memory: str
-    manifest: str = ""
-    fingerprint: str = ""  # of the manifest that is set
+    root: str
+    fingerprint: str  # of the manifest in force
+    has_sample: bool  # it is the sample
+    manifest: str = ""  # the file that it was set from
     user: str = ""
     certificate: str = ""
     key: str = ""
     recovery_secrets: str = ""
 
+    @classmethod
+    def of(
+        cls, folder: Folder, serving: Serving, enforced: Enforced, named: Named, *, has_user: bool
+    ) -> Self:
+        """Return what is where."""
+        return cls(
+            folder=str(folder.path),
+            client_api=serving.client,
+            workload_api=serving.workload,
+            context=named.name,
+            context_in_use=named.is_in_use,
+            attestation=str(folder.attestation),
+            simulation_root=str(folder.simulation_root),
+            root=str(folder.root),
+            fingerprint=enforced.fingerprint,
+            has_sample=enforced.is_sample,
+            manifest=enforced.manifest,
+            user=USER if has_user else "",
+            certificate=str(folder.certificate) if has_user else "",
+            key=str(folder.key) if has_user else "",
+            recovery_secrets=enforced.recovery_secrets,
+        )
+
+    def rows(self) -> dict[str, str]:
+        """Return what a person wants to know of it."""
+        found = {
+            "Client API": self.client_api,
+            "workload API": self.workload_api,
+            "manifest": self.manifest or f"as it was, {self.fingerprint[:16]}...",
+            "user": self.user,
+            "recovery": self.recovery_secrets,
+            "context": self.context + (", in use" if self.context_in_use else ""),
+            "folder": self.folder,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def where(self) -> str:
+        """Return where commands with files have to be typed, as words; empty: anywhere."""
+        return "" if Path(self.folder).is_absolute() else ", in this directory"
+
+    def export(self) -> str:
+        """Return what a shell has to be told first; empty: nothing."""
+        return "" if self.context_in_use else f"export KEYHOUSE_CONTEXT={self.context}"
+
     def steps(self) -> list[Step]:
         """Return what can be typed next, in order."""
-        state = Step("see its state", self._trusting("status", self.client_api))
-        if self.fingerprint:
-            get = ("manifest", "get", self.client_api)
-            return [state, Step("print the manifest in force", self._trusting(*get))]
-        setting = ("manifest", "set", self.manifest, self.client_api)
+        state = Step("verify it, and see its state", _command("status"))
+        manifest = Step("print the manifest that it enforces", _command("manifest", "get"))
+        if not self.has_sample:
+            return [state, manifest]
+        upload = """echo '{"greeting": {"key": "aGVsbG8="}}' | """
         return [
             state,
-            Step("set the sample manifest (edit it first, if you like)", self._trusting(*setting)),
-            *self._as_user(),
+            Step(f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")),
+            Step("upload another value", upload + _command("secret", "set", "-")),
+            manifest,
             Step("become a workload", self._launching()),
         ]
 
-    def _as_user(self) -> list[Step]:
-        who = ("--cert", self.certificate, "--key", self.key)
-        greeting = str(Path(self.folder) / "greeting.json")
-        write = ("secret", "set", greeting, self.client_api)
-        read = ("secret", "get", "greeting", self.client_api)
-        return [
-            Step(f"upload a secret as the user {self.user}", self._trusting(*write, more=who)),
-            Step("read it back", f"{self._trusting(*read, more=who)} | cat"),
-        ]
-
-    def _trusting(self, *words: str, more: tuple[str, ...] = ()) -> str:
-        memory = ("--memory", self.memory)  # not the user's own: the next one has another root
-        return _command(words, *((more,) if more else ()), self._trust(), memory)
-
-    def _trust(self) -> tuple[str, ...]:
-        return ("--attestation", self.attestation, "--simulation-root", self.simulation_root)
-
     def _launching(self) -> str:
-        machine = str(Path(self.attestation).parent.parent)
-        return _command(
-            ("run", "--type", "web", "--coordinator", self.workload_api),
-            ("--client-api", self.client_api, "--uuid-file", str(Path(self.folder) / "uuid")),
-            ("--platform", "simulation", "--simulated-machine", machine),
-            self._trust(),
-            ("--", "sh", "-c", 'echo "a token of ${#TOKEN} digits"'),
-        )
+        words = ("run", "--type", "web", "--coordinator", self.workload_api)
+        machine = ("--platform", "simulation", "--simulated-machine", f"{self.folder}/data")
+        known = ("--root-certificate", self.root, "--uuid-file", f"{self.folder}/uuid")
+        program = ("--", "sh", "-c", "echo a token of ${#TOKEN} digits")
+        lines = [_command(*words), *map(shlex.join, (machine, known, program))]
+        return " \\\n    ".join(lines)
 
 
-def _command(first: tuple[str, ...], *further: tuple[str, ...]) -> str:
-    return " \\\n    ".join(shlex.join(line) for line in ((*called_as(), *first), *further))
+def _command(*words: str) -> str:
+    return shlex.join([*called_as(), *words])

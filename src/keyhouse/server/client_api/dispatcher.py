@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.coordinator import Running, View, policy_of
+from keyhouse.server.client_api.call_log import CallLog
 from keyhouse.server.client_api.routes import Caller, Read, Route, UseCases, Write
 from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
@@ -36,12 +37,16 @@ class Dispatcher:
             for route in routes
         }
         self._known = ViewAnswers()
+        self._log: Final = CallLog.if_wanted(use_cases.engine.view)
 
     def admit(self, head: Head) -> Answer | Admission:
         """Check a request by its head; reads are answered at once, from one view."""
         view = self._engine.view
         known = self._known.get(view, head)
         if known is not None:
+            if self._log is not None:
+                route = self._targets[head.method, head.path].route
+                self._log.answered(view, head, route)
             return known
         target = self._targets.get((head.method, head.path))
         if target is None:
@@ -52,13 +57,15 @@ class Dispatcher:
             if read is not None:
                 answer = read(view, head)
                 self._known.keep(view, head, answer)
+                if self._log is not None:
+                    self._log.answered(view, head, route)
                 return answer
         except KeyhouseError as problem:
-            return self._answers.refused(problem, head)
+            return self._refused(problem, head)
         assert write is not None  # noqa: S101 a route that does not read writes
         identified = route.caller is not Caller.ANYBODY
         return Admission(
-            route.body_limit, lambda body: self._written(write, head, body), identified
+            route.body_limit, lambda body: self._written(route, write, head, body), identified
         )
 
     def refuse(self, refusal: Refusal) -> Answer:
@@ -80,11 +87,19 @@ class Dispatcher:
         elif route.caller is Caller.MARBLE:
             identify_marble(state, identity, now=self._engine.now())
 
-    async def _written(self, write: Write, head: Head, body: bytes) -> Answer:
+    async def _written(self, route: Route, write: Write, head: Head, body: bytes) -> Answer:
         try:
-            return await write(head, body)
+            answer = await write(head, body)
         except KeyhouseError as problem:
-            return self._answers.refused(problem, head)
+            return self._refused(problem, head)
+        if self._log is not None:
+            self._log.answered(self._engine.view, head, route)
+        return answer
+
+    def _refused(self, problem: KeyhouseError, head: Head) -> Answer:
+        if self._log is not None:
+            self._log.refused(self._engine.view, head, problem)
+        return self._answers.refused(problem, head)
 
     def _methods(self, path: str) -> tuple[str, ...]:
         """Return the methods that ``path`` has; none for an unknown path."""

@@ -1,0 +1,80 @@
+"""The context of a development coordinator: there while it runs, so that commands are short."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import NamedTuple
+
+from keyhouse.cli.dev.folder import USER, Folder
+from keyhouse.cli.options.context_file import (
+    Context,
+    Contexts,
+    ContextUnusableError,
+    change,
+    contexts_path,
+)
+
+__all__ = ["Named", "context_for", "in_contexts"]
+
+
+class Named(NamedTuple):
+    """A context, and whether commands without ``--context`` are in it."""
+
+    name: str
+    is_in_use: bool
+
+
+def context_for(folder: Folder, address: str, *, has_user: bool) -> Context:
+    """Return the context of the coordinator at ``address``; with the user ``dev``, if it has."""
+    cert, key = (folder.certificate, folder.key) if has_user else (None, None)
+    return Context(
+        address=address,
+        attestation=str(folder.attestation.absolute()),
+        simulation_root=str(folder.simulation_root.absolute()),
+        memory=str(folder.memory.absolute()),
+        cert=str(cert.absolute()) if cert else "",
+        key=str(key.absolute()) if key else "",
+    )
+
+
+@contextmanager
+def in_contexts(context: Context) -> Iterator[Named]:
+    """Have ``context`` among the user's until the block is left; yield its name.
+
+    That is ``dev``, or ``dev-2`` and so on if another deployment has the name: nothing that is
+    there is replaced, but for what an earlier run in the same folder could not remove. It is in use
+    if no other is. Raises ``ContextUnusableError``.
+    """
+    path = contexts_path()
+    if path is None:
+        raise ContextUnusableError(
+            "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+        )
+    names: list[str] = []
+
+    def add(known: Contexts) -> Contexts:
+        candidates = (USER if number == 1 else f"{USER}-{number}" for number in count(1))
+        names.append(next(each for each in candidates if _is_free(each, known, context)))
+        return Contexts(known.current or names[0], {**known.contexts, names[0]: context})
+
+    def remove(known: Contexts) -> Contexts:
+        if known.contexts.get(names[0]) != context:
+            return known  # somebody has changed it
+        rest = {name: each for name, each in known.contexts.items() if name != names[0]}
+        return Contexts("" if known.current == names[0] else known.current, rest)
+
+    current = change(path, add).current
+    try:
+        named = os.environ.get("KEYHOUSE_CONTEXT", "") or current
+        yield Named(names[0], is_in_use=named == names[0])
+    finally:
+        with suppress(
+            ContextUnusableError
+        ):  # it names nothing that exists; the next start replaces it
+            change(path, remove)
+
+
+def _is_free(name: str, known: Contexts, context: Context) -> bool:
+    found = known.contexts.get(name)
+    return found is None or found.attestation == context.attestation

@@ -1,0 +1,134 @@
+"""The folder of a development coordinator: its state, its user, and what is written about it.
+
+::
+
+    data/             the state directory of the coordinator; simulation/ in it is its machine
+    dev.pem dev.key   the user: certificate and private key (0600)
+    manifest.yaml     the sample manifest as it was set; manifest.json: one of the user's own
+    root.pem          the root certificate of the coordinator, which was verified
+    memory.json       the states that it was seen in
+    coordinator.log   what it has logged since its last start, a JSON object on each line
+    .gitignore        so that none of it is committed by accident
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from keyhouse.base.durable_files import replace_file
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.printable import os_reason
+from keyhouse.client import ClientIdentity
+from keyhouse.client.identity import make_user
+from keyhouse.journal.directory.acquire import unused
+from keyhouse.journal.store.protocol import StoreLockedError
+
+__all__ = ["USER", "Folder", "FolderUnusableError", "opened", "user_in"]
+
+USER: Final = "dev"
+
+
+class FolderUnusableError(RefusedError):
+    """The folder is in use, or cannot be made."""
+
+    code = "folder-unusable"
+
+
+class Folder(NamedTuple):
+    """Where everything is, below ``path``: as it was typed, for what is typed next."""
+
+    path: Path
+
+    @property
+    def state(self) -> Path:
+        """The state directory of the coordinator."""
+        return self.path / "data"
+
+    @property
+    def machine(self) -> Path:
+        """What verifies the quotes of the simulated machine."""
+        return self.state / "simulation"
+
+    @property
+    def attestation(self) -> Path:
+        """Who the coordinator must be."""
+        return self.machine / "attestation.json"
+
+    @property
+    def simulation_root(self) -> Path:
+        """The root of the simulated vendor."""
+        return self.machine / "root.pem"
+
+    @property
+    def sample(self) -> Path:
+        """The sample manifest."""
+        return self.path / "manifest.yaml"
+
+    @property
+    def root(self) -> Path:
+        """The root certificate of the coordinator."""
+        return self.path / "root.pem"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate of the user."""
+        return self.path / f"{USER}.pem"
+
+    @property
+    def key(self) -> Path:
+        """The private key of the user."""
+        return self.path / f"{USER}.key"
+
+    @property
+    def memory(self) -> Path:
+        """The states that the coordinator was seen in."""
+        return self.path / "memory.json"
+
+    @property
+    def log(self) -> Path:
+        """What the coordinator has logged."""
+        return self.path / "coordinator.log"
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[Folder]:
+    """Yield the folder at ``path``, which is made if it is missing; None: one that is removed.
+
+    Raises ``FolderUnusableError`` if another process has its state, or it cannot be made.
+    """
+    if path is None:
+        with tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
+            yield Folder(Path(name))
+        return
+    try:
+        _make(path)
+    except OSError as error:
+        raise FolderUnusableError(f"cannot use the folder {path}: {os_reason(error)}") from None
+    found = Folder(path)
+    try:
+        with unused(found.state):
+            pass  # only asked: the coordinator takes it
+    except StoreLockedError as locked:
+        raise FolderUnusableError(
+            f"a coordinator runs in {path} already: {locked.message}",
+            hint="use that one; or name another place with --folder, or --ephemeral",
+        ) from None
+    yield found
+
+
+def _make(path: Path) -> None:
+    if path.is_dir():
+        return
+    path.mkdir(mode=0o700, parents=True)
+    (path / ".gitignore").write_text("*\n", encoding="ascii")
+
+
+def user_in(folder: Folder) -> ClientIdentity:
+    """Return the user ``dev``, made if there is none yet."""
+    if not folder.certificate.exists():
+        made = make_user(USER)
+        replace_file(folder.key, made.key.reveal())
+        replace_file(folder.certificate, made.certificate)  # last: with it the user is complete
+    return ClientIdentity(folder.certificate, folder.key)
