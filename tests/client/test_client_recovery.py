@@ -225,7 +225,11 @@ def test_coordinator_that_is_under_another_root_afterwards_is_not_trusted(tmp_pa
 
 FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {
     "no key and no signature": ({}, (), "nothing signs the recovery secret"),
-    "key is none": ({"ann.key": b"no key"}, ("--key", "ann.key"), "recovery key cannot be read"),
+    "key is none": (
+        {"ann.key": b"no key"},
+        ("--key", "ann.key"),
+        "error: ann.key: the recovery key holds no PEM private key",
+    ),
     "secret is for another": (
         {"recovery.json": bytes(256)},
         ("--key", "ann.key"),
@@ -260,8 +264,11 @@ def test_encrypted_private_key_is_refused_with_a_hint() -> None:
     pem = ANN.key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")
     )
-    with pytest.raises(ClientSetupError, match="not encrypted"):
+    with pytest.raises(ClientSetupError, match="is encrypted"):
         HolderKey(Secret(pem))
+    with pytest.raises(ClientSetupError, match="check the passphrase"):
+        HolderKey(Secret(pem), Secret(b"pass"))
+    assert HolderKey(Secret(pem), Secret(b"password")).public_key == _spki(ANN.key)
 
 
 def test_sdk_judges_offers_like_the_command(tmp_path: Path) -> None:

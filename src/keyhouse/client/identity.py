@@ -16,6 +16,7 @@ import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -25,6 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from keyhouse.base.pem import certificate_fault, is_encrypted, key_fault
+from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
@@ -62,11 +65,9 @@ class ClientIdentity(msgspec.Struct, frozen=True):
         try:
             context.load_cert_chain(self.certificate, self.key, password=_refuse_password)
         except (OSError, ssl.SSLError, ValueError):
-            raise ClientSetupError(
-                f"the user certificate {self.certificate} with the key {self.key} cannot be used",
-                hint="both are PEM files that can be read; the key belongs to the certificate"
-                " and is not encrypted",
-            ) from None
+            certificate = _read(self.certificate, "certificate")
+            key = Secret(_read(self.key, "key"))
+            raise _unusable(certificate, key, f" {self.certificate}", f" {self.key}") from None
 
 
 class PemIdentity(msgspec.Struct, frozen=True):
@@ -86,10 +87,7 @@ class PemIdentity(msgspec.Struct, frozen=True):
                     path_of(certificate), path_of(key), password=_refuse_password
                 )
         except (OSError, ssl.SSLError, ValueError):
-            raise ClientSetupError(
-                "the user's certificate with its key cannot be used",
-                hint="both are PEM; the key belongs to the certificate",
-            ) from None
+            raise _unusable(self.certificate, self.key) from None
 
 
 def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) -> PemIdentity:
@@ -105,7 +103,7 @@ def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) ->
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ClientSetupError(
             "the user's key cannot be decrypted",
-            hint="is it an encrypted PEM key, and this its password?",
+            hint="check the passphrase, and that it is an encrypted PEM key",
         ) from None
     return PemIdentity(certificate, Secret(pem))
 
@@ -121,7 +119,7 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
         )
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ClientSetupError(
-            "the PKCS #12 file cannot be read", hint="is the password right?"
+            "the PKCS #12 file cannot be read", hint="check the file, and its password"
         ) from None
     if key is None or certificate is None:
         raise ClientSetupError("the PKCS #12 file holds no certificate with its private key")
@@ -146,6 +144,68 @@ def make_user(name: str, life: timedelta = _LIFE) -> PemIdentity:
     )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ClientSetupError(
+            f"cannot read the user's {what} {path}: {os_reason(error)}", hint="check the path"
+        ) from None
+
+
+def _unusable(
+    certificate: bytes, key: Secret, certificate_path: str = "", key_path: str = ""
+) -> ClientSetupError:
+    """Return which of the two, which TLS does not take, is wrong and how."""
+    the_certificate = f"the user's certificate{certificate_path}"
+    the_key = f"the user's key{key_path}"
+    leaf, private = _certificate_in(certificate), _key_in(key)
+    if not leaf and not private and _certificate_in(key.reveal()) and _key_in(Secret(certificate)):
+        return ClientSetupError(
+            f"{the_certificate} and {the_key} are swapped", hint="exchange the two"
+        )
+    if leaf is None:
+        fault = certificate_fault(certificate)
+        return ClientSetupError(f"{the_certificate} {fault.problem}", hint=fault.hint)
+    if is_encrypted(key.reveal()):
+        return ClientSetupError(
+            f"{the_key} is encrypted", hint="give its passphrase: read_pem(..., password)"
+        )
+    if private is None:
+        fault = key_fault(key.reveal())
+        return ClientSetupError(f"{the_key} {fault.problem}", hint=fault.hint)
+    if not _belongs(private, leaf):
+        return ClientSetupError(
+            f"{the_key} does not belong to {the_certificate}",
+            hint="name the two that were made together",
+        )
+    return ClientSetupError(
+        f"TLS does not accept {the_certificate} with its key",
+        hint="use ECDSA P-256, or RSA with 2048 bits or more",
+    )
+
+
+def _certificate_in(pem: bytes) -> x509.Certificate | None:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        return None
+
+
+def _key_in(pem: Secret) -> PrivateKeyTypes | None:
+    try:
+        return load_pem_private_key(pem.reveal(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+
+
+def _belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
+    try:
+        return key.public_key() == certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return True  # it is not known, so something else is told
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from keyhouse.base.pem import is_encrypted, key_fault
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.trust import require_signature
@@ -70,19 +71,21 @@ class RecoveryKey(Protocol):
 
 
 class HolderKey:
-    """The private key of a holder: an RSA key, PEM, not encrypted."""
+    """The private key of a holder: an RSA key, PEM, which ``password`` decrypts.
+
+    Raises ``ClientSetupError`` if it cannot be used.
+    """
 
     __slots__ = ("_key",)
 
-    def __init__(self, pem: Secret) -> None:
+    def __init__(self, pem: Secret, password: Secret | None = None) -> None:
         try:
-            key = load_pem_private_key(pem.reveal(), password=None)
+            key = load_pem_private_key(pem.reveal(), password.reveal() if password else None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
+            raise _unreadable(pem, password) from None
         if not isinstance(key, rsa.RSAPrivateKey):
             raise ClientSetupError(
-                "the recovery key cannot be read",
-                hint="a PEM file with the RSA private key of the holder, not encrypted",
+                "the recovery key is not an RSA key", hint="name the private key of the holder"
             )
         self._key = key
 
@@ -105,6 +108,15 @@ class HolderKey:
     def sign(self, share: Secret) -> bytes:
         """Return the signature that goes with the plain share: RSA PKCS #1 v1.5, SHA-256."""
         return self._key.sign(share.reveal(), padding.PKCS1v15(), hashes.SHA256())
+
+
+def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
+    if not is_encrypted(pem.reveal()):
+        fault = key_fault(pem.reveal())
+        return ClientSetupError(f"the recovery key {fault.problem}", hint=fault.hint)
+    if password is None:
+        return ClientSetupError("the recovery key is encrypted", hint="give its passphrase as well")
+    return ClientSetupError("the recovery key cannot be decrypted", hint="check the passphrase")
 
 
 def require_offer(offer: Offer, root_der: bytes) -> None:

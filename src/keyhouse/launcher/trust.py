@@ -37,6 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.pem import certificate_fault
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api
@@ -78,12 +79,16 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
     except Exception:  # noqa: BLE001 - see above
         found = []
     if not 1 <= len(found) <= _CHAIN:
+        fault = certificate_fault(pem)
+        wrong = f"holds {len(found)} certificates" if found else fault.problem
         raise CoordinatorNotTrustedError(
-            f"{where} is no root certificate",
+            f"{where} {wrong}",
             hint="PEM: the coordinator's root, or its intermediate and then its root",
         )
     root = found[-1]
-    _require(_is_ca(root) and _has_signed(root, root), f"{where} ends in no root certificate")
+    _require(
+        _is_ca(root) and _has_signed(root, root), f"{where} does not end in a root certificate"
+    )
     if len(found) == 1:
         return Anchor(_der(root))
     require_issued(_der(found[0]), _der(root))

@@ -12,6 +12,7 @@ from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.process.command_tree import typed
+from support.samples.deployment import user
 
 from keyhouse.cli.options.context_file import (
     Context,
@@ -45,6 +46,13 @@ def keep(name: str = "prod", *, use: bool = True, **fields: object) -> None:
     known = read(place())
     made = Context(**{"address": HOST, "attestation": "/a.json", **fields})  # type: ignore[arg-type]
     write(place(), Contexts(name if use else known.current, {**known.contexts, name: made}))
+
+
+def me(folder: Path) -> tuple[Path, Path]:
+    certificate, key = folder / "me.crt", folder / "me.key"
+    certificate.write_bytes(user("me").pem)
+    key.write_bytes(user("me").key_pem)
+    return certificate, key
 
 
 def place() -> Path:
@@ -262,23 +270,23 @@ def test_no_context_is_in_the_way_of_who_wants_none() -> None:
         Target(context="none").settled()
 
 
-def test_user_of_the_context_is_who_calls_unless_another_is_typed() -> None:
-    keep(cert="/me.crt", key="/me.key")
+def test_user_of_the_context_is_who_calls_unless_another_is_typed(tmp_path: Path) -> None:
+    certificate, key = me(tmp_path)
+    keep(cert=str(certificate), key=str(key))
 
-    assert User().identity(Target()) == User(cert=Path("/me.crt"), key=Path("/me.key")).identity(
-        Target(context="none", host="x")
-    )
+    assert User().identity(Target()) == ClientIdentity(certificate, key)
     with pytest.raises(WrongUsageError, match="who you are"):
         User(cert=Path("other.crt")).identity(Target())
 
 
-def test_token_of_the_context_is_the_users_if_no_other_key_is_there() -> None:
+def test_token_of_the_context_is_the_users_if_no_other_key_is_there(tmp_path: Path) -> None:
     keep(cert="/me.crt", pkcs11_config="/token.json", pkcs11_key_label="me")
     with pytest.raises(FileUnreadableError, match=r"/token\.json"):
         User().identity(Target())
 
-    keep(cert="/me.crt", key="/me.key", pkcs11_config="/token.json", pkcs11_key_label="me")
-    assert User().identity(Target()) == ClientIdentity(Path("/me.crt"), Path("/me.key"))
+    certificate, key = me(tmp_path)
+    keep(cert=str(certificate), key=str(key), pkcs11_config="/t.json", pkcs11_key_label="me")
+    assert User().identity(Target()) == ClientIdentity(certificate, key)
 
 
 @pytest.mark.parametrize("field", ["insecure", "namespace"])

@@ -1,16 +1,28 @@
 """Who calls is named once and completely, or the command says what is missing."""
 
 import json
+import os
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from msgspec.structs import replace
+from support.process.start import KEYHOUSE
+from support.samples.deployment import user
 
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import TokenFile, TokenFileUnusableError
 from keyhouse.cli.options.user import User
 from keyhouse.cli.parser.command import WrongUsageError
-from keyhouse.client import TokenIdentity
+from keyhouse.client import ClientSetupError, PemIdentity, TokenIdentity
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"
 TARGET = Target(host="127.0.0.1:4433")
@@ -90,3 +102,69 @@ def test_a_token_file_that_lacks_something_is_refused(
 
 def test_a_token_file_shows_no_pin() -> None:
     assert "1234" not in repr(TokenFile("/t.so", "house", "1234"))
+
+
+def encrypted(folder: Path) -> User:
+    """Return a user whose key is encrypted under "open sesame"."""
+    key = load_pem_private_key(user("ann").key_pem, None)
+    form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame"))
+    (folder / "ann.key").write_bytes(key.private_bytes(*form))
+    (folder / "ann.crt").write_bytes(user("ann").pem)
+    return User(cert=folder / "ann.crt", key=folder / "ann.key")
+
+
+def test_encrypted_key_is_decrypted_by_the_first_line_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "passphrase").write_text("open sesame\nand no more\n")
+    given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
+
+    found = given.identity(TARGET)
+
+    assert isinstance(found, PemIdentity)
+    load_pem_private_key(found.key.reveal(), None)
+    assert found.certificate == user("ann").pem
+
+
+def test_wrong_passphrase_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "passphrase").write_text("close")
+    given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
+
+    with pytest.raises(ClientSetupError, match="check the passphrase"):
+        given.identity(TARGET)
+
+
+def test_passphrase_that_nothing_is_encrypted_with_is_refused(tmp_path: Path) -> None:
+    given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
+    (tmp_path / "ann.key").write_bytes(user("ann").key_pem)
+
+    with pytest.raises(WrongUsageError, match=r"--key-password-file has no effect"):
+        given.identity(TARGET)
+
+
+def test_passphrase_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
+    """By the command itself, in a terminal of its own; it is not echoed."""
+    encrypted(tmp_path)
+    words = ["secret", "get", "a", "--show", "127.0.0.1:1", "--attestation", "none.json"]
+    words += ["--cert", "ann.crt", "--key", "ann.key"]
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [KEYHOUSE, *words],
+            cwd=tmp_path,
+            env={"HOME": str(tmp_path)},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        said = b""
+        while b"passphrase of ann.key: " not in said:
+            said += terminal.read(4096)
+        terminal.write(b"open sesame\n")
+        with suppress(OSError):  # the end of a terminal
+            while piece := terminal.read(4096):
+                said += piece
+        assert process.wait(60) == 1
+
+    assert b"error: cannot read none.json: no such file" in said
+    assert b"sesame" not in said

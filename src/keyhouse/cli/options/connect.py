@@ -12,6 +12,7 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
+from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
@@ -68,11 +69,13 @@ def require_kept(path: str, root_der: bytes) -> None:
     """Raise ``TrustError`` unless the last certificate at ``path`` is the root."""
     from keyhouse.client import TrustError
 
-    last = read_file(path).decode("ascii", "replace").rstrip().rpartition("-----BEGIN CERT")[2]
+    content = read_file(path)
+    last = content.decode("ascii", "replace").rstrip().rpartition("-----BEGIN CERT")[2]
     try:
         kept = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERT{last}")
     except ValueError:
-        raise WrongUsageError(f"{path} holds no PEM certificate") from None
+        fault = certificate_fault(content)
+        raise WrongUsageError(f"{path} {fault.problem}", hint=fault.hint) from None
     if not hmac.compare_digest(kept, root_der):
         raise TrustError(
             f"the coordinator has another root certificate than {path}",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser.parameters import Option
@@ -47,10 +48,11 @@ def vendor_root(simulation_root: Path | None) -> bytes:
 
     if simulation_root is None:
         return INTEL_SGX_ROOT
+    pem = read_file(str(simulation_root))
     try:
-        certificate = x509.load_pem_x509_certificate(read_file(str(simulation_root)))
+        certificate = x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise RootUnreadableError(f"{simulation_root} holds no PEM certificate") from None
+        raise _no_certificate(simulation_root, pem) from None
     return certificate.public_bytes(Encoding.DER)
 
 
@@ -60,8 +62,13 @@ def ca_of(pccs_ca: Path | None) -> bytes:
         return b""
     pem = read_file(str(pccs_ca))
     if not pem:  # empty means "not given": then every CA of the system would be accepted
-        raise RootUnreadableError(f"{pccs_ca} holds no PEM certificate")
+        raise _no_certificate(pccs_ca, pem)
     return pem
+
+
+def _no_certificate(path: Path, content: bytes) -> RootUnreadableError:
+    fault = certificate_fault(content)
+    return RootUnreadableError(f"{path} {fault.problem}", hint=fault.hint)
 
 
 def cache_folder() -> Path | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.parser.command import WrongUsageError
@@ -15,6 +16,7 @@ from keyhouse.cli.parser.parameters import Option
 from keyhouse.wire.json_decoder import decode
 
 __all__ = [
+    "KeyPassword",
     "TokenConfig",
     "TokenFile",
     "TokenFileUnusableError",
@@ -22,6 +24,7 @@ __all__ = [
     "TokenKeyLabel",
     "hex_id",
     "named_token",
+    "passphrase_of",
     "password_for",
     "pin_for",
     "token_file",
@@ -50,6 +53,35 @@ def password_for(what: str, file: Path | None) -> Secret | None:
     return Secret(typed.encode()) if typed else None
 
 
+def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
+    """Return what decrypts the private key in ``pem``; None: it is not encrypted.
+
+    It is the first line of ``file``, or is asked for on the terminal. Raises ``WrongUsageError``.
+    """
+    if not is_encrypted(pem.reveal()):
+        if file is not None:
+            raise WrongUsageError(
+                "--key-password-file has no effect here", hint=f"{key} is not encrypted"
+            )
+        return None
+    found = password_for(f"passphrase of {key}", file)
+    if found is None:
+        raise WrongUsageError(
+            f"the key {key} is encrypted, and there is no terminal to ask for its passphrase",
+            hint="--key-password-file FILE, with the passphrase in its first line",
+        )
+    return found
+
+
+KeyPassword = Annotated[
+    Path | None,
+    Option(
+        "--key-password-file",
+        metavar="FILE",
+        help="passphrase of an encrypted --key: the first line; - for standard input (default:"
+        " asked for)",
+    ),
+]
 TokenConfig = Annotated[
     Path | None,
     Option(

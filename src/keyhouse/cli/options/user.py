@@ -9,11 +9,13 @@ import msgspec
 from keyhouse.cli.options.context_chosen import chosen_context
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
+    KeyPassword,
     TokenConfig,
     TokenKeyId,
     TokenKeyLabel,
     hex_id,
     named_token,
+    passphrase_of,
     password_for,
     pin_for,
     token_file,
@@ -37,8 +39,9 @@ class User(OptionGroup, frozen=True, kw_only=True):
     ] = None
     key: Annotated[
         Path | None,
-        Option("--key", "-k", metavar="FILE", help="its private key (PEM, not encrypted)"),
+        Option("--key", "-k", metavar="FILE", help="its private key (PEM)"),
     ] = None
+    key_password: KeyPassword = None
     pkcs12: Annotated[
         Path | None,
         Option(
@@ -81,13 +84,11 @@ class User(OptionGroup, frozen=True, kw_only=True):
         Raises ``WrongUsageError`` unless exactly one is named; ``ClientSetupError`` if it cannot be
         used.
         """
-        from keyhouse.client import ClientIdentity
-
         found = self._named(target)
         if found.pkcs11_config is not None:
             return _on_token(found, found.pkcs11_config)
         if found.cert is not None and found.key is not None:
-            return ClientIdentity(found.cert, found.key)
+            return _from_pem(found.cert, found.key, found.key_password)
         return _from_pkcs12(found)
 
     def _named(self, target: Target) -> "User":
@@ -157,6 +158,23 @@ class User(OptionGroup, frozen=True, kw_only=True):
             raise WrongUsageError(
                 "two certificates are named", hint="--cert, or the one on the token"
             )
+
+
+def _from_pem(certificate: Path, key: Path, password: Path | None) -> "UserIdentity":
+    """Return the user of two files, which TLS is known to take."""
+    import ssl
+
+    from keyhouse.base.secret import Secret
+    from keyhouse.client import ClientIdentity, read_pem
+
+    found: UserIdentity = ClientIdentity(certificate, key)
+    if key.exists():
+        pem = Secret(read_file(str(key)))
+        passphrase = passphrase_of(key, pem, password)
+        if passphrase is not None:
+            found = read_pem(read_file(str(certificate)), pem, passphrase)
+    found.present(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    return found
 
 
 def _from_pkcs12(user: User) -> "UserIdentity":

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.errors import BadRequestError, RefusedError
+from keyhouse.base.pem import certificate_fault
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file, reading
@@ -99,10 +100,12 @@ def signature_in(file: Path) -> bytes:
 
 def certificate(file: Path) -> bytes:
     """Return the last certificate (DER) of a PEM file: the root, if it is a chain."""
+    content = read_file(str(file))
     try:
-        found = x509.load_pem_x509_certificates(read_file(str(file)))[-1]
+        found = x509.load_pem_x509_certificates(content)[-1]
     except ValueError:
-        raise ShareUnreadableError(f"{file} holds no PEM certificate") from None
+        fault = certificate_fault(content)
+        raise ShareUnreadableError(f"{file} {fault.problem}", hint=fault.hint) from None
     return found.public_bytes(Encoding.DER)
 
 
@@ -111,7 +114,9 @@ def public_key(file: Path) -> bytes:
     try:
         found = load_pem_public_key(read_file(str(file)))
     except (ValueError, UnsupportedAlgorithm):
-        raise ShareUnreadableError(f"{file} holds no PEM public key") from None
+        raise ShareUnreadableError(
+            f"{file} holds no PEM public key", hint="keyhouse recover public-key -o FILE writes it"
+        ) from None
     return found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 from keyhouse.base.secret import Secret
 from keyhouse.cli.options.context_chosen import ContextOption, chosen_context
 from keyhouse.cli.options.token import (
+    KeyPassword,
     TokenConfig,
     TokenKeyId,
     TokenKeyLabel,
     hex_id,
     named_token,
+    passphrase_of,
     pin_for,
     token_file,
 )
@@ -53,10 +55,9 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     key: Annotated[
         Path | None,
-        Option(
-            "--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM, not encrypted)"
-        ),
+        Option("--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM)"),
     ] = None
+    key_password: KeyPassword = None
     pkcs11_config: TokenConfig = None
     pkcs11_key_id: TokenKeyId = ""
     pkcs11_key_label: TokenKeyLabel = ""
@@ -70,7 +71,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
         """
         found = self._settled(context, host)
         if not found.is_on_token():
-            yield _from_file(found.key)
+            yield _from_file(found.key, found.key_password)
             return
         from keyhouse.client import open_token_key
 
@@ -105,7 +106,13 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
         return bool(self.pkcs11_config or self.pkcs11_key_id or self.pkcs11_key_label)
 
 
-def _from_file(file: Path | None) -> "RecoveryKey | None":
-    from keyhouse.client import HolderKey
+def _from_file(file: Path | None, password: Path | None) -> "RecoveryKey | None":
+    from keyhouse.client import ClientSetupError, HolderKey
 
-    return None if file is None else HolderKey(Secret(read_file(str(file))))
+    if file is None:
+        return None
+    pem = Secret(read_file(str(file)))
+    try:
+        return HolderKey(pem, passphrase_of(file, pem, password))
+    except ClientSetupError as error:
+        raise ClientSetupError(f"{file}: {error.message}", hint=error.hint) from None

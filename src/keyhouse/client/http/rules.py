@@ -35,6 +35,7 @@ _CONNECTING: Final = frozenset(
     }
 )
 _CLOSED: Final = ("Server disconnected", "peer closed connection")  # of httpcore and h11
+_BY_DATE: Final = {9: "is not valid yet", 10: "has expired"}  # X509_V_ERR_CERT_...
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
@@ -157,11 +158,8 @@ def client_error(
         return ClientSetupError(
             "the request line is too long", hint="ask for fewer names in one call"
         )
-    if _is_certificate_error(error):
-        return TrustError(
-            f"the certificate of {address} does not verify under the verified root",
-            hint="it is not the coordinator that was verified; send it nothing",
-        )
+    if (unverified := _certificate_error(error)) is not None:
+        return _untrusted(address, unverified)
     if isinstance(error, _NOT_CONNECTED):
         cause = cause_of(error, CLIENT_API, in_tls=progress.in_tls)
         return UnreachableError(f"cannot connect to {address}: {cause.problem}", hint=cause.hint)
@@ -185,9 +183,23 @@ def _unanswered(error: httpx.HTTPError) -> str:
     return "gave no whole answer before it closed"
 
 
-def _is_certificate_error(error: BaseException | None) -> bool:
+def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return True
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
+
+
+def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustError:
+    """Return what ``error`` means. The only certificate that could verify is the root itself."""
+    when = _BY_DATE.get(getattr(error, "verify_code", 0))
+    if when is not None:
+        return TrustError(
+            f"the root certificate of {address} {when}",
+            hint="check the clock of this machine (keyhouse doctor)",
+        )
+    return TrustError(
+        f"the certificate of {address} does not verify under the verified root",
+        hint="it is not the coordinator that was verified; send it nothing",
+    )
