@@ -431,3 +431,60 @@ def test_every_problem_says_what_is_wrong() -> None:
             assert problem.problem
             assert not problem.problem.endswith(".")
             assert "Traceback" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "at", "meant"),
+    [
+        (put("Marbles web Package", "frontent"), "Marbles.web.Package", '"frontend"'),
+        (put("Marbles web TLS", ["publik"]), "Marbles.web.TLS[0]", '"public"'),
+        (put("Users bob Roles", ["SecretManager"]), "Users.bob.Roles[0]", '"secretManager"'),
+        (
+            put("Roles secretReader ResourceNames", ["apitoken"]),
+            "Roles.secretReader.ResourceNames[0]",
+            '"apiToken"',
+        ),
+        (
+            put("Roles frontendRelease ResourceNames", ["front-end"]),
+            "Roles.frontendRelease.ResourceNames[0]",
+            '"frontend"',
+        ),
+        (
+            put("Roles secretReader Actions", ["ReadSecrets"]),
+            "Roles.secretReader.Actions[0]",
+            "ReadSecret",
+        ),
+        (
+            put("Roles secretReader ResourceType", "Secret"),
+            "Roles.secretReader.ResourceType",
+            "Secrets",
+        ),
+        (
+            put("TLS public Incoming 0 Cert", "apiCrt"),
+            "TLS.public.Incoming[0].Cert",
+            '"apiCert"',
+        ),
+        (
+            put("Marbles web Parameters Env", {"K": "{{ hex .Secrets.diskKye }}"}),
+            "Marbles.web.Parameters.Env.K",
+            '"diskKey"',
+        ),
+        (
+            put("Marbles web Parameters Env", {"K": "{{ pem .MarbleRun.MarbleCrt.Cert }}"}),
+            "Marbles.web.Parameters.Env.K",
+            "MarbleCert",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_name_that_is_misspelt_is_recognized(change: Change, at: str, meant: str) -> None:
+    found = {problem.at: problem.hint for problem in problems_of(changed(change))}
+
+    assert found[at] == f"did you mean {meant}?"
+
+
+def test_names_are_compared_for_the_first_problems_only() -> None:
+    wrong = [f"apiTokem{number}" for number in range(2_000)]
+    problems = problems_of(changed(put("Roles secretReader ResourceNames", wrong)))
+
+    assert 0 < sum(problem.hint.startswith("did you mean") for problem in problems) <= 10

@@ -12,6 +12,7 @@ from keyhouse.manifest.check import read_document
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
 from keyhouse.manifest.model import Package
 from keyhouse.manifest.rules.packages import LARGEST
+from keyhouse.manifest.rules.references import meant_by
 
 __all__ = ["PackageUpdate", "check_package_update", "read_package_update", "warnings_of_versions"]
 
@@ -86,7 +87,8 @@ def _check_packages(
         _check_fields(name, package, findings)
         if name not in current:
             problem = f"is new: there is no package {quoted(name)}"
-            findings.refuse(("Packages", name), problem, "upload a complete manifest")
+            hint = meant_by(name, current, findings) or "upload a complete manifest"
+            findings.refuse(("Packages", name), problem, hint)
         else:
             _check_version(name, package.security_version, current[name], findings)
 

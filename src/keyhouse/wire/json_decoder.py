@@ -26,7 +26,7 @@ import difflib
 import functools
 import types
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import (
     Annotated,
     Any,
@@ -58,6 +58,7 @@ __all__ = [
     "decode",
     "nearest",
     "read",
+    "resembling",
 ]
 
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
@@ -66,6 +67,8 @@ UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 UNKNOWN: Final = "is no known field"
 REPEATED: Final = "is given more than once"
 """Problems of a name; others are of the value that stands under it."""
+
+_COMPARED: Final = 40  # characters of a word that are compared
 
 T = TypeVar("T")
 
@@ -105,11 +108,16 @@ def read(data: bytes, kind: type[T]) -> Read[T]:
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
     """Return a hint that names the word of ``known`` that ``word`` resembles, or all of them."""
-    folded = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word[:40].lower(), folded, n=1)
-    if close:
-        return f"did you mean {folded[close[0]]}?"
+    if close := resembling(word, known):
+        return f"did you mean {close}?"
     return f"known are {', '.join(known)}" if known else ""
+
+
+def resembling(word: str, known: Iterable[str]) -> str:
+    """Return the word of ``known`` that ``word`` resembles most by its first letters, or ""."""
+    folded = {name[:_COMPARED].lower(): name for name in known}
+    close = difflib.get_close_matches(word[:_COMPARED].lower(), folded, n=1)
+    return folded[close[0]] if close else ""
 
 
 def _convert(data: bytes, kind: type[T], *, ignore_rest: bool) -> tuple[T, "_Findings"]:

@@ -20,6 +20,7 @@ from keyhouse.manifest.document import (
 )
 from keyhouse.manifest.model import Action, FeatureGate, ResourceType, SealMode
 from keyhouse.manifest.pem import first_block, ignored_part
+from keyhouse.manifest.rules.references import refuse_undefined
 from keyhouse.wire.json_decoder import nearest
 
 __all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
@@ -39,8 +40,8 @@ def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -
         here = ("Users", name, "Certificate")
         for index, role in enumerate(user.roles):
             if role not in manifest.roles:
-                problem = f"names the role {quoted(role)}, which is not in Roles"
-                findings.refuse(("Users", name, "Roles", index), problem, "define it there")
+                place = ("Users", name, "Roles", index)
+                refuse_undefined(findings, place, "the role ", role, "Roles", manifest.roles)
         if not user.certificate:
             findings.refuse(here, "is missing", "the user's certificate as PEM text")
             continue
@@ -130,8 +131,7 @@ def _check_names(
 ) -> None:
     for index, name in enumerate(role.resource_names):
         if name not in defined:
-            problem = f"names {quoted(name)}, which is not in {section}"
-            findings.refuse((*place, "ResourceNames", index), problem, "define it there")
+            refuse_undefined(findings, (*place, "ResourceNames", index), "", name, section, defined)
 
 
 def _check_secret_actions(

@@ -7,7 +7,8 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
-from keyhouse.manifest.rules.templates import call_problem
+from keyhouse.manifest.rules.references import meant_by, refuse_undefined
+from keyhouse.manifest.rules.templates import call_problem, is_undefined
 from keyhouse.manifest.rules.tls import port_number
 from keyhouse.manifest.templates import Template, parse
 from keyhouse.wire.secret_types import SecretType
@@ -47,8 +48,10 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         if not marble.package:
             findings.refuse((*place, "Package"), "is missing", "name one of Packages")
         elif marble.package not in manifest.packages:
-            problem = f"names the package {quoted(marble.package)}, which is not in Packages"
-            findings.refuse((*place, "Package"), problem, "define it, or correct the name")
+            here: Place = (*place, "Package")
+            refuse_undefined(
+                findings, here, "the package ", marble.package, "Packages", manifest.packages
+            )
         _check_tags(place, marble, ports, findings)
         _check_files(place, marble, types, parsed, findings)
         _check_env(place, marble, types, parsed, findings)
@@ -76,8 +79,7 @@ def _check_tags(
     for index, tag in enumerate(marble.tls):
         here = (*place, "TLS", index)
         if tag not in ports:
-            problem = f"names the tag {quoted(tag)}, which is not in TLS"
-            findings.refuse(here, problem, "define it, or correct the name")
+            refuse_undefined(findings, here, "the tag ", tag, "TLS", ports)
             continue
         for port in sorted(ports[tag]):
             if taken.setdefault(port, tag) != tag:
@@ -137,7 +139,8 @@ def _check_entry(
     for call in template.calls:
         problem = call_problem(call, in_env=in_env, types=types)
         if problem is not None:
-            findings.refuse(here, *problem)
+            meant = meant_by(call.name, types, findings) if is_undefined(call, types) else ""
+            findings.refuse(here, problem[0], meant or problem[1])
 
 
 class _Parsed:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from keyhouse.base.place import quoted
 from keyhouse.manifest.templates import Call, Source
+from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["call_problem"]
+__all__ = ["call_problem", "is_undefined"]
 
 _ANYWHERE = {"pem", "hex", "base64"}
 _IN_FILES = _ANYWHERE | {"raw"}
@@ -32,10 +33,15 @@ def call_problem(
         return _wrong_function(call.function, in_env=in_env)
     if call.source is Source.MARBLERUN:
         return _reserved_problem(call)
-    if call.name not in types:
+    if is_undefined(call, types):
         return f"names the secret {quoted(call.name)}, which is not in Secrets", "define it there"
     secret_type = types[call.name]
     return None if secret_type is None else _secret_problem(call, secret_type)
+
+
+def is_undefined(call: Call, types: Mapping[str, SecretType | None]) -> bool:
+    """Tell whether ``call`` names a secret that is not among ``types``."""
+    return call.source is not Source.MARBLERUN and call.name not in types
 
 
 def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
@@ -46,10 +52,8 @@ def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
 def _reserved_problem(call: Call) -> tuple[str, str] | None:
     members = _RESERVED.get(call.name)
     if members is None:
-        return (
-            f"names {quoted(call.name)}, which is not in .MarbleRun",
-            f"there are {', '.join(_RESERVED)}",
-        )
+        problem = f"names {quoted(call.name)}, which is not in .MarbleRun"
+        return problem, nearest(call.name, tuple(_RESERVED))
     if call.member not in members:
         return f"reads .MarbleRun.{call.name}.{call.member}, which is always empty", "use .Cert"
     if call.function == "string":

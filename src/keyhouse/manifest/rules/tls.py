@@ -6,6 +6,7 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.model import Incoming, Outgoing
+from keyhouse.manifest.rules.references import refuse_undefined
 
 __all__ = ["check_tls", "port_number"]
 
@@ -58,8 +59,8 @@ def _check_incoming(
         findings.refuse((*here, "DisableClientAuth"), "must be true together with Cert")
     secret = manifest.secrets.get(entry.cert)
     if secret is None:
-        problem = f"names the secret {quoted(entry.cert)}, which is not in Secrets"
-        findings.refuse((*here, "Cert"), problem, "define it, or correct the name")
+        secrets = manifest.secrets
+        refuse_undefined(findings, (*here, "Cert"), "the secret ", entry.cert, "Secrets", secrets)
     elif not secret.type.startswith("cert-"):
         problem = f"names the secret {quoted(entry.cert)}, which is no certificate"
         findings.refuse((*here, "Cert"), problem, "name a secret of a cert-* type")

@@ -1,0 +1,31 @@
+"""Names in one section that have to be defined in another, and which was probably meant."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from keyhouse.base.findings import Findings
+from keyhouse.base.place import Place, quoted
+from keyhouse.wire.json_decoder import resembling
+
+__all__ = ["meant_by", "refuse_undefined"]
+
+_MOST_HINTS: Final = 10
+_MOST_NAMES: Final = 500
+"""Up to these, names are compared: the work for a hostile manifest is bounded, to some 0.1 s."""
+
+
+def refuse_undefined(
+    findings: Findings, place: Place, what: str, name: str, section: str, defined: Iterable[str]
+) -> None:
+    """Note that ``name``, ``what`` it is, is not in ``section``, where ``defined`` are."""
+    problem = f"names {what}{quoted(name)}, which is not in {section}"
+    findings.refuse(place, problem, meant_by(name, defined, findings) or "define it there")
+
+
+def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
+    """Return a hint at what ``name`` resembles; "" if nothing, or if there are many problems."""
+    if len(findings.problems) >= _MOST_HINTS:
+        return ""
+    close = resembling(name, islice(defined, _MOST_NAMES))
+    return f"did you mean {quoted(close)}?" if close else ""
