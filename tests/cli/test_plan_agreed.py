@@ -1,5 +1,6 @@
 """How a plan looks to people, and that none is agreed to where none was told."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_what_makes_no_sense_is_wrong_usage(typed: ReviewOptions) -> None:
         typed.check(())
 
 
-def _told(**facts: tuple[str, ...]) -> str:
+def _told(*, colour: bool = False, **facts: tuple[str, ...]) -> str:
     plan = Plan(
         kind="manifest",
         base="00" * 32,
@@ -52,13 +53,15 @@ def _told(**facts: tuple[str, ...]) -> str:
         users=("alice", "bob"),
         needed=2,
         changes=tuple(
-            PlanChange(section="X", what="y", text=text) for text in facts.get("changes", ())
+            PlanChange(section=section, what=what, name=text, text=text)
+            for section, what, text in (each.split(" ", 2) for each in facts.get("changes", ()))
         ),
         renewals=(PlanChange(section="X", what="y", text="the CA is renewed"),),
         kept=facts.get("kept", ()),
     )
     return plan_text(
-        PlanData(
+        colour=colour,
+        found=PlanData(
             digest="ab" * 32,
             plan=plan,
             acknowledged=facts.get("acknowledged", ()),
@@ -67,13 +70,20 @@ def _told(**facts: tuple[str, ...]) -> str:
             not_uploaded=facts.get("not_uploaded", ()),
             notes=facts.get("notes", ()),
             warnings=tuple(Problem("A", text) for text in facts.get("warnings", ())),
-        )
+        ),
     )
 
 
-def test_a_plan_in_words() -> None:
+def test_a_plan_has_signs_a_summary_and_its_dangers_last() -> None:
     told = _told(
-        changes=("one is gone", "w" * 70 + " " + "x" * 70),
+        changes=(
+            "Packages package-added app",
+            "Packages package-changed " + "v" * 60 + " " + "w" * 60,
+            "Secrets secret-removed note",
+            "Secrets value-lost note",
+            "Users right-gained alice",
+            "Marbles limit-reached web",
+        ),
         kept=("a", "b"),
         not_uploaded=("b",),
         acknowledged=("alice",),
@@ -82,23 +92,51 @@ def test_a_plan_in_words() -> None:
     )
     assert told.splitlines() == [
         "this update changes:",
-        "  - one is gone",
-        "  - " + "w" * 70,
-        "    " + "x" * 70,
+        "  Packages",
+        "    + app",
+        "    ~ " + "v" * 60,
+        "      " + "w" * 60,
+        "  Secrets",
+        "    - note",
+        "  Users",
+        "    + alice",
         "and, as every such update does:",
-        "  - the CA is renewed",
-        "secrets that stay: a, b",
+        "  X",
+        "    ~ the CA is renewed",
+        "summary: 1 to add, 3 to change, 1 to remove, 1 value lost",
+        "secrets that stay: 2",
         "of these not uploaded yet: b",
         "note: it is final",
         "warning: A: looks odd",
         "agreement: 2 of alice, bob; alice agreed already",
+        "DANGER: this cannot be undone",
+        "  ! note",
+        "  ! web",
         "plan: " + "ab" * 32,
     ]
-    assert _told().splitlines()[0].startswith("this update changes nothing")
+
+
+def test_a_plan_that_changes_nothing_says_so() -> None:
+    lines = _told().splitlines()
+
+    assert lines[0].startswith("this update changes nothing")
+    assert "summary: nothing to change" in lines
+    assert not any("DANGER" in line for line in lines)
+
+
+def test_colours_are_around_the_same_lines() -> None:
+    changes = ("Packages package-added app", "Secrets value-lost note")
+    told = _told(changes=changes, colour=True)
+
+    assert "\x1b[32m    + app\x1b[0m" in told
+    assert "\x1b[31m\x1b[1m  ! note\x1b[0m" in told
+    assert re.sub(r"\x1b\[[0-9]*m", "", told) == _told(changes=changes)
 
 
 def test_nothing_in_a_plan_can_forge_a_line_or_drive_a_terminal() -> None:
-    told = _told(changes=("a\nplan: " + "00" * 32 + "\x1b[2J\u202e",), kept=("\nplan: 00",))
+    told = _told(
+        changes=("X y a\nplan: " + "00" * 32 + "\x1b[2J\u202e",), not_uploaded=("\nplan: 00",)
+    )
     lines = told.splitlines()
     assert [line for line in lines if line.startswith("plan: ")] == ["plan: " + "ab" * 32]
     assert "\x1b" not in told

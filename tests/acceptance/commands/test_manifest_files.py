@@ -70,7 +70,9 @@ def test_a_manifest_in_yaml_is_set_and_verified_and_compared(tmp_path: Path, yam
         assert (same.code, same.out, same.err) == (0, "", "equal\n")
         differs = run("manifest", "diff", host, str(other), *trust(server), "--exit-code")
         assert differs.code == 1
-        assert differs.out == f'~ Packages.app.UniqueID: "{_ID}" -> "{"1" * 64}"\n'
+        assert differs.out == (
+            f'  Packages\n    ~ app.UniqueID: "{_ID}" -> "{"1" * 64}"\nsummary: 1 to change\n'
+        )
 
 
 def test_a_diff_says_which_of_the_two_is_wrong(tmp_path: Path, yaml: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -9,8 +10,8 @@ import click
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.place import at
-from keyhouse.base.printable import printable
+from keyhouse.base.place import at, quoted
+from keyhouse.cli.manifest.changes_shown import Sign, Summary, danger_lines, section_lines
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
@@ -27,12 +28,7 @@ _Side = Annotated[
     str, Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
 ]
 _OtherSide = Annotated[str, Argument(metavar="NEW", help="the same")]
-_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
-_SHADES: Final = {
-    "added": "green",
-    "removed": "red",
-    "changed": "yellow",
-}
+_SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "changed": "~"}
 _LONGEST: Final = 200  # characters of a value that are shown
 _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
 
@@ -73,7 +69,7 @@ def compare(
     if as_json:
         show_json(_object(before, after, changes))
     else:
-        _show(changes, same_bytes=before.raw == after.raw)
+        _show(before, after, changes)
     if changes and exit_code:
         sys.exit(REFUSED)
 
@@ -96,19 +92,49 @@ def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> d
     }
 
 
-def _show(changes: tuple[Change, ...], *, same_bytes: bool) -> None:
+def _show(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> None:
+    from keyhouse.coordinator.update.changes.secrets import upload_may_be_lost
+
     if not changes:
-        words = "equal" if same_bytes else "equal in meaning; written otherwise: other fingerprints"
+        same = before.raw == after.raw
+        words = "equal" if same else "equal in meaning; written otherwise: other fingerprints"
         click.echo(words, err=True)
         return
     colour = coloured(sys.stdout)
-    for each in changes:
-        line = f"{_SIGNS[each.kind]} {printable(_words(each))}"
-        sys.stdout.write(f"{click.style(line, fg=_SHADES[each.kind]) if colour else line}\n")
+    lines = [line for each in changes for line in _signed(each)]
+    dangers = [
+        f"secret {quoted(name)}: if a value is uploaded, an update to this loses it"
+        for name in upload_may_be_lost(before, after)
+    ]
+    for line in (
+        *section_lines(lines, colour=colour, wraps=False),
+        f"summary: {_summary(changes)}",
+        *danger_lines(dangers, colour=colour),
+    ):
+        sys.stdout.write(f"{line}\n")
 
 
-def _words(change: Change) -> str:
-    where = at(*filter(None, (change.section, change.name)), *change.field)
+def _summary(changes: tuple[Change, ...]) -> Summary:
+    whole = {(each.section, each.name): each.kind for each in changes if not each.field}
+    kinds = [*whole.values()]
+    others = {(each.section, each.name) for each in changes} - whole.keys()
+    changed = kinds.count("changed") + len(others)
+    return Summary(kinds.count("added"), kinds.count("removed"), changed)
+
+
+def _signed(change: Change) -> Iterator[tuple[str, Sign, str]]:
+    """Yield section, sign and text of a change; of an entry that comes each of its fields."""
+    where = at(*filter(None, (change.name,)), *change.field)
+    text, sign = _words(where, change), _SIGNS[change.kind]
+    if change.kind == "added" and not change.field and isinstance(change.new, dict):
+        yield change.section, sign, where
+        for field, value in change.new.items():
+            yield change.section, sign, f"{at(change.name, field)}: {_short(value)}"
+        return
+    yield change.section, sign, text
+
+
+def _words(where: str, change: Change) -> str:
     if isinstance(change.old, list) and isinstance(change.new, list):
         gone = [f"- {_short(item)}" for item in change.old if item not in change.new]
         come = [f"+ {_short(item)}" for item in change.new if item not in change.old]

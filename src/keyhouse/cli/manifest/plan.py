@@ -2,30 +2,39 @@
 
 import re
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
-from keyhouse.base.printable import printable
+from keyhouse.cli.manifest.changes_shown import (
+    Sign,
+    Summary,
+    danger_lines,
+    section_lines,
+    wrapped,
+)
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.show import show_json
+from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, PlanData
+    from keyhouse.wire.plan import PlanChange
 
 __all__ = ["ReviewOptions", "plan", "plan_text", "require_pending"]
 
-_WIDTH: Final = 100  # columns of a plan
+_COMES: Final = frozenset({"added", "gained", "opened", "given"})
+_GOES: Final = frozenset({"removed", "lost", "closed"})
+_DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reached"})
+"""Changes that lose data, or lock workloads out."""
 _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 
@@ -52,7 +61,7 @@ def plan(
     if as_json:
         show_json(found)
     else:
-        sys.stdout.write(plan_text(found))
+        sys.stdout.write(plan_text(found, colour=coloured(sys.stdout)))
 
 
 class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
@@ -89,7 +98,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         found = _requested(coordinator, raw)
         asks = not (self.expect_plan or self.yes) and sys.stdin.isatty()
         if asks or not quiet:
-            sys.stderr.write(plan_text(found))
+            sys.stderr.write(plan_text(found, colour=coloured(sys.stderr)))
             sys.stderr.flush()
         if self.expect_plan:
             _require_expected(found.digest, self.expect_plan.lower())
@@ -128,46 +137,50 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
         )
 
 
-def plan_text(found: "PlanData") -> str:
+def plan_text(found: "PlanData", *, colour: bool) -> str:
     """Return a plan as lines of text; the last one is its digest."""
-    return "".join(f"{line}\n" for line in _lines(found))
+    return "".join(f"{line}\n" for line in _lines(found, colour=colour))
 
 
-def _lines(found: "PlanData") -> Iterator[str]:
+def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
     plan = found.plan
+    shown = [each for each in plan.changes if each.what not in _DANGERS]
     if plan.changes:
         yield "this update changes:"
-        yield from _items(each.text for each in plan.changes)
+        yield from section_lines(map(_signed, shown), colour=colour)
     else:
         yield "this update changes nothing that the manifest in force does not say already"
     yield "and, as every such update does:"
-    yield from _items(each.text for each in plan.renewals)
+    yield from section_lines(map(_signed, plan.renewals), colour=colour)
+    yield f"summary: {_summary(plan.changes)}"
     if plan.kept:
-        yield from _wrapped("secrets that stay: ", ", ".join(plan.kept))
+        yield f"secrets that stay: {len(plan.kept)}"
     if found.not_uploaded:
-        yield from _wrapped("of these not uploaded yet: ", ", ".join(found.not_uploaded))
+        yield from wrapped("of these not uploaded yet: ", ", ".join(found.not_uploaded))
     for note in found.notes:
-        yield from _wrapped("note: ", note)
+        yield from wrapped("note: ", note)
     for warning in found.warnings:
-        yield from _wrapped("warning: ", str(warning))
-    yield from _wrapped("agreement: ", _agreement(found))
+        yield from wrapped("warning: ", str(warning))
+    yield from wrapped("agreement: ", _agreement(found))
+    dangers = [each.text for each in plan.changes if each.what in _DANGERS]
+    yield from danger_lines(dangers, colour=colour)
     yield f"plan: {found.digest}"
 
 
-def _items(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from _wrapped("  - ", text, "    ")
+def _signed(change: "PlanChange") -> tuple[str, Sign, str]:
+    """Return section, sign and text. Words that a newer coordinator has get a sign, too."""
+    word = change.what.rpartition("-")[2]
+    sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
+    return change.section, sign, change.text
 
 
-def _wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        printable(text),
-        _WIDTH,
-        initial_indent=head,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _summary(changes: "Sequence[PlanChange]") -> Summary:
+    """Count entries by what happens to them; what follows from that is not counted again."""
+    added = {(each.section, each.name) for each in changes if each.what.endswith("-added")}
+    removed = {(each.section, each.name) for each in changes if each.what.endswith("-removed")}
+    named = {(each.section, each.name) for each in changes}
+    lost = sum(each.what == "value-lost" for each in changes)
+    return Summary(len(added), len(removed), len(named - added - removed), lost)
 
 
 def _agreement(found: "PlanData") -> str:
