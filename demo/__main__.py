@@ -30,19 +30,14 @@ _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 
 _FURTHER: Final = """
-Everything is stopped and removed. To go on by yourself:
+Everything is stopped and removed. To continue by yourself:
 
-  .venv/bin/keyhouse serve --platform simulation --client-addr 127.0.0.1:4433
+  .venv/bin/keyhouse dev
 
-and in another terminal:
-
-  .venv/bin/keyhouse status localhost:4433 \\
-      --attestation keyhouse-data/simulation/attestation.json \\
-      --simulation-root keyhouse-data/simulation/root.pem
-  .venv/bin/keyhouse manifest check YOUR-MANIFEST.json
+It prints what to type next in another terminal.
 
 The manifest of this demo: demo/manifest.json. The cluster of the last steps: examples/ordering.
-Read next: README.md, then SECURITY.md.
+Read next: docs/tutorial/index.md.
 """
 
 
@@ -56,7 +51,7 @@ def main() -> int:
     screen = Screen(
         sys.stdout,
         colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
-        pause=options.pause,
+        pause=_at_a_terminal() if options.pause is None else options.pause,
     )
     try:
         with tempfile.TemporaryDirectory(prefix="keyhouse-demo-") as folder:
@@ -85,7 +80,7 @@ def _play(screen: Screen, folder: Path) -> None:
         "Each line after $ is what runs. OK stands before what was checked. Long answers are cut"
         " (...); of the HTTP headers only Keyhouse-State is shown, the position in the journal."
     )
-    screen.say("To type along in another terminal, use --pause and first type:")
+    screen.say("To type along in another terminal, first type there:")
     screen.command(f"cd {folder}")
     screen.command(f"PATH={shell.bin}:$PATH")
     if not caller.has_curl:
@@ -98,7 +93,7 @@ def _play(screen: Screen, folder: Path) -> None:
             raise UnexpectedError(
                 f"{problem}\n\nThe coordinator's log ends:\n{coordinator.last_words()}"
             ) from problem
-        screen.wait("Enter to stop and remove everything ... ")
+        screen.wait("Enter: stop and remove everything ")
 
 
 def _walk(stage: Stage) -> None:
@@ -119,11 +114,19 @@ def _walk(stage: Stage) -> None:
     show_a_cluster(stage.screen, stage.shell.folder / "shop")
 
 
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/demo", description="Walk through a coordinator's main job."
     )
-    parser.add_argument("--pause", action="store_true", help="wait for Enter before each step")
+    parser.add_argument(
+        "--pause",
+        action=argparse.BooleanOptionalAction,
+        help="wait for a key before each step; usual on a terminal",
+    )
     return parser.parse_args()
 
 

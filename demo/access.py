@@ -37,7 +37,7 @@ def read_as_carol(stage: Stage) -> None:
 
 def read_as_others(stage: Stage) -> None:
     """Try the same as bob, then as nobody."""
-    stage.screen.step("Bob and strangers cannot", "His roles name other secrets.")
+    stage.screen.step("Bob and anonymous clients cannot", "His roles name other secrets.")
     stage.refused(
         Call(_GENERATED, user="bob"), 403, "bob is refused: known, but without the permission"
     )
@@ -82,7 +82,7 @@ def see_the_log(stage: Stage) -> None:
     """Read the update log."""
     stage.screen.step(
         "See what has happened",
-        "The update log is public, too: what, when, by whom, no values. Each line is a JSON text of"
+        "The update log is public, too: what, when and who, no values. Each line is a JSON text of"
         " its own, shown here without its quotes.",
     )
     lines = stage.call(Call("/api/v2/update")).json["data"]["updateLog"]

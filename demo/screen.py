@@ -1,7 +1,9 @@
 """What a person sees: steps, commands, answers, and what has been checked."""
 
 import sys
+import termios
 import textwrap
+import tty
 from typing import Final, TextIO
 
 __all__ = ["WIDTH", "Screen", "UnexpectedError"]
@@ -16,7 +18,7 @@ class UnexpectedError(Exception):
 
 
 class Screen:
-    """Writes to ``out``, in colour or not, and waits for Enter before each step if it pauses."""
+    """Writes to ``out``, in colour or not, and waits for a key before each step if it pauses."""
 
     def __init__(self, out: TextIO, *, colour: bool, pause: bool = False) -> None:
         self._out = out
@@ -26,7 +28,7 @@ class Screen:
 
     def step(self, title: str, what: str) -> None:
         """Begin the next step: its number, its title, and in a sentence or two what it does."""
-        self.wait("Enter for the next step ... ")
+        self.wait("Enter: next step   a: all that follow   q: quit ")
         self._number += 1
         rule = "-" * (WIDTH - len(title) - len(str(self._number)) - 7)
         self._out.write(
@@ -38,11 +40,20 @@ class Screen:
         self.say(what)
 
     def wait(self, what: str) -> None:
-        """If it pauses: say ``what``, and wait for Enter."""
-        if self._pause:
-            self._out.write("\n" + self._styled(_DIM, what))
-            self._out.flush()
-            sys.stdin.readline()
+        """If it pauses: say ``what``, and wait for a key: ``a`` pauses no more.
+
+        Raises:
+            KeyboardInterrupt: it was ``q``.
+        """
+        if not self._pause:
+            return
+        self._out.write("\n" + self._styled(_DIM, what))
+        self._out.flush()
+        key = _key()
+        self._out.write("\n")
+        if key == "q":
+            raise KeyboardInterrupt
+        self._pause = key not in {"a", ""}  # nothing more can be typed at the end of a file
 
     def say(self, text: str = "") -> None:
         """Write prose, wrapped; an empty line if there is none."""
@@ -89,3 +100,16 @@ class Screen:
 
     def _styled(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+
+
+def _key() -> str:
+    """Return the key that is pressed, or from a pipe the first of the next line; "" at its end."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline()[:1]
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setcbreak(keyboard)  # Ctrl-C still interrupts
+        return sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

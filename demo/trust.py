@@ -34,7 +34,7 @@ def verify_it(stage: Stage) -> None:
     stage.screen.step(
         "Ask how it is",
         "keyhouse verifies the coordinator's quote before it asks anything else."
-        " Whom to expect stands in attestation.json.",
+        " The file attestation.json pins its expected identity.",
     )
     folder = "state/simulation"
     done = stage.keyhouse(

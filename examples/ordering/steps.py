@@ -36,7 +36,7 @@ def show(screen: Screen, folder: Path) -> None:
     with cluster(screen, _HERE, folder) as found:
         stock = _start(found, shop)
         receipt = _buy(found, shop)
-        _refuse_strangers(found, shop, stock)
+        _refuse_others(found, shop, stock)
         _refuse_other_packages(found)
         _keep_keys_apart(found, shop, receipt)
 
@@ -75,7 +75,7 @@ def _buy(found: Cluster, shop: _Shop) -> str:
     return receipt
 
 
-def _refuse_strangers(found: Cluster, shop: _Shop, stock: Workload) -> None:
+def _refuse_others(found: Cluster, shop: _Shop, stock: Workload) -> None:
     found.screen.step(
         "Try it without being a marble",
         "A program on the same machine can reach the stock service, and gets nothing from it.",
