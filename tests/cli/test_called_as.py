@@ -49,3 +49,13 @@ def test_another_program_of_the_name_on_path_is_not_called(
 def test_a_module_is_called_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/keyhouse/cli/__main__.py", "dev"])
     assert called_as() == (sys.executable, "-m", "keyhouse.cli")
+
+
+def test_a_program_in_an_environment_of_uvx_is_called_by_uvx(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setenv("UV", "/usr/bin/uv")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setattr(sys, "argv", [str(program), "dev"])
+    assert called_as() == ("uvx", "--from", "keyhouse[dev]", "keyhouse")

@@ -3,14 +3,13 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import pytest
 from support.process.server import free_port
+from support.process.terminal import Terminal
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _PAGE: Final = _ROOT / "docs/tutorial/index.md"
@@ -22,9 +21,7 @@ _STEP: Final = re.compile(
     r"|(?P<end>with Ctrl-C)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_SERVES: Final = ("serving the Client API", "serving at port")
 _SETS_UP: Final = "scripts/setup runtime\n"  # it would renew what the tests run in
-_DONE: Final = "--- typed ---"
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -34,56 +31,18 @@ pytestmark = [
 ]
 
 
-class Terminal:
-    """A shell in the directory of Keyhouse that stops at the first command that fails."""
-
-    def __init__(self, home: Path) -> None:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._shell = subprocess.Popen(
-            ["bash", "-e"],
-            cwd=_ROOT,
-            env={"PATH": path, "HOME": str(home)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self.shown = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.interrupt()
-
-    def type(self, commands: str) -> None:
-        """Type ``commands``; return when they are done, or serve."""
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
-        self._shell.stdin.write(f"{commands}echo '{_DONE}'\n")
-        self._shell.stdin.flush()
-        for line in self._shell.stdout:
-            if line == f"{_DONE}\n":
-                return
-            self.shown += line
-            if any(word in line for word in _SERVES):
-                return
-        raise AssertionError(f"{commands}\n{self.shown[-3000:]}")
-
-    def interrupt(self) -> None:
-        """Press Ctrl-C, and wait for the end of what runs there."""
-        if self._shell.poll() is None:
-            os.killpg(self._shell.pid, signal.SIGINT)
-        self._shell.communicate(timeout=60)
-
-
 def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     page = _PAGE.read_text(encoding="utf-8").replace(_SETS_UP, "")
     ports = {port: str(free_port()) for port in _PORTS}
     # In one go: a free port may have the digits of another port of the page.
     page = re.sub("|".join(_PORTS), lambda found: ports[found[0]], page)
-    with Terminal(tmp_path) as first, Terminal(tmp_path) as second, Terminal(tmp_path) as third:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {"PATH": path, "HOME": str(tmp_path)}
+    with (
+        Terminal(_ROOT, env) as first,
+        Terminal(_ROOT, env) as second,
+        Terminal(_ROOT, env) as third,
+    ):
         terminals = {"first": first, "second": second, "third": third}
         current = first
         for step in _STEP.finditer(page):

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 import pytest
 from support.process.command import run
-from support.process.start import Started, start
+from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import ConflictError
@@ -54,12 +54,12 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
 
 
 def paste(command: str, folder: Path) -> str:
-    """Return what ``command`` prints in a shell that knows no ``keyhouse``."""
+    """Return what ``command`` prints in a shell that knows no ``keyhouse`` but what it is told."""
     ours = str(Path(sys.executable).parent)
     others = [each for each in os.environ["PATH"].split(os.pathsep) if each != ours]
     environment = {"PATH": os.pathsep.join(others), "HOME": str(folder)}
     done = subprocess.run(
-        ["bash", "-ec", command],
+        ["bash", "-ec", f"shopt -s expand_aliases\n{command}"],
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -82,8 +82,11 @@ def contexts(folder: Path) -> str:
 
 def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path: Path) -> None:
     with dev(tmp_path) as (process, ready):
-        assert ready["export"] == ""
-        printed = {step["what"]: paste(step["command"], tmp_path) for step in ready["next"]}
+        first = ready["first"]
+        assert first == f"alias keyhouse={KEYHOUSE}"
+        printed = {
+            step["what"]: paste(f"{first}\n{step['command']}", tmp_path) for step in ready["next"]
+        }
         second = run("dev", env={"HOME": str(tmp_path)}, folder=tmp_path)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
@@ -101,7 +104,7 @@ def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path:
     with dev(tmp_path) as (_, again):
         assert again["fingerprint"] == ready["fingerprint"]
         steps = {step["what"]: step["command"] for step in again["next"]}
-        assert "aGVsbG8=" in paste(steps["read a secret, as dev"], tmp_path)
+        assert "aGVsbG8=" in paste(f"{first}\n{steps['read a secret, as dev']}", tmp_path)
 
 
 def test_context_of_another_deployment_is_neither_replaced_nor_left(tmp_path: Path) -> None:
@@ -110,8 +113,8 @@ def test_context_of_another_deployment_is_neither_replaced_nor_left(tmp_path: Pa
     before = contexts(tmp_path)
 
     with dev(tmp_path, "--ephemeral") as (_, ready):
-        assert ready["export"] == "export KEYHOUSE_CONTEXT=dev-2"
-        paste(f"{ready['export']}\n{ready['next'][0]['command']}", tmp_path)
+        assert ready["first"].endswith("; export KEYHOUSE_CONTEXT=dev-2")
+        paste(f"{ready['first']}\n{ready['next'][0]['command']}", tmp_path)
 
     assert contexts(tmp_path) == before
     assert not list(tmp_path.glob("keyhouse-dev*"))
@@ -178,7 +181,8 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         ready = "".join(iter(screen.readline, "Ctrl-C ends it. What happens:\n"))
         run("secret", "get", "greeting", "token", env=env)
         run("secret", "get", "nothing", env=env)
-        paste(ready.partition("# become a workload\n")[2], tmp_path)
+        first = next(line for line in ready.splitlines() if line.startswith("alias "))
+        paste(f"{first}\n{ready.partition('# become a workload')[2]}", tmp_path)
         lines: list[str] = []
         while "joined" not in "".join(lines):
             lines.append(screen.readline())

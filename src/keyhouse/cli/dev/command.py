@@ -130,7 +130,7 @@ def _until_signalled() -> Iterator[None]:
 def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
     if as_json:
         facts = msgspec.to_builtins(ready)
-        show_json({**facts, "export": ready.export(), "next": ready.steps()})
+        show_json({**facts, "first": ready.first(), "next": ready.steps()})
         sys.stdout.flush()
         return
     sys.stdout.write("ready: a SIMULATED coordinator, which protects nothing\n\n")
@@ -138,8 +138,8 @@ def _tell(ready: Deployment, places: Places, *, as_json: bool) -> None:
     for note in places.notes:
         sys.stdout.write(f"\nnote: {note}\n")
     sys.stdout.write(f"\nnext, in another terminal{ready.where()}:\n")
-    if export := ready.export():
-        sys.stdout.write(f"\n{export}\n")
+    if first := ready.first():
+        sys.stdout.write(f"\n{first}\n")
     for step in ready.steps():
         sys.stdout.write(f"\n# {step.what}\n{step.command}\n")
     sys.stdout.write("\nCtrl-C ends it. What happens:\n\n")

@@ -1,10 +1,11 @@
 """What to type next with a development coordinator: commands that can be copied as they are."""
 
+import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -15,18 +16,22 @@ from keyhouse.cli.dev.folder import USER, Folder
 
 __all__ = ["Deployment", "Step", "called_as"]
 
-_NAME = "keyhouse"
+_NAME: Final = "keyhouse"
+_UVX: Final = ("uvx", "--from", "keyhouse[dev]", _NAME)
 
 
 def called_as() -> tuple[str, ...]:
     """Return the words before a subcommand, for another shell.
 
     ``keyhouse`` where the shell finds this very program by that name, else the place of it: in a
-    clone it lies in an environment that is not on PATH.
+    clone it lies in an environment that is not on PATH. An environment of uvx is on the PATH of
+    what runs in it only.
     """
     called, found = Path(sys.argv[0]), shutil.which(_NAME)
     if called.name == "__main__.py":
         return (sys.executable, "-m", "keyhouse.cli")
+    if "UV" in os.environ and "VIRTUAL_ENV" not in os.environ:
+        return _UVX
     if not called.is_file() or (found is not None and called.samefile(found)):
         return (_NAME,)
     return (str(called.absolute()),)
@@ -98,9 +103,14 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         """Return where commands with files have to be typed, as words; empty: anywhere."""
         return "" if Path(self.folder).is_absolute() else ", in this directory"
 
-    def export(self) -> str:
-        """Return what a shell has to be told first; empty: nothing."""
-        return "" if self.context_in_use else f"export KEYHOUSE_CONTEXT={self.context}"
+    def first(self) -> str:
+        """Return the line that another shell has to be told first; empty: nothing."""
+        words, lines = called_as(), []
+        if words != (_NAME,):
+            lines.append(f"alias {_NAME}={shlex.quote(shlex.join(words))}")
+        if not self.context_in_use:
+            lines.append(f"export KEYHOUSE_CONTEXT={self.context}")
+        return "; ".join(lines)
 
     def steps(self) -> list[Step]:
         """Return what can be typed next, in order."""
@@ -127,4 +137,4 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _command(*words: str) -> str:
-    return shlex.join([*called_as(), *words])
+    return shlex.join([_NAME, *words])

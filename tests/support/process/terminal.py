@@ -1,0 +1,56 @@
+"""A terminal of a test: a shell that runs what is typed, one command after the other."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+__all__ = ["Terminal"]
+
+_SERVES: Final = ("serving the Client API", "serving at port", "Ctrl-C ends it.")
+_DONE: Final = "--- typed ---"
+
+
+class Terminal:
+    """A shell in ``folder`` that stops at the first command that fails. ``shown``: all output."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._shell = subprocess.Popen(
+            ["bash", "-e"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.interrupt()
+
+    def type(self, commands: str) -> None:
+        """Type ``commands``; return when they are done, or serve."""
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(f"{commands}echo '{_DONE}'\n")
+        self._shell.stdin.flush()
+        for line in self._shell.stdout:
+            if line == f"{_DONE}\n":
+                return
+            self.shown += line
+            if any(word in line for word in _SERVES):
+                return
+        raise AssertionError(f"{commands}\n{self.shown[-3000:]}")
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait for the end of what runs there."""
+        if self._shell.poll() is None:
+            os.killpg(self._shell.pid, signal.SIGINT)
+        self._shell.communicate(timeout=60)
