@@ -1,3 +1,37 @@
-"""Keyhouse: the trusted coordinator of a confidential-computing cluster."""
+"""Keyhouse: the trusted coordinator of a confidential-computing cluster.
 
-__version__ = "0.1.0"
+For programs: ``Coordinator``, or ``AsyncCoordinator`` on an event loop, verifies a coordinator and
+then talks to it. ``keyhouse.client`` has everything else of the SDK.
+"""
+
+from typing import TYPE_CHECKING
+
+from keyhouse.base.on_demand import on_demand
+from keyhouse.base.version import VERSION
+
+__version__ = VERSION
+
+if TYPE_CHECKING:
+    from keyhouse.base.errors import KeyhouseError as KeyhouseError
+    from keyhouse.base.secret import Secret as Secret
+    from keyhouse.client import AsyncCoordinator as AsyncCoordinator
+    from keyhouse.client import CallRefusedError as CallRefusedError
+    from keyhouse.client import Coordinator as Coordinator
+    from keyhouse.client import FileMemory as FileMemory
+    from keyhouse.client import SecretUpload as SecretUpload
+    from keyhouse.client import ServiceUnavailableError as ServiceUnavailableError
+    from keyhouse.client import Trust as Trust
+    from keyhouse.client import TrustError as TrustError
+    from keyhouse.client import UnreachableError as UnreachableError
+else:
+    __getattr__, __dir__, __all__ = on_demand(
+        __name__,
+        {
+            "keyhouse.base.errors": "KeyhouseError",
+            "keyhouse.base.secret": "Secret",
+            "keyhouse.client": (
+                "AsyncCoordinator CallRefusedError Coordinator FileMemory SecretUpload "
+                "ServiceUnavailableError Trust TrustError UnreachableError"
+            ),
+        },
+    )

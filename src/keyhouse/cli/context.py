@@ -8,7 +8,11 @@ from typing import Annotated
 import click
 import msgspec
 
-from keyhouse.cli.options.context_file import (
+from keyhouse.cli.options.context_chosen import locating_contexts
+from keyhouse.cli.output.show import show_json, show_rows, show_table
+from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
+from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.client.contexts import (
     NAMES,
     Context,
     Contexts,
@@ -17,9 +21,6 @@ from keyhouse.cli.options.context_file import (
     contexts_path,
     read,
 )
-from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 __all__ = ["ContextOptions", "app"]
 
@@ -236,7 +237,8 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
 
 
 def _known() -> Contexts:
-    return read(contexts_path())
+    with locating_contexts():
+        return read(contexts_path())
 
 
 def _require(known: Contexts, name: str) -> Context:
@@ -251,7 +253,8 @@ def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
         raise ContextUnusableError(
             "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
-    return change(path, step)
+    with locating_contexts():
+        return change(path, step)
 
 
 def _show(name: str, context: Context, *, current: bool, as_json: bool) -> None:

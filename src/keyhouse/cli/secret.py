@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from keyhouse.cli.options.connect import coordinator_of
-from keyhouse.cli.options.context_chosen import chosen_context, is_of_another
+from keyhouse.cli.options.context_chosen import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import read_file, reading, write_output
@@ -107,7 +107,7 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     looks like one: with a colon or a dot, or ``localhost``. Raises ``WrongUsageError`` without a
     name, and for a word that looks like one and is not said to be another coordinator.
     """
-    named = chosen_context(trusting.context)
+    named = context_for(trusting.context)
     last = words[-1]
     is_host = named is None or not named.context.address or _looks_like_address(last)
     names = words[:-1] if is_host and (len(words) > 1 or named is None) else words

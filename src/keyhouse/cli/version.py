@@ -23,15 +23,15 @@ def version(
 
     Example: keyhouse version
     """
-    from keyhouse import __version__
+    from keyhouse.base.version import VERSION
 
-    rows = {"keyhouse": __version__}
+    rows = {"keyhouse": VERSION}
     if host or trusting.context:
         rows["coordinator"] = _of_coordinator(Target.at(host, trusting))
     if as_json:
         show_json(rows)
     elif len(rows) == 1:
-        click.echo(__version__)
+        click.echo(VERSION)
     else:
         show_rows(rows)
 

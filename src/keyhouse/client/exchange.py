@@ -1,9 +1,10 @@
 """One call of an operation: sent in version 2 or 1, its answer checked against the memory."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from keyhouse.client.calls import Call
+from keyhouse.client.errors import CallRefusedError
 from keyhouse.client.http.retries import Rules, exchange
 from keyhouse.client.memory.states import Place, Watch
 from keyhouse.client.steps import Answer, Steps, work
@@ -13,6 +14,8 @@ __all__ = ["Keep", "Session", "carry", "carry_and_keep"]
 
 T = TypeVar("T")
 
+_UNAUTHENTICATED: Final = 401
+
 Keep = Callable[[Mapping[str, bytes]], None]
 """Stores encrypted recovery shares, by key name, where they are safe."""
 
@@ -20,9 +23,12 @@ Keep = Callable[[Mapping[str, bytes]], None]
 class Session:
     """What all operations share."""
 
-    def __init__(self, trusted: TrustedCoordinator, rules: Rules) -> None:
+    def __init__(
+        self, trusted: TrustedCoordinator, rules: Rules, *, is_anonymous: bool = False
+    ) -> None:
         self.trusted = trusted
         self.rules = rules
+        self.is_anonymous = is_anonymous  # no certificate is presented
         self.watch = Watch(trusted.memory, trusted.address, trusted.root_der)
 
 
@@ -31,7 +37,7 @@ def carry(session: Session, call: Call[T]) -> Steps[T]:
     known = yield from _begin(session)
     answer, read = yield from _either(session, call)
     yield from _check(session, known, answer)
-    return read(answer)
+    return _read(session, read, answer)
 
 
 def carry_and_keep(
@@ -47,7 +53,7 @@ def carry_and_keep(
     known = yield from _begin(session)
     answer, read = yield from _either(session, call)
     try:
-        data = read(answer)
+        data = _read(session, read, answer)
         if keep is not None:
             kept = keep
             yield from work(lambda: kept(shares(data)))
@@ -63,6 +69,22 @@ def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[An
         return answer, call.read
     answer = yield from exchange(call.old.request, session.rules)
     return answer, call.old.read
+
+
+def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
+    """Return what ``read`` returns; say so if a call was refused for want of a certificate."""
+    try:
+        return read(answer)
+    except CallRefusedError as refused:
+        if refused.http_status != _UNAUTHENTICATED or not session.is_anonymous:
+            raise
+        # The coordinator answers as if there had been a certificate of no user.
+        raise CallRefusedError(
+            _UNAUTHENTICATED,
+            "no certificate was presented (connect with the certificate and key of a user; a"
+            " workload, with its own)",
+            kind=refused.kind,
+        ) from None
 
 
 def _begin(session: Session) -> Steps[Place | None]:

@@ -4,16 +4,18 @@ The operations are written once (``operations``), and both have them as methods 
 from there.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
+from keyhouse.base.secret import Secret
 from keyhouse.client.exchange import Session
+from keyhouse.client.from_context import User, described
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts
-from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.states import StateMemory
 from keyhouse.client.methods import Methods
 from keyhouse.client.methods_async import AsyncMethods
@@ -23,10 +25,7 @@ from keyhouse.client.tokens.transport import AsyncTokenTransport, TokenTransport
 from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_async
 from keyhouse.wire.address import Address
 
-__all__ = ["AsyncCoordinator", "Coordinator", "User"]
-
-User = UserIdentity | TokenIdentity
-"""A user, with a key that CPython's TLS can use or with one that stays on a token."""
+__all__ = ["AsyncCoordinator", "Coordinator"]
 
 
 class Coordinator(Methods):
@@ -47,7 +46,7 @@ class Coordinator(Methods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries))
+        self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
         context, token = _tls(trusted, identity)
         transport = TokenTransport(token, context) if token else None
         self._connection = Connection(trusted.address, context, timeouts, transport)
@@ -69,6 +68,30 @@ class Coordinator(Methods):
         """
         trusted = verify(address, trust, memory, timeout=timeout, retries=retries)
         return cls(trusted, user, timeout=timeout, retries=retries)
+
+    @classmethod
+    def from_context(
+        cls,
+        name: str = "",
+        *,
+        password: Secret | None = None,
+        timeout: float | Timeouts = 60.0,
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
+    ) -> Self:
+        """Connect as a context of ``keyhouse context`` describes: address, trust, user, memory.
+
+        "": that of ``$KEYHOUSE_CONTEXT``, or the one in use. ``password``: of the user's key,
+        PKCS #12 file or token. Raises ``ContextUnusableError``, and what ``connect`` does.
+        """
+        found = described(name, password)
+        return cls.connect(
+            found.address,
+            found.trust,
+            found.user,
+            memory=found.memory,
+            timeout=timeout,
+            retries=retries,
+        )
 
     @property
     def trusted(self) -> TrustedCoordinator:
@@ -102,7 +125,7 @@ class AsyncCoordinator(AsyncMethods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries))
+        self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
         context, token = _tls(trusted, identity)
         transport = AsyncTokenTransport(token, context) if token else None
         self._connection = AsyncConnection(trusted.address, context, timeouts, transport)
@@ -122,6 +145,28 @@ class AsyncCoordinator(AsyncMethods):
         """Verify the coordinator at ``address`` with a fresh nonce; give a session that pins it."""
         trusted = await verify_async(address, trust, memory, timeout=timeout, retries=retries)
         async with cls(trusted, user, timeout=timeout, retries=retries) as session:
+            yield session
+
+    @classmethod
+    @asynccontextmanager
+    async def from_context(
+        cls,
+        name: str = "",
+        *,
+        password: Secret | None = None,
+        timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
+        retries: Retries = Retries(),  # noqa: B008 it is frozen
+    ) -> AsyncIterator[Self]:
+        """Give a session as a context describes it; see ``Coordinator.from_context``."""
+        found = await asyncio.to_thread(described, name, password)
+        async with cls.connect(
+            found.address,
+            found.trust,
+            found.user,
+            memory=found.memory,
+            timeout=timeout,
+            retries=retries,
+        ) as session:
             yield session
 
     @property

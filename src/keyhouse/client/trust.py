@@ -11,9 +11,10 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 import msgspec
 from cryptography import x509
@@ -40,6 +41,13 @@ from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
 from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.trust_files import (
+    bundle_file,
+    certificate_der,
+    collateral_of,
+    expected_identity,
+    read_named,
+)
 from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
 
@@ -89,6 +97,38 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     expected: ExpectedIdentity
     collateral: Collateral | CollateralFor
     root_ca_der: bytes = INTEL_SGX_ROOT  # of the platform's vendor
+
+    @classmethod
+    def from_files(
+        cls,
+        attestation: Path | str,
+        *,
+        collateral: Path | str | None = None,
+        simulation_root: Path | str | None = None,
+        pccs: str = "",
+        pccs_ca: Path | str | None = None,
+        accepted_tcb_statuses: Sequence[str] = (),
+        accepted_advisories: Sequence[str] = (),
+    ) -> Self:
+        """Return whom an attestation file pins, and what verifies it, as the commands' options do.
+
+        ``collateral``: a bundle. ``pccs``: the URL of a PCCS instead, with ``pccs_ca``, the only CA
+        (PEM) that may vouch for it. ``simulation_root``: trust a SIMULATED platform under this root
+        (PEM); its bundle is ``collateral.json`` beside it unless one is named. The lists replace
+        those of the attestation file. Raises ``RefusedError`` for files that cannot be used.
+        """
+        lists = {"statuses": accepted_tcb_statuses, "advisories": accepted_advisories}
+        for name, listed in lists.items():
+            if isinstance(listed, str):
+                raise TypeError(f"the accepted {name} are a list: [{listed!r}]")
+        expected = expected_identity(
+            read_named(attestation), accepted_tcb_statuses, accepted_advisories
+        )
+        root = INTEL_SGX_ROOT
+        if simulation_root:
+            root = certificate_der(read_named(simulation_root), simulation_root)
+        found = collateral_of(bundle_file(collateral, simulation_root, pccs), pccs, pccs_ca, root)
+        return cls(expected=expected, collateral=found, root_ca_der=root)
 
 
 def verify_coordinator(

@@ -21,7 +21,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
-from keyhouse.cli.options.context_file import Context, Contexts, write
+from keyhouse.client.contexts import Context, Contexts, write
 from keyhouse.coordinator import Phase
 
 pytestmark = pytest.mark.acceptance

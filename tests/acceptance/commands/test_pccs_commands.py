@@ -97,5 +97,5 @@ def test_what_cannot_be_meant_is_refused_before_anybody_is_asked(site: Site) -> 
         both = site.status("--collateral", "bundle.json")
     assert (plain.code, both.code) == (1, 1)
     assert "address of the PCCS" in plain.err
-    assert "two places" in both.err
+    assert "named twice" in both.err
     assert site.pccs.asked == []

@@ -19,10 +19,10 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import user
 
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.token import TokenFile, TokenFileUnusableError
 from keyhouse.cli.options.user import User
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.client import ClientSetupError, PemIdentity, TokenIdentity
+from keyhouse.client.tokens.config import TokenFile, TokenFileUnusableError
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n"
 TARGET = Target(host="127.0.0.1:4433")

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from keyhouse.cli.dev.folder import USER, Folder
-from keyhouse.cli.options.context_file import (
+from keyhouse.client.contexts import (
     Context,
     Contexts,
     ContextUnusableError,

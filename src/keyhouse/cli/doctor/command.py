@@ -11,12 +11,12 @@ import click
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.doctor.finding import Finding
-from keyhouse.cli.options.context_chosen import chosen_context
-from keyhouse.cli.options.context_file import contexts_path
+from keyhouse.cli.options.context_chosen import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser.command import REFUSED, AsJson, command
 from keyhouse.cli.parser.parameters import Option, OptionGroup
+from keyhouse.client.contexts import contexts_path
 
 __all__ = ["doctor"]
 
@@ -49,7 +49,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
         """Return the options, certificate and key those of the context if neither is given."""
-        named = chosen_context(context, host) if not (self.cert or self.key) else None
+        named = context_for(context, host) if not (self.cert or self.key) else None
         if named is None:
             return self
         cert, key = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final, Literal
 
-from keyhouse import __version__
+from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
@@ -33,7 +33,7 @@ def machine_findings() -> Iterator[Finding]:
 def _versions() -> Iterator[Finding]:
     from cryptography.hazmat.backends.openssl import backend
 
-    yield Finding("keyhouse", "ok", __version__)
+    yield Finding("keyhouse", "ok", VERSION)
     python = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= _OLDEST_PYTHON:
         yield Finding("python", "ok", python)

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
-from keyhouse import __version__
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.target import Target
 
@@ -100,10 +100,10 @@ def _version(described: bytes) -> Finding:
         theirs = str(msgspec.json.decode(described)["info"]["version"])
     except (msgspec.DecodeError, KeyError, TypeError):
         return Finding("its version", "skipped", "it does not tell")
-    if theirs == __version__:
+    if theirs == VERSION:
         return Finding("its version", "ok", f"{theirs}, as here")
     mend = "take the same version on both sides, where you can"
-    return Finding("its version", "warning", f"{theirs}; here it is {__version__}", mend)
+    return Finding("its version", "warning", f"{theirs}; here it is {VERSION}", mend)
 
 
 def _context(ca_pem: bytes) -> ssl.SSLContext:

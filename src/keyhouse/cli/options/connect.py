@@ -14,15 +14,14 @@ from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason
-from keyhouse.cli.options.context_file import contexts_path
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
 from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file, reading
 from keyhouse.cli.output.show import working
 from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.client.contexts import contexts_path
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import nearest
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity
@@ -147,23 +146,12 @@ def _verified(found: Target, memory: StateMemory | None, timeout: float) -> Trus
 
 def _expected(target: Target) -> ExpectedIdentity:
     """Return the identity of the attestation file; options replace its lists."""
-    from keyhouse.attestation import TcbStatus, read_expected_identity
+    from keyhouse.client.trust_files import expected_identity
 
-    with reading(str(target.attestation)) as content:
-        found = read_expected_identity(content)
     statuses = _listed("--accepted-tcb-statuses", target.accepted_tcb_statuses)
     advisories = _listed("--accepted-advisories", target.accepted_advisories)
-    unknown = sorted(set(statuses) - set(TcbStatus))
-    if unknown:
-        raise RefusedError(
-            f"no TCB status is named {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
-        )
-    if statuses:
-        found = msgspec.structs.replace(
-            found, accepted_tcb_statuses=tuple(map(TcbStatus, statuses))
-        )
-    if advisories:
-        found = msgspec.structs.replace(found, accepted_advisories=tuple(advisories))
+    with reading(str(target.attestation)) as content:
+        found = expected_identity(content, statuses, advisories)
     return msgspec.structs.replace(found, nonce=_nonce(target.nonce)) if target.nonce else found
 
 
@@ -197,22 +185,12 @@ def _nonce(text: str) -> bytes:
 
 def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
     from keyhouse.attestation import read_collateral
+    from keyhouse.client.trust_files import bundle_file
 
-    file = target.collateral
-    if target.pccs:
-        if file is not None:
-            raise RefusedError(
-                "the collateral is to come from two places", hint="name --pccs or --collateral"
-            )
+    file = bundle_file(target.collateral, target.simulation_root, target.pccs)
+    if file is None:
         return from_pccs(target.pccs, target.pccs_ca, root_ca)
     if target.pccs_ca is not None:
         raise WrongUsageError("--pccs-ca has no effect here", hint="it goes with --pccs")
-    if file is None:
-        if target.simulation_root is None:
-            raise RefusedError(
-                "without collateral no quote can be verified",
-                hint="name a PCCS or a bundle: --pccs or --collateral",
-            )
-        file = target.simulation_root.with_name("collateral.json")
     with reading(str(file)) as content:
         return read_collateral(content)

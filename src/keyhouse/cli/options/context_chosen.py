@@ -1,20 +1,21 @@
 """The context of a command: ``--context``, ``KEYHOUSE_CONTEXT``, or the one that is in use."""
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import click
-import msgspec
 
-from keyhouse.cli.options.context_file import Context, ContextUnusableError, contexts_path, read
+from keyhouse.base.errors import Problem
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.client.contexts import ContextsSyntaxError, NamedContext, chosen_context
 
 __all__ = [
     "ContextOption",
-    "NamedContext",
-    "chosen_context",
+    "context_for",
     "is_of_another",
+    "locating_contexts",
     "not_empty",
     "require_address",
 ]
@@ -42,35 +43,36 @@ ContextOption = Annotated[
     ),
 ]
 
-_NONE = "none"
+
+@contextmanager
+def locating_contexts() -> Iterator[None]:
+    """Show where the file of contexts is invalid, if it is read in the block and is.
+
+    Raises ``FileInvalidError`` then.
+    """
+    try:
+        yield
+    except ContextsSyntaxError as error:
+        from keyhouse.cli.output.source_text import FileInvalidError, SourceText
+        from keyhouse.manifest.source.source_map import SourceMap, Span
+
+        places = SourceMap()
+        if error.place is not None:
+            places.note("", Span(*error.place))
+        source = SourceText(str(error.path), error.content, places)
+        raise FileInvalidError(source, [Problem("", "invalid TOML", error.hint)], error) from None
 
 
-class NamedContext(msgspec.Struct, frozen=True):
-    """A context with its name."""
-
-    name: str
-    context: Context
-
-
-def chosen_context(option: str, host: str = "") -> NamedContext | None:
+def context_for(option: str, host: str = "") -> NamedContext | None:
     """Return the context that applies, or None.
 
     The context in use counts only for its own address: not with another ``host``.
     Raises ``ContextUnusableError`` for an unknown name.
     """
-    named = option or os.environ.get("KEYHOUSE_CONTEXT", "")
-    if named == _NONE:
-        return None
-    known = read(contexts_path())
-    name = named or known.current
-    if not name:
-        return None
-    if name not in known.contexts:
-        raise ContextUnusableError(
-            f"there is no context {name!r}", hint="keyhouse context list shows all"
-        )
-    found = NamedContext(name, known.contexts[name])
-    return found if named or not is_of_another(found, host) else None
+    with locating_contexts():
+        found = chosen_context(option)
+    is_other = found is not None and found.is_implied and is_of_another(found, host)
+    return None if is_other else found
 
 
 def require_address(named: NamedContext, host: str) -> None:

@@ -1,6 +1,5 @@
 """Where commands remember what they have seen of coordinators."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -38,7 +37,9 @@ def memory_of(option: str) -> "StateMemory | None":
     """
     if option == NONE:
         return None
-    path = Path(option) if option else _default()
+    from keyhouse.client.memory.file import FileMemory, default_memory
+
+    path = Path(option) if option else default_memory()
     if path is None:
         click.echo(_WARNING, err=True)
         return None
@@ -46,23 +47,11 @@ def memory_of(option: str) -> "StateMemory | None":
         raise WrongUsageError(
             f"--memory {option} names no file", hint="a new or an older one, or none"
         )
-    from keyhouse.client import FileMemory
-
     return FileMemory(path)
 
 
 def has_place(option: str) -> bool:
     """Return whether ``memory_of`` gives a memory."""
-    return option != NONE and bool(option or _default())
+    from keyhouse.client.memory.file import default_memory
 
-
-def _default() -> Path | None:
-    """Return the file in the user's directory for state (XDG Base Directory Specification)."""
-    state, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
-    if Path(state).is_absolute():
-        folder = Path(state)
-    elif Path(home).is_absolute():
-        folder = Path(home) / ".local" / "state"
-    else:
-        return None
-    return folder / "keyhouse" / "known-coordinators.json"
+    return option != NONE and bool(option or default_memory())

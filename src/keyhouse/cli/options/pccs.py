@@ -1,13 +1,10 @@
 """A PCCS on the command line: its options, and the collateral that it has for a quote."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
-from keyhouse.base.errors import RefusedError
-from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.parser.parameters import Option
@@ -15,7 +12,7 @@ from keyhouse.cli.parser.parameters import Option
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral
 
-__all__ = ["PccsCaFile", "PccsUrl", "ca_of", "cache_folder", "from_pccs", "vendor_root"]
+__all__ = ["PccsCaFile", "PccsUrl", "ca_of", "from_pccs", "vendor_root"]
 
 PccsUrl = Annotated[
     str,
@@ -30,30 +27,15 @@ PccsCaFile = Annotated[
     ),
 ]
 
-_FOLDER: Final = Path("keyhouse") / "collateral"
-
-
-class RootUnreadableError(RefusedError):
-    """The file of the simulation's root is no certificate."""
-
-    code = "root-unreadable"
-
 
 def vendor_root(simulation_root: Path | None) -> bytes:
     """Return the root to pin, DER: Intel's, or that of a simulated vendor."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     from keyhouse.attestation import INTEL_SGX_ROOT
+    from keyhouse.client.trust_files import certificate_der
 
     if simulation_root is None:
         return INTEL_SGX_ROOT
-    pem = read_file(str(simulation_root))
-    try:
-        certificate = x509.load_pem_x509_certificate(pem)
-    except ValueError:
-        raise _no_certificate(simulation_root, pem) from None
-    return certificate.public_bytes(Encoding.DER)
+    return certificate_der(read_file(str(simulation_root)), simulation_root)
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
@@ -62,45 +44,20 @@ def ca_of(pccs_ca: Path | None) -> bytes:
         return b""
     pem = read_file(str(pccs_ca))
     if not pem:  # empty means "not given": then every CA of the system would be accepted
-        raise _no_certificate(pccs_ca, pem)
+        from keyhouse.client.trust_files import no_certificate
+
+        raise no_certificate(pccs_ca, pem)
     return pem
 
 
-def _no_certificate(path: Path, content: bytes) -> RootUnreadableError:
-    fault = certificate_fault(content)
-    return RootUnreadableError(f"{path} {fault.problem}", hint=fault.hint)
-
-
-def cache_folder() -> Path | None:
-    """Return where fetched collateral is kept, ``keyhouse/collateral`` in the user's cache.
-
-    That is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``; with neither, nothing is kept.
-    """
-    for variable, below in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
-        value = os.environ.get(variable, "")
-        if value.startswith("/"):
-            return Path(value) / below / _FOLDER
-    return None
-
-
 def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":
-    """Return what gives the collateral for a quote, once: from the user's cache or the PCCS.
+    """Return what gives the collateral for a quote, once; as the SDK's ``from_pccs``.
 
-    Warnings go to standard error. Raises ``ConfigurationRefusedError`` at once; what is returned
-    raises ``QuoteRefusedError`` and ``CollateralUnavailableError``.
+    Warnings go to standard error.
     """
-    import asyncio
+    from keyhouse.client.trust_files import from_pccs as asking
 
-    from keyhouse.attestation.collateral.pccs import Pccs
-    from keyhouse.attestation.collateral.source import PccsSource
-
-    pccs = Pccs(url, ca_of(pccs_ca))
-
-    async def ask(quote: bytes) -> "Collateral":
-        async with PccsSource(pccs, root_ca, cache_folder(), warn=_warn) as source:
-            return await source.collateral_for(quote)
-
-    return lambda quote: asyncio.run(ask(quote))
+    return asking(url, ca_of(pccs_ca), root_ca, _warn)
 
 
 def _warn(text: str) -> None:

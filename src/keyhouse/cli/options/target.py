@@ -9,8 +9,7 @@ import msgspec
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.context_chosen import (
     ContextOption,
-    NamedContext,
-    chosen_context,
+    context_for,
     not_empty,
     require_address,
 )
@@ -18,6 +17,7 @@ from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.client.contexts import NamedContext
 
 __all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
 
@@ -138,7 +138,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         Raises ``WrongUsageError`` if then no coordinator or no identity is named, and ``required``.
         """
         self._refuse_unsupported()
-        named = chosen_context(self.context, self.host)
+        named = context_for(self.context, self.host)
         found = self if named is None else _filled(self, named)
         if not required:
             return found

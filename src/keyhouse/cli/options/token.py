@@ -5,21 +5,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
-from keyhouse.base.errors import RefusedError
 from keyhouse.base.pem import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option
-from keyhouse.wire.json_decoder import decode
+from keyhouse.client.tokens.config import TokenFile, TokenFileUnusableError, read_token_file
 
 __all__ = [
     "KeyPassword",
     "TokenConfig",
-    "TokenFile",
-    "TokenFileUnusableError",
     "TokenKeyId",
     "TokenKeyLabel",
     "hex_id",
@@ -99,24 +94,6 @@ TokenKeyLabel = Annotated[
 ]
 
 
-class TokenFile(msgspec.Struct, frozen=True):
-    """The file of ``--pkcs11-config``, JSON; names match in any case."""
-
-    path: str = msgspec.field(default="", name="Path")  # the token's library
-    token: str = msgspec.field(default="", name="TokenLabel")
-    pin: str = msgspec.field(default="", name="Pin")  # not given: asked for
-
-    def __repr__(self) -> str:
-        """Show no PIN."""
-        return f"<token {self.token!r}>"
-
-
-class TokenFileUnusableError(RefusedError):
-    """The file of ``--pkcs11-config`` does not name a token."""
-
-    code = "token-file-unusable"
-
-
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
     """Return ``config``. Raises ``WrongUsageError`` unless it and a key are named."""
     if config is None:
@@ -131,13 +108,7 @@ def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
 def token_file(path: Path) -> TokenFile:
     """Return what the file at ``path`` says. Raises ``TokenFileUnusableError``."""
     with reading(str(path), is_secret=True) as content:
-        found = decode(content, TokenFile)
-    if not found.path or not found.token:
-        raise TokenFileUnusableError(
-            f"{path} does not name a token",
-            hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
-        )
-    return found
+        return read_token_file(content, str(path))
 
 
 def pin_for(file: TokenFile) -> Secret:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from keyhouse.cli.options.context_chosen import chosen_context
+from keyhouse.cli.options.context_chosen import context_for
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
     KeyPassword,
@@ -115,7 +115,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         return not (self.cert or self.key or self.pkcs12 or self.is_on_token())
 
     def _of_context(self, target: Target) -> "User":
-        named = chosen_context(target.context, target.host)
+        named = context_for(target.context, target.host)
         if named is None:
             return self
         cert, key, both, token = (

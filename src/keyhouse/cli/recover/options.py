@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.secret import Secret
-from keyhouse.cli.options.context_chosen import ContextOption, chosen_context
+from keyhouse.cli.options.context_chosen import ContextOption, context_for
 from keyhouse.cli.options.token import (
     KeyPassword,
     TokenConfig,
@@ -92,7 +92,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
         if self.key is not None and self.is_on_token():
             raise WrongUsageError("two keys are named", hint="--key, or the key on a token")
         is_typed = self.key is not None or self.is_on_token()
-        named = None if is_typed else chosen_context(context, host)
+        named = None if is_typed else context_for(context, host)
         if named is not None and named.context.pkcs11_config:
             return Holder(
                 pkcs11_config=Path(named.context.pkcs11_config),

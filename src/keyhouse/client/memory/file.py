@@ -29,7 +29,7 @@ from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
-__all__ = ["FileMemory", "MemoryUnusableError"]
+__all__ = ["FileMemory", "MemoryUnusableError", "default_memory"]
 
 _VERSION: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
@@ -41,6 +41,21 @@ class MemoryUnusableError(RefusedError):
     """What is remembered cannot be read or written; nothing is decided without it."""
 
     code = "memory-unusable"
+
+
+def default_memory() -> Path | None:
+    """Return the file in the user's directory for state (XDG Base Directory Specification).
+
+    None: neither ``XDG_STATE_HOME`` nor ``HOME`` names a directory.
+    """
+    state, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
+    if Path(state).is_absolute():
+        folder = Path(state)
+    elif Path(home).is_absolute():
+        folder = Path(home) / ".local" / "state"
+    else:
+        return None
+    return folder / "keyhouse" / "known-coordinators.json"
 
 
 class _Content(msgspec.Struct, frozen=True):

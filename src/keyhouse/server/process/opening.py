@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from keyhouse import __version__
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.authority import parse_names
 from keyhouse.base.errors import InvalidError
+from keyhouse.base.version import VERSION
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
@@ -71,7 +71,7 @@ def process_on(platform: Platform) -> Process:
     return Process(
         platform=platform.kind,
         instance=os.urandom(16),
-        version=__version__,
+        version=VERSION,
         measurement=platform.measurements.unique_id,
     )
 

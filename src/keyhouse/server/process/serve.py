@@ -144,7 +144,7 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
     """Serve the Client API: all else is there."""
     import structlog
 
-    from keyhouse import __version__
+    from keyhouse.base.version import VERSION
 
     _settle_memory()
     await listener.start(settings.client_host, settings.client_port)
@@ -153,7 +153,7 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
         phase=engine.view.phase.words,
         address=f"{settings.client_host or '*'}:{listener.port}",
         platform=platform,
-        version=__version__,
+        version=VERSION,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from keyhouse import __version__
 from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
+from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
 from keyhouse.server.http.counts import RequestCounts
@@ -163,7 +163,7 @@ async def _metrics_served(
         workloads=listeners.workload_api,
         activations=activations,
         requests=requests,
-        version=__version__,
+        version=VERSION,
         simulated=use_cases.answers.simulated,
         collateral=use_cases.quote_checks.health,
     )

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from keyhouse import __version__
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, UnauthenticatedError
+from keyhouse.base.version import VERSION
 from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.server.client_api.description.texts import (
     DESCRIPTIONS,
@@ -73,7 +73,7 @@ def openapi(routes: Iterable[Route]) -> Schema:
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "info": {
             "title": "Keyhouse Client API",
-            "version": __version__,
+            "version": VERSION,
             "summary": "The trusted coordinator of a confidential-computing cluster.",
             "description": "Verify the coordinator's quote before you believe an answer. Any other "
             "path or method is 405. Names of fields in requests match in any case; unknown ones "

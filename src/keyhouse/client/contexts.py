@@ -24,7 +24,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from keyhouse.base.durable_files import locked, replace_file
-from keyhouse.base.errors import KeyhouseError, Problem, RefusedError
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.json_decoder import nearest
 
@@ -33,7 +33,10 @@ __all__ = [
     "Context",
     "ContextUnusableError",
     "Contexts",
+    "ContextsSyntaxError",
+    "NamedContext",
     "change",
+    "chosen_context",
     "contexts_path",
     "read",
     "write",
@@ -43,12 +46,26 @@ NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes
 _POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
+_NONE: Final = "none"
 
 
 class ContextUnusableError(RefusedError):
     """A context, or the file of contexts, cannot be used."""
 
     code = "context-unusable"
+
+
+class ContextsSyntaxError(ContextUnusableError):
+    """The file of contexts is no TOML. ``place``: line and column, from 1; None: unknown."""
+
+    def __init__(self, path: Path, content: bytes, place: tuple[int, int] | None) -> None:
+        where = f" at line {place[0]}" if place else ""
+        super().__init__(
+            f"the contexts in {path} are invalid TOML{where}", hint="fix or remove the file"
+        )
+        self.path = path
+        self.content = content
+        self.place = place
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
@@ -78,6 +95,34 @@ class Contexts(msgspec.Struct, frozen=True):
     contexts: dict[str, Context] = {}
 
 
+class NamedContext(msgspec.Struct, frozen=True):
+    """A context with its name; ``is_implied``: nobody has named it, it is the one in use."""
+
+    name: str
+    context: Context
+    is_implied: bool
+
+
+def chosen_context(name: str = "") -> NamedContext | None:
+    """Return the context ``name``, or else that of ``$KEYHOUSE_CONTEXT``, or else the one in use.
+
+    None: there is no such, or the name is ``none``. Raises ``ContextUnusableError`` for an unknown
+    name.
+    """
+    named = name or os.environ.get("KEYHOUSE_CONTEXT", "")
+    if named == _NONE:
+        return None
+    known = read(contexts_path())
+    chosen = named or known.current
+    if not chosen:
+        return None
+    if chosen not in known.contexts:
+        raise ContextUnusableError(
+            f"there is no context {chosen!r}", hint="keyhouse context list shows all"
+        )
+    return NamedContext(chosen, known.contexts[chosen], is_implied=not named)
+
+
 def contexts_path() -> Path | None:
     """Return ``keyhouse/contexts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; None: neither."""
     for variable, below in (("XDG_CONFIG_HOME", ""), ("HOME", ".config")):
@@ -88,9 +133,9 @@ def contexts_path() -> Path | None:
 
 
 def read(path: Path | None) -> Contexts:
-    """Return the contexts at ``path``.
+    """Return the contexts at ``path``, which are empty if there is no file.
 
-    None if there is no file. Raises ``ContextUnusableError``.
+    Raises ``ContextUnusableError``.
     """
     if path is None:
         return Contexts()
@@ -114,18 +159,11 @@ def read(path: Path | None) -> Contexts:
     return _contexts(path, tree)
 
 
-def _invalid(path: Path, content: bytes, said: str) -> KeyhouseError:
+def _invalid(path: Path, content: bytes, said: str) -> "ContextsSyntaxError":
     """Return what is wrong with a file that is no TOML: its place, of what the parser ``said``."""
-    from keyhouse.cli.output.source_text import FileInvalidError, SourceText
-    from keyhouse.manifest.source.source_map import SourceMap, Span
-
-    hint = "fix or remove the file"
-    cause = ContextUnusableError(f"the contexts in {path} are invalid TOML", hint=hint)
-    places = SourceMap()
-    if found := _POSITION.search(said):
-        places.note("", Span(int(found[1]), int(found[2])))
-    source = SourceText(str(path), content, places)
-    return FileInvalidError(source, [Problem("", "invalid TOML", hint)], cause)
+    found = _POSITION.search(said)
+    place = (int(found[1]), int(found[2])) if found else None
+    return ContextsSyntaxError(path, content, place)
 
 
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:

@@ -1,0 +1,123 @@
+"""Everything that a session needs, from a context of ``keyhouse context``."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.pem import is_encrypted
+from keyhouse.base.secret import Secret
+from keyhouse.client.contexts import Context, ContextUnusableError, chosen_context
+from keyhouse.client.errors import ClientSetupError
+from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, read_pkcs12
+from keyhouse.client.memory.file import FileMemory, default_memory
+from keyhouse.client.memory.states import StateMemory
+from keyhouse.client.tokens.config import read_token_file
+from keyhouse.client.tokens.identity import TokenIdentity, read_token
+from keyhouse.client.trust import Trust
+from keyhouse.client.trust_files import read_named
+
+__all__ = ["Described", "User", "described"]
+
+User = UserIdentity | TokenIdentity
+"""A user, with a key that CPython's TLS can use or with one that stays on a token."""
+
+_NONE: Final = "none"
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A deployment as one user sees it."""
+
+    address: str
+    trust: Trust
+    user: User | None
+    memory: StateMemory | None
+
+
+def described(name: str = "", password: Secret | None = None) -> Described:
+    """Return what the context ``name`` describes; else that of KEYHOUSE_CONTEXT or the one in use.
+
+    ``password``: of the user's key, PKCS #12 file or token. Raises ``ContextUnusableError``, and
+    ``RefusedError`` for files that cannot be used. It reads files, so it may block.
+    """
+    named = chosen_context(name)
+    if named is None:
+        raise ContextUnusableError(
+            "no context is in use", hint="name one; keyhouse context list shows all"
+        )
+    context = named.context
+    for field in ("address", "attestation"):
+        if not getattr(context, field):
+            raise ContextUnusableError(
+                f"the context {named.name!r} has no {field}",
+                hint=f"keyhouse context add {named.name} --replace ... --{field} ...",
+            )
+    trust = Trust.from_files(
+        context.attestation,
+        simulation_root=context.simulation_root,
+        collateral=context.collateral,
+        pccs=context.pccs,
+        pccs_ca=context.pccs_ca,
+        accepted_tcb_statuses=_entries(context.accepted_tcb_statuses),
+        accepted_advisories=_entries(context.accepted_advisories),
+    )
+    return Described(context.address, trust, _user(context, password), _memory(context))
+
+
+def _entries(kept: tuple[str, ...]) -> list[str]:
+    """Return the entries of a list, several of which may stand between commas."""
+    found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
+    if kept and not found:
+        raise ContextUnusableError("a list of what the context accepts names nothing")
+    return found
+
+
+def _memory(context: Context) -> StateMemory | None:
+    if context.memory == _NONE:
+        return None
+    path = Path(context.memory) if context.memory else default_memory()
+    if path is None:
+        raise ClientSetupError(
+            "there is no place to remember states: neither XDG_STATE_HOME nor HOME is set",
+            hint="name a file in the context, or none",
+        )
+    return FileMemory(path)
+
+
+def _user(context: Context, password: Secret | None) -> User | None:
+    """Return the user: of two files, of a PKCS #12 file, or else on a token; None: anonymous."""
+    if context.key:
+        key = Secret(read_named(context.key))
+        if password is not None and is_encrypted(key.reveal()):
+            return read_pem(read_named(context.cert), key, password)
+        return ClientIdentity(Path(context.cert), Path(context.key))
+    if context.pkcs12:
+        return read_pkcs12(Secret(read_named(context.pkcs12)), password)
+    if context.pkcs11_key_label or context.pkcs11_key_id:
+        return _on_token(context, password)
+    return None  # a token alone is for recoveries
+
+
+def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
+    file = read_token_file(read_named(context.pkcs11_config), context.pkcs11_config)
+    pin = Secret(file.pin.encode()) if file.pin else password
+    if pin is None:
+        raise ClientSetupError(
+            "there is no PIN", hint=f"give a password, or Pin in {context.pkcs11_config}"
+        )
+    try:
+        key_id = bytes.fromhex(context.pkcs11_key_id)
+    except ValueError:
+        raise ClientSetupError("the id of the key in the context is not in hex") from None
+    module, label = Path(file.path), context.pkcs11_key_label
+    if not context.cert:
+        return read_token(module, token=file.token, pin=pin, label=label, key_id=key_id)
+    certificate = read_named(context.cert)
+    return TokenIdentity(
+        module=module,
+        token=file.token,
+        pin=pin,
+        certificate=certificate,
+        label=label,
+        key_id=key_id,
+    )

@@ -1,0 +1,40 @@
+"""The file that names a token: JSON, the same for commands and programs."""
+
+import msgspec
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.wire.json_decoder import decode
+
+__all__ = ["TokenFile", "TokenFileUnusableError", "read_token_file"]
+
+
+class TokenFile(msgspec.Struct, frozen=True):
+    """A token: its library and label, and perhaps its PIN; names match in any case."""
+
+    path: str = msgspec.field(default="", name="Path")  # the token's library
+    token: str = msgspec.field(default="", name="TokenLabel")
+    pin: str = msgspec.field(default="", name="Pin")  # not given: asked for
+
+    def __repr__(self) -> str:
+        """Show no PIN."""
+        return f"<token {self.token!r}>"
+
+
+class TokenFileUnusableError(RefusedError):
+    """The file of ``--pkcs11-config`` does not name a token."""
+
+    code = "token-file-unusable"
+
+
+def read_token_file(content: bytes, path: str) -> TokenFile:
+    """Return what the file ``path`` says.
+
+    Raises ``TokenFileUnusableError``, ``UnreadableError``.
+    """
+    found = decode(content, TokenFile)
+    if not found.path or not found.token:
+        raise TokenFileUnusableError(
+            f"{path} does not name a token",
+            hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
+        )
+    return found

@@ -1,0 +1,176 @@
+"""What verifies a coordinator, from files: identity, a simulation's root, collateral or a PCCS."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import (
+    Collateral,
+    ExpectedIdentity,
+    TcbStatus,
+    read_collateral,
+    read_expected_identity,
+)
+from keyhouse.attestation.collateral.pccs import Pccs
+from keyhouse.attestation.collateral.source import PccsSource
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import certificate_fault
+from keyhouse.base.printable import os_reason, printable
+from keyhouse.client.errors import ClientSetupError
+from keyhouse.wire.json_decoder import nearest
+
+__all__ = [
+    "RootUnreadableError",
+    "bundle_file",
+    "cache_folder",
+    "certificate_der",
+    "collateral_of",
+    "expected_identity",
+    "from_pccs",
+    "no_certificate",
+    "read_named",
+]
+
+_LARGEST: Final = 64 << 20  # bytes
+_FOLDER: Final = Path("keyhouse") / "collateral"
+
+
+class RootUnreadableError(ClientSetupError):
+    """The file of a root or a CA is no certificate."""
+
+    code = "root-unreadable"
+
+
+def read_named(path: str | Path) -> bytes:
+    """Return the content of a file. Raises ``ClientSetupError``, which names it."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ClientSetupError(f"cannot read {path}: {os_reason(error)}") from None
+    if len(content) > _LARGEST:
+        raise ClientSetupError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
+    return content
+
+
+def expected_identity(
+    content: bytes, statuses: Sequence[str] = (), advisories: Sequence[str] = ()
+) -> ExpectedIdentity:
+    """Return the identity of an attestation file; lists that are not empty replace its own.
+
+    Raises ``ConfigurationRefusedError``, and ``RefusedError`` for an unknown status.
+    """
+    found = read_expected_identity(content)
+    unknown = sorted(set(statuses) - set(TcbStatus))
+    if unknown:
+        raise RefusedError(
+            f"no TCB status is named {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
+        )
+    if statuses:
+        found = msgspec.structs.replace(
+            found, accepted_tcb_statuses=tuple(map(TcbStatus, statuses))
+        )
+    if advisories:
+        found = msgspec.structs.replace(found, accepted_advisories=tuple(advisories))
+    return found
+
+
+def certificate_der(pem: bytes, name: str | Path) -> bytes:
+    """Return the first certificate of a PEM file. Raises ``RootUnreadableError`` with its name."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise no_certificate(name, pem) from None
+    return certificate.public_bytes(Encoding.DER)
+
+
+def no_certificate(name: str | Path, content: bytes) -> RootUnreadableError:
+    """Return what is wrong with a file that holds no PEM certificate."""
+    fault = certificate_fault(content)
+    return RootUnreadableError(f"{name} {fault.problem}", hint=fault.hint)
+
+
+def bundle_file(
+    collateral: str | Path | None, simulation_root: str | Path | None, pccs: str
+) -> Path | None:
+    """Return the file with the bundle: ``collateral``, or beside the root of a simulation.
+
+    None: the PCCS has the collateral. Raises ``RefusedError`` if both or none are named.
+    """
+    if pccs and collateral:
+        raise RefusedError(
+            "collateral is named twice: a PCCS and a bundle", hint="name one of them"
+        )
+    if pccs:
+        return None
+    if collateral:
+        return Path(collateral)
+    if not simulation_root:
+        raise RefusedError(
+            "without collateral no quote can be verified",
+            hint="name a PCCS (pccs) or a bundle (collateral)",
+        )
+    return Path(simulation_root).with_name("collateral.json")
+
+
+def collateral_of(
+    bundle: Path | None, pccs: str, pccs_ca: str | Path | None, root_ca: bytes
+) -> Collateral | Callable[[bytes], Collateral]:
+    """Return the collateral of ``bundle``; None: what asks the PCCS, if need be under its CA.
+
+    Raises ``RefusedError`` for files that cannot be used.
+    """
+    if bundle is not None and pccs_ca:
+        raise ClientSetupError("pccs_ca has no effect here", hint="it goes with pccs")
+    if bundle is not None:
+        return read_collateral(read_named(bundle))
+    ca = read_named(pccs_ca) if pccs_ca else b""
+    if pccs_ca:
+        certificate_der(ca, pccs_ca)  # an empty one would mean: every CA of the system
+    return from_pccs(pccs, ca, root_ca)
+
+
+def cache_folder() -> Path | None:
+    """Return where fetched collateral is kept, ``keyhouse/collateral`` in the user's cache.
+
+    That is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``; with neither, nothing is kept.
+    """
+    for variable, below in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
+        value = os.environ.get(variable, "")
+        if value.startswith("/"):
+            return Path(value) / below / _FOLDER
+    return None
+
+
+def _log(text: str) -> None:
+    logging.getLogger("keyhouse.client").warning("%s", printable(text))
+
+
+def from_pccs(
+    url: str, ca: bytes, root_ca: bytes, warn: Callable[[str], None] = _log
+) -> Callable[[bytes], Collateral]:
+    """Return what gives the collateral for a quote, once: from the user's cache or the PCCS.
+
+    ``ca``: the only CA (PEM) that may vouch for it; empty: those of the system. Raises
+    ``ConfigurationRefusedError`` at once; what is returned raises ``QuoteRefusedError`` and
+    ``CollateralUnavailableError``, and blocks.
+    """
+    pccs = Pccs(url, ca)
+
+    async def ask(quote: bytes) -> Collateral:
+        async with PccsSource(pccs, root_ca, cache_folder(), warn=warn) as source:
+            return await source.collateral_for(quote)
+
+    def found(quote: bytes) -> Collateral:
+        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop already
+            return thread.submit(lambda: asyncio.run(ask(quote))).result()
+
+    return found
