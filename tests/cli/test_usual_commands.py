@@ -44,7 +44,7 @@ _ROWS: list[tuple[str, str, list[str]]] = [
     ("certificate intermediate", "certificate intermediate", [*_CONNECTS, *_OUTPUT]),
     ("certificate chain", "certificate chain", [*_CONNECTS, *_OUTPUT]),
     ("secret get", "secret get", [*_CONNECTS, *_AUTH, *_OUTPUT]),
-    ("secret set", "secret set", [*_CONNECTS, *_AUTH, "--from-pem"]),
+    ("secret set", "secret set", [*_CONNECTS, *_AUTH, "--from-pem", "--from-file", "--value"]),
     ("recover", "recover upload", [*_CONNECTS, *_KEY]),
     ("recover-with-signature", "recover-with-signature upload", [*_CONNECTS, *_SIGNATURE]),
     (

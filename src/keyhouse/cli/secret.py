@@ -1,20 +1,23 @@
-"""`keyhouse secret get | set`: read and upload secrets as a user."""
+"""`keyhouse secret get | set | list`: read and upload secrets as a user."""
 
 import sys
-from base64 import b64encode
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from keyhouse.base.printable import printable
+from keyhouse.base.secret import Secret
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
+from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import read_file, reading, write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
 from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.secret_values import raw_value, shown_values
+from keyhouse.manifest import decode
 
 if TYPE_CHECKING:
     from keyhouse.client import SecretObject
@@ -43,29 +46,44 @@ def get(
     ] = "",
     *,
     show: Annotated[bool, Option("--show", help="print secrets on a terminal")] = False,
+    raw: Annotated[
+        bool, Option("--raw", help="exactly the bytes of one secret; of a certificate PEM")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print secrets that you may read, values in base64: all of them, or none.
+    """Print secrets that you may read: all of them, or none.
 
     Example: keyhouse secret get apiToken localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem -o secrets.json
+
+    With -o or --json they are one JSON object, values in base64; with --raw the value alone.
     """
     _require_no_watcher(output, show=show)
     names, target = split_words(words, trusting)
+    if raw and (as_json or len(set(names)) > 1):
+        raise WrongUsageError("--raw is for one secret, and not for JSON", hint="leave out --raw")
     with coordinator_of(target, user) as coordinator:
         found = coordinator.secrets(names)
+    if raw:
+        write_output(raw_value(names[0], found[names[0]], to_terminal=_is_shown(output)), output)
+        return
     secrets = {name: _object(found[name]) for name in dict.fromkeys(names)}
     if output or as_json:
         write_output(msgspec.json.encode({"secrets": secrets}) + b"\n", output)
         return
     for name, values in secrets.items():
-        show_rows({"name": name} | {field: _shown(value) for field, value in values.items()})
+        show_rows({"name": name} | shown_values(values))
 
 
 @app.command("set")
 def set_secrets(
     file: Annotated[
-        Path, Argument(help='JSON {"name": {"key": base64} ...}, or - for standard input')
+        str,
+        Argument(
+            metavar="FILE|NAME",
+            help='JSON {"name": {"key": base64} ...}, or - for standard input; with --from-file or'
+            " --value the name of one secret",
+        ),
     ],
     target: Target,
     user: User,
@@ -77,27 +95,87 @@ def set_secrets(
             help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
         ),
     ] = "",
+    from_file: Annotated[
+        str,
+        Option("--from-file", metavar="FILE", help="set the secret NAME to the bytes of this file"),
+    ] = "",
+    value: Annotated[
+        str,
+        Option("--value", metavar="-", help="- sets NAME to standard input; a terminal is asked"),
+    ] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
     """Upload user-defined secrets: all of them, or none.
 
-    Example: keyhouse secret set secrets.json localhost:4433 --cert bob.crt --key bob.key
-    --attestation attestation.json --simulation-root root.pem
-    """
-    from keyhouse.cli.secret_files import read_pem_secret, read_secret_file
+    Example: keyhouse secret set apiToken localhost:4433 --from-file token.txt --cert bob.crt
+    --key bob.key --attestation attestation.json --simulation-root root.pem
 
+    One secret takes exactly the bytes that are given, a line end included; one that is a
+    certificate takes PEM, with its private key. Many take a JSON file.
+    """
+    from keyhouse.cli.secret_files import read_pem_secret, read_secret_file, upload_of
+
+    given = _value_of(file, from_pem, from_file, value)
+    uploads = {}
     if from_pem:
-        uploads = {from_pem: read_pem_secret(read_file(str(file)))}
-    else:
-        with reading(str(file), is_secret=True) as content:
+        uploads = {from_pem: read_pem_secret(read_file(file))}
+    elif given is None:
+        with reading(file, is_secret=True) as content:
             uploads = read_secret_file(content)
     with coordinator_of(target, user) as coordinator:
+        if given is not None:
+            uploads = {file: upload_of(file, given, decode(coordinator.manifest().manifest))}
         coordinator.write_secrets(uploads)
     if as_json:
         show_json({"stored": sorted(uploads)})
     else:
         show_rows({"stored": ", ".join(sorted(uploads))})
+
+
+@app.command("list")
+def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
+    """List the secrets of the manifest in force: their types, and who may read and write them.
+
+    Example: keyhouse secret list localhost:4433 --attestation attestation.json
+    --simulation-root root.pem
+    """
+    from keyhouse.cli.secret_list import described_secrets
+
+    with coordinator_of(target) as coordinator:
+        found = described_secrets(decode(coordinator.manifest().manifest))
+    if as_json:
+        show_json({"secrets": found})
+        return
+    head = ("name", "type", "value", "readers", "writers")
+    rows = [
+        (each.name, each.type, each.value, ", ".join(each.readers), ", ".join(each.writers))
+        for each in found
+    ]
+    show_table(head, rows)
+
+
+def _value_of(name: str, from_pem: str, from_file: str, value: str) -> Secret | None:
+    """Return the value that is given for one secret; None: the uploads are in a file of many."""
+    if sum(map(bool, (from_pem, from_file, value))) > 1:
+        raise WrongUsageError(
+            "the value comes from two places", hint="--from-file, --value or --from-pem"
+        )
+    if value not in {"", "-"}:
+        raise WrongUsageError(
+            "--value takes no value from the command line, which other users of the machine see",
+            hint="--value - reads standard input, or asks; --from-file FILE",
+        )
+    if from_file:
+        return Secret(read_file(from_file))
+    if not value:
+        return None
+    if not sys.stdin.isatty():
+        return Secret(read_file("-"))
+    typed = password_for(f"value of {printable(name)}", None)
+    if typed is None:
+        raise WrongUsageError("no value was typed", hint="an empty one: --value - < /dev/null")
+    return typed
 
 
 def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:
@@ -128,6 +206,10 @@ def _looks_like_address(word: str) -> bool:
     return word == "localhost" or ":" in word or "." in word
 
 
+def _is_shown(output: str) -> bool:
+    return sys.stdout.isatty() and output in {"", "-"}
+
+
 def _require_no_watcher(output: str, *, show: bool) -> None:
     """Return if secrets may be printed: not on a terminal, where somebody may look on."""
     if sys.stdout.isatty() and not output and not show:
@@ -147,11 +229,3 @@ def _object(secret: "SecretObject") -> dict[str, object]:
     fields["private"] = secret.private.reveal() if secret.private else None
     fields["public"] = secret.public.reveal() if secret.public else None
     return fields
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "not uploaded yet"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

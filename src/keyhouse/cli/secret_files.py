@@ -12,13 +12,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from keyhouse.base.errors import InvalidError, RefusedError
+from keyhouse.base.errors import InvalidError, NotFoundError, RefusedError
+from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.wire.json_decoder import read
+from keyhouse.manifest import Manifest
+from keyhouse.wire.json_decoder import nearest, read
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["read_pem_secret", "read_secret_file"]
+__all__ = ["read_pem_secret", "read_secret_file", "upload_of"]
 
 
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
@@ -31,6 +33,25 @@ def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     if found.problems:
         raise InvalidError("the file of secrets", found.problems)
     return found.value
+
+
+def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
+    """Return the upload of ``value`` for the secret ``name``: what its type in ``manifest`` takes.
+
+    Raises ``NotFoundError`` for an unknown name, ``RefusedError`` for a secret that is generated,
+    ``PemUnusableError`` if it is a certificate and ``value`` is not.
+    """
+    definition = manifest.secrets.get(name)
+    if definition is None:
+        known = tuple(each for each, one in manifest.secrets.items() if one.user_defined)
+        raise NotFoundError(f"the manifest has no secret {quoted(name)}", hint=nearest(name, known))
+    if not definition.user_defined:
+        raise RefusedError(
+            f"secret {quoted(name)} is generated", hint="only UserDefined secrets are uploaded"
+        )
+    if definition.type.is_certificate:
+        return read_pem_secret(value.reveal())
+    return SecretUpload(key=value)
 
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)

@@ -1,11 +1,12 @@
-"""The first block of a PEM text, strictly (RFC 7468)."""
+"""PEM: its first block is read strictly, and one block is written (RFC 7468)."""
 
+import base64
 import re
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["first_block", "ignored_part"]
+__all__ = ["first_block", "ignored_part", "pem_block"]
 
 _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
 
@@ -27,6 +28,13 @@ def first_block(text: str, label: str) -> bytes:
     if not end:
         raise BadRequestError(f"has no line -----END {label}-----")
     return decode_base64("".join(body.split()))
+
+
+def pem_block(label: str, der: bytes) -> bytes:
+    """Return ``der`` as one block: 64 characters on a line, each line with its end."""
+    text = base64.b64encode(der).decode()
+    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
+    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
 
 
 def ignored_part(text: str) -> str:

@@ -19,13 +19,14 @@ import json
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from keyhouse.base.errors import BadRequestError, NotFoundError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
+from keyhouse.manifest.pem import pem_block
 
 __all__ = [
     "Call",
@@ -261,21 +262,20 @@ def _string(kind: str, text: str) -> str | None:
 
 def _reference(function: str, steps: list[str]) -> Call | None:
     match steps:
-        case ["MarbleRun", name, member] if member in _MEMBERS:
+        case ["MarbleRun", name, member] if member in PEM_LABELS:
             return Call(function, Source.MARBLERUN, name, member)
         case ["Secrets", name]:
             return Call(function, Source.SECRETS, name)
-        case ["Secrets", name, member] if member in _MEMBERS:
+        case ["Secrets", name, member] if member in PEM_LABELS:
             return Call(function, Source.SECRETS, name, member)
         case ["Previous", "Secrets", name]:
             return Call(function, Source.PREVIOUS, name)
-        case ["Previous", "Secrets", name, member] if member in _MEMBERS:
+        case ["Previous", "Secrets", name, member] if member in PEM_LABELS:
             return Call(function, Source.PREVIOUS, name, member)
     return None
 
 
 _FUNCTIONS = {"pem", "hex", "base64", "raw", "string"}
-_MEMBERS = {"Cert", "Public", "Private"}
 
 
 def _refusal(text: str, start: int, problem: str) -> BadRequestError:
@@ -313,16 +313,10 @@ def _apply(call: Call, content: bytes) -> bytes:
     if call.function == "base64":
         return base64.b64encode(content)
     if call.function == "pem":
-        return _pem(_LABELS[call.member], content)
+        return pem_block(PEM_LABELS[call.member], content)
     if call.function == "string" and 0 in content:
         raise BadRequestError(f"a zero byte in {call}", hint="use hex or base64")
     return content
 
 
-_LABELS = {"Cert": "CERTIFICATE", "Public": "PUBLIC KEY", "Private": "PRIVATE KEY"}
-
-
-def _pem(label: str, content: bytes) -> bytes:
-    text = base64.b64encode(content).decode()
-    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
-    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
+PEM_LABELS: Final = {"Cert": "CERTIFICATE", "Public": "PUBLIC KEY", "Private": "PRIVATE KEY"}

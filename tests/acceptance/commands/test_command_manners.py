@@ -268,7 +268,7 @@ def on_a_terminal(desk: Desk, *words: str, **variables: str) -> tuple[int, str]:
 
 
 def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> None:
-    value = re.search(r"private +(\S+)", desk.done("secret", "get", "shared"))
+    value = re.search(r"base64 +(\S+)", desk.done("secret", "get", "shared"))
     assert value
 
     code, shown = on_a_terminal(desk, "secret", "get", "shared")

@@ -511,6 +511,61 @@ def test_secrets_are_uploaded_and_read_by_those_who_may(deployed: Deploy) -> Non
     assert "alice" in refused(desk.type(*words, by="alice"))
 
 
+def test_one_secret_is_set_and_read_as_its_bytes(deployed: Deploy) -> None:
+    desk = deployed(together(_with_certificate))
+    value = b"hello\x00\xff\n"
+    desk.file("note.bin", value)
+    words = ("secret", "set", "note", "HOST", "--from-file", "note.bin")
+    assert done(desk.type(*words, by="writer")).split() == ["stored", "note"]
+    assert desk.type("secret", "get", "note", "HOST", "--raw", "-o", "got", by="writer").code == 0
+    assert (desk.folder / "got").read_bytes() == value
+    words = ("secret", "set", "note", "HOST", "--value", "-")
+    done(desk.type(*words, by="writer", stdin=b"pass word"))
+    assert done(desk.type("secret", "get", "note", "HOST", "--raw", by="writer")) == "pass word"
+    printed = done(desk.type("secret", "get", "note", "HOST", by="writer"))
+    assert [line.split(maxsplit=1) for line in printed.splitlines()] == [
+        ["name", "note"],
+        ["type", "plain"],
+        ["userDefined", "yes"],
+        ["value", "pass word"],
+    ]
+    pem = user("web").key_pem + user("web").pem
+    words = ("secret", "set", "web", "HOST", "--value", "-")
+    assert "has 0 certificates" in refused(desk.type(*words, by="writer", stdin=b"no PEM"))
+    done(desk.type(*words, by="writer", stdin=pem))
+    shown = done(desk.type("secret", "get", "web", "HOST", "--raw", by="writer"))
+    assert shown.startswith(user("web").pem.decode())
+    assert "-----BEGIN PRIVATE KEY-----" in shown
+
+
+def test_a_secret_that_cannot_be_set_is_refused_before_it_is_sent(deployed: Deploy) -> None:
+    desk = deployed(together())
+    value = ("HOST", "--value", "-")
+    wrong = desk.type("secret", "set", "nite", *value, by="writer", stdin=b"x")
+    assert "did you mean note?" in wrong.err
+    generated = refused(desk.type("secret", "set", "shared", *value, by="writer", stdin=b"x"))
+    assert "is generated" in generated
+    argv = refused(desk.type("secret", "set", "note", "HOST", "--value", "x", by="writer"), 2)
+    assert "other users of the machine see" in argv
+    both = desk.type("secret", "set", "note", *value, "--from-file", "f", by="writer")
+    assert "two places" in refused(both, 2)
+    several = desk.type("secret", "get", "note", "shared", "HOST", "--raw", by="writer")
+    assert "--raw is for one secret" in refused(several, 2)
+    unset = refused(desk.type("secret", "get", "note", "HOST", "--raw", by="writer"))
+    assert "has no value yet" in unset
+
+
+def test_secrets_are_listed_with_those_who_may(deployed: Deploy) -> None:
+    desk = deployed(together())
+    shown = done(desk.type("secret", "list", "HOST")).splitlines()
+    assert [line.split() for line in shown[:2]] == [
+        ["name", "type", "value", "readers", "writers"],
+        ["note", "plain", "uploaded", "writer", "writer"],
+    ]
+    found = one_object(desk.type("secret", "list", "HOST", "--json"))["secrets"]
+    assert [each["name"] for each in found] == ["note", "shared"]
+
+
 def test_a_file_of_secrets_with_anything_wrong_is_not_sent(deployed: Deploy) -> None:
     desk = deployed(together())
     content = b'{"note": {"key": "aGVsbG8="}, "other": {"kye": "CANARY"}}'
