@@ -33,6 +33,7 @@ COMMANDS: Final = (
     Entry("manifest", "manifest.group"),
     Entry("certificate", "certificate"),
     Entry("secret", "secret"),
+    Entry("workload", "workload"),
     Entry("recover", "recover.group"),
     Entry("recover-with-signature", "recover.group", "with_signature_app"),
     Entry("context", "context"),
