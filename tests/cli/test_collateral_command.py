@@ -124,7 +124,6 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
         (("--pccs", "https://a"), "platform is not clear"),
         (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "platform is not clear"),
         (("--fmspc", "5111", "--pccs", "https://a"), "FMSPC is not right"),
-        (("--fmspc", "511151115111", "--tee", "x", "--pccs", "https://a"), "kind of platform"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
         (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "no PEM"),
         (("/dev/null", "--pccs", "https://a"), "malformed"),

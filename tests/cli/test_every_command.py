@@ -20,7 +20,8 @@ from keyhouse.base.errors import (
     RefusedError,
     UnavailableError,
 )
-from keyhouse.cli.parser.command import WrongUsageError, exit_code
+from keyhouse.cli.parser.command import exit_code
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client import (
     AnswerUnreadableError,
     CallRefusedError,

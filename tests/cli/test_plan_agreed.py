@@ -9,7 +9,7 @@ from support.peers.sdk import trust_in_peer
 
 from keyhouse.base.errors import Problem, RefusedError
 from keyhouse.cli.manifest.plan import ReviewOptions, plan_text
-from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client import Coordinator
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 

@@ -8,7 +8,8 @@ from keyhouse.cli.options.connect import chain_pem, trusted
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = Group(help="Get the certificates of a coordinator that was verified.")
+app = Group()
 
 Output = Annotated[
     str, Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")
@@ -25,7 +26,9 @@ Output = Annotated[
 
 @app.command("root")
 def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the root certificate, PEM: that of the deployment, which updates do not change.
+    """Print the root certificate of the deployment, PEM.
+
+    Updates do not change it.
 
     Example: keyhouse certificate root localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o root.pem
@@ -35,7 +38,7 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
 
 @app.command("intermediate")
 def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the intermediate certificate, PEM: who issues those of workloads now.
+    """Print the intermediate certificate, which issues others, PEM.
 
     Example: keyhouse certificate intermediate localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o intermediate.pem

@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -12,8 +11,8 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
-from keyhouse.cli.output.show import show_error
-from keyhouse.cli.parser.command import ANY_WORDS, REFUSED, Group, WrongUsageError
+from keyhouse.cli.parser.command import ANY_WORDS, REFUSED
+from keyhouse.cli.parser.group import Root, Sections
 
 __all__ = ["COMMANDS", "ROOT", "launch", "run", "serve"]
 
@@ -22,38 +21,52 @@ class Entry(NamedTuple):
     """A command, or a group of commands, and where it is defined."""
 
     name: str
-    module: str  # below keyhouse.cli
-    attribute: str = "app"
+    place: str  # module below keyhouse.cli, and what it is called there
+    summary: str = ""  # as the first page shows it; what has none is not shown there
 
 
-COMMANDS: Final = (
-    Entry("dev", "dev.command", "dev"),
-    Entry("doctor", "doctor.command", "doctor"),
-    Entry("status", "status", "status"),
-    Entry("manifest", "manifest.group"),
-    Entry("certificate", "certificate"),
-    Entry("secret", "secret"),
-    Entry("workload", "workload"),
-    Entry("recover", "recover.group"),
-    Entry("recover-with-signature", "recover.group", "with_signature_app"),
-    Entry("context", "context"),
-    Entry("trust", "trust"),
-    Entry("attest", "attest.group"),
-    Entry("collateral", "attest.collateral"),
-    Entry("package-info", "attest.package_info", "package_info"),
-    Entry("store", "store.group"),
-    Entry("backup", "store.group", "backup"),
-    Entry("restore", "store.group", "restore_backup"),
-    Entry("serve", "commands", "serve"),
-    Entry("run", "commands", "launch"),
-    Entry("completion", "completion", "completion"),
-    Entry("version", "version", "version"),
-    Entry("install", "unsupported", "install"),
-    Entry("uninstall", "unsupported", "uninstall"),
-    Entry("precheck", "unsupported", "precheck"),
-    Entry("check", "unsupported", "check"),
-)
-"""In the order of the help."""
+_OF_ENCLAVE: Final = "Print the identity of a signed enclave"
+
+COMMANDS: Final = {
+    "Start": (
+        Entry("dev", "dev.command:dev", "Run a SIMULATED coordinator to try things on"),
+        Entry("doctor", "doctor.command:doctor", "Look for what is wrong, and say how to fix it"),
+        Entry("context", "context:app", "Name deployments: where, who they must be, who you are"),
+        Entry("completion", "completion:completion", "Print what completes commands in a shell"),
+        Entry("version", "version:version", "Print the version of this program or a coordinator"),
+    ),
+    "Deployment": (
+        Entry("status", "status:status", "Verify the coordinator's quote, then print its state"),
+        Entry("manifest", "manifest.group:app", "Check, set, read and update manifests"),
+        Entry("certificate", "certificate:app", "Get the certificates of a verified coordinator"),
+        Entry("recover", "recover.group:app", "Bring back a state whose machine is lost"),
+        Entry("recover-with-signature", "recover.group:with_signature_app"),
+        Entry("trust", "trust:app", "See and forget what is remembered of coordinators"),
+    ),
+    "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),
+    "Workloads": (
+        Entry("workload", "workload:app", "List the workloads that have joined"),
+        Entry("run", "commands:launch", "Join a deployment as a workload, then become a program"),
+        Entry("attest", "attest.group:app", "Explain quotes, and rehearse how they are judged"),
+        Entry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),
+    ),
+    "Operate a coordinator": (
+        Entry("serve", "commands:serve", "Run the coordinator"),
+        Entry("store", "store.group:app", "Check, list and restore stores of state directories"),
+        Entry("backup", "store.group:backup", "Make a backup of a state directory"),
+        Entry("restore", "store.group:restore_backup", "Put a backup into a state directory"),
+        Entry("collateral", "attest.collateral:app", "Fetch, show and check what verifies quotes"),
+    ),
+    "": (
+        Entry("install", "unsupported:install"),
+        Entry("uninstall", "unsupported:uninstall"),
+        Entry("precheck", "unsupported:precheck"),
+        Entry("check", "unsupported:check"),
+    ),
+}
+"""By the section of the help, in its order."""
+
+_ENTRIES: Final = {entry.name: entry for section in COMMANDS.values() for entry in section}
 
 serve = click.Command(
     "serve",
@@ -70,45 +83,39 @@ launch = click.Command(
 )
 
 
-class _Root(Group):
-    """All commands; the module of one is imported when it is typed, or when all are listed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            help="The trusted coordinator of a confidential-computing cluster.",
-            epilog="Begin with: keyhouse dev",
-        )
+class _Keyhouse(Root):
+    """All commands. The module of one is imported when it is typed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
+        """Return the names of all commands, hidden ones too."""
         del ctx
-        return [entry.name for entry in COMMANDS]
+        return list(_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name, if there is one."""
         del ctx
-        for entry in COMMANDS:
-            if entry.name == cmd_name:
-                module = import_module(f"keyhouse.cli.{entry.module}")
-                found: click.Command = getattr(module, entry.attribute)
-                return found
-        return None
+        entry = _ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.place.partition(":")
+        found: click.Command = getattr(import_module(f"keyhouse.cli.{module}"), name)
+        if isinstance(found, click.Group):
+            found.help = f"{entry.summary}." if entry.summary else found.help
+        return found
 
-    def main(  # type: ignore[override]  # mypy compares with each overload alone
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any
-    ) -> Any:
-        """Run the command and end the process. With ``--json`` errors of usage are one object."""
-        as_json = "--json" in (sys.argv if args is None else args)
-        try:
-            code = super().main(args, prog_name, standalone_mode=not as_json, **settings)
-        except click.ClickException as error:
-            message = error.format_message().rstrip(".")
-            show_error(WrongUsageError(message[:1].lower() + message[1:]), as_json=True)
-            sys.exit(error.exit_code)
-        sys.exit(code if isinstance(code, int) else 0)
+    def sections(self) -> Sections:
+        """Return the commands that the help shows; none is imported for that."""
+        shown = {
+            section: [(entry.name, entry.summary) for entry in entries if entry.summary]
+            for section, entries in COMMANDS.items()
+        }
+        return {section: rows for section, rows in shown.items() if rows}
 
 
-ROOT: Final = _Root()
+ROOT: Final = _Keyhouse(
+    help="The trusted coordinator of a confidential-computing cluster.",
+    epilog="Begin with: keyhouse dev",
+)
 
 
 def run() -> None:

@@ -14,11 +14,13 @@ __all__ = ["completion"]
 
 @command
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(help="bash, zsh or fish")],
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], Argument(metavar="SHELL", help="bash, zsh or fish")
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    r"""Print what completes commands and options in a shell.
+    r"""Print what completes commands in a shell.
 
     Example: source <(keyhouse completion bash)
 

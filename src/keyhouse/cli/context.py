@@ -10,14 +10,17 @@ import msgspec
 
 from keyhouse.cli.options.context_chosen import locating_contexts
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client.contexts import (
     NAMES,
     Context,
     Contexts,
     ContextUnusableError,
     change,
+    context_named,
     contexts_path,
     read,
 )
@@ -125,7 +128,7 @@ def _absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 links are followed when it is read, not now
 
 
-app = Group(help="Name deployments: where they are, who they must be, who you are.")
+app = Group()
 
 NameArgument = Annotated[str, Argument(metavar="NAME", help="name of the context")]
 
@@ -138,7 +141,9 @@ def add(
     replace: Annotated[bool, Option("--replace", help="put it in place of NAME")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a deployment under a name; the first one is in use at once.
+    """Keep a deployment under a name.
+
+    The first one is in use at once.
 
     Example: keyhouse context add prod --address keyhouse.example.com:4433
     --attestation attestation.json --pccs https://pccs.example.com:8081 --cert me.crt --key me.key
@@ -164,14 +169,16 @@ def add(
 
 @app.command("use")
 def use(name: NameArgument, *, as_json: AsJson = False) -> None:
-    """Let commands without --context be in this one; none: in none.
+    """Use this context for commands without --context.
+
+    The name none: use none.
 
     Example: keyhouse context use prod
     """
 
     def step(known: Contexts) -> Contexts:
         if name != "none":
-            _require(known, name)
+            context_named(known, name)
         return msgspec.structs.replace(known, current="" if name == "none" else name)
 
     _change(step)
@@ -214,7 +221,7 @@ def show(
     name = name or known.current
     if not name:
         raise ContextUnusableError("no context is in use", hint="name one; keyhouse context list")
-    _show(name, _require(known, name), current=name == known.current, as_json=as_json)
+    _show(name, context_named(known, name), current=name == known.current, as_json=as_json)
 
 
 @app.command("remove")
@@ -225,7 +232,7 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
     """
 
     def step(known: Contexts) -> Contexts:
-        _require(known, name)
+        context_named(known, name)
         rest = {each: one for each, one in known.contexts.items() if each != name}
         return Contexts("" if known.current == name else known.current, rest)
 
@@ -239,12 +246,6 @@ def remove(name: NameArgument, *, as_json: AsJson = False) -> None:
 def _known() -> Contexts:
     with locating_contexts():
         return read(contexts_path())
-
-
-def _require(known: Contexts, name: str) -> Context:
-    if name not in known.contexts:
-        raise ContextUnusableError(f"there is no context {name!r}", hint="keyhouse context list")
-    return known.contexts[name]
 
 
 def _change(step: Callable[[Contexts], Contexts]) -> Contexts:

@@ -14,8 +14,10 @@ from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import AsJson, Group, WrongUsageError
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret_values import raw_value, shown_values
 from keyhouse.manifest import decode
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = Group(help="Read and upload secrets.")
+app = Group()
 
 
 @app.command("get")
@@ -135,7 +137,9 @@ def set_secrets(
 
 @app.command("list")
 def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
-    """List the secrets of the manifest in force: their types, and who may read and write them.
+    """List the secrets of the manifest in force.
+
+    It says their types, and who may read and write them.
 
     Example: keyhouse secret list localhost:4433 --attestation attestation.json
     --simulation-root root.pem

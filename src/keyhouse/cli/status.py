@@ -19,7 +19,7 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
     simulated = target.settled().simulation_root is not None
     proven = trusted(target)
-    with Coordinator(proven) as coordinator:
+    with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         found = coordinator.status()
     verdict = proven.verdict
     if as_json:

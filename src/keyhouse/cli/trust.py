@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument
 
 if TYPE_CHECKING:
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = Group(
-    help="See and forget what is remembered of coordinators: their roots and states.",
-)
+app = Group()
 
 
 @app.command("show")
@@ -24,7 +23,9 @@ def show(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the remembered coordinators: address, SHA-256 of the root, newest state.
+    """Print the remembered coordinators.
+
+    Of each its address, the SHA-256 of its root and its newest state.
 
     Example: keyhouse trust show
     """
@@ -44,7 +45,9 @@ def forget(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Forget the deployment at HOST: the next one that proves what it is will be accepted there.
+    """Forget the deployment that was seen at HOST.
+
+    The next one that proves what it is will be accepted there.
 
     Example: keyhouse trust forget localhost:4433
 

@@ -4,7 +4,8 @@ from typing import Final
 
 import click
 
-from keyhouse.cli.parser.command import ANY_WORDS, Command, WrongUsageError
+from keyhouse.cli.parser.command import ANY_WORDS, Command
+from keyhouse.cli.parser.usage import WrongUsageError
 
 __all__ = ["check", "install", "precheck", "uninstall"]
 

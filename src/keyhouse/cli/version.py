@@ -19,7 +19,9 @@ def version(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the version; with a HOST or a --context that of the coordinator, too.
+    """Print the version of this program or a coordinator.
+
+    With a HOST or a --context it prints that of the coordinator, too.
 
     Example: keyhouse version
     """

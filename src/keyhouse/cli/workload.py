@@ -10,7 +10,8 @@ from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.manifest import Manifest, decode
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = Group(help="See who has joined.")
+app = Group()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
 _WIDTHS: Final = (24, 12, 12, 18, 36, 0, 0)  # of columns that grow, without a table
@@ -41,7 +42,9 @@ def list_workloads(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """List who has joined, oldest first: for users who may update the manifest.
+    """List who has joined, oldest first.
+
+    It answers users who may update the manifest.
 
     Example: keyhouse workload list localhost:4433 --cert alice.crt --key alice.key
     --attestation attestation.json --simulation-root root.pem

@@ -26,7 +26,7 @@ import msgspec
 from keyhouse.base.durable_files import locked, replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
-from keyhouse.wire.json_decoder import nearest
+from keyhouse.wire.json_decoder import nearest, resembling
 
 __all__ = [
     "NAMES",
@@ -37,6 +37,7 @@ __all__ = [
     "NamedContext",
     "change",
     "chosen_context",
+    "context_named",
     "contexts_path",
     "read",
     "write",
@@ -116,11 +117,18 @@ def chosen_context(name: str = "") -> NamedContext | None:
     chosen = named or known.current
     if not chosen:
         return None
-    if chosen not in known.contexts:
+    return NamedContext(chosen, context_named(known, chosen), is_implied=not named)
+
+
+def context_named(known: Contexts, name: str) -> Context:
+    """Return the context of this name. Raises ``ContextUnusableError`` if there is none."""
+    if name not in known.contexts:
+        close = resembling(name, known.contexts)
         raise ContextUnusableError(
-            f"there is no context {chosen!r}", hint="keyhouse context list shows all"
+            f"there is no context {name!r}",
+            hint=f"did you mean {close}?" if close else "keyhouse context list shows all",
         )
-    return NamedContext(chosen, known.contexts[chosen], is_implied=not named)
+    return known.contexts[name]
 
 
 def contexts_path() -> Path | None:

@@ -17,7 +17,7 @@ from support.samples.deployment import user
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import FileUnreadableError
-from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
 from keyhouse.client import ClientIdentity
 from keyhouse.client.contexts import (

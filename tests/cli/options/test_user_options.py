@@ -20,7 +20,7 @@ from support.samples.deployment import user
 
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client import ClientSetupError, PemIdentity, TokenIdentity
 from keyhouse.client.tokens.config import TokenFile, TokenFileUnusableError
 

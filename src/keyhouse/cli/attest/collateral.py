@@ -4,7 +4,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 import msgspec
@@ -13,7 +13,8 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, Group
+from keyhouse.cli.parser.command import AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = Group(help="Fetch, show and check what verifies quotes.")
+app = Group()
 
 BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle, or - for stdin")]
 Root = Annotated[
@@ -42,10 +43,11 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
     fmspc: Annotated[
         str, Option("--fmspc", metavar="HEX", help="kind of platform, without a quote of it")
     ] = ""
-    tee: Annotated[str, Option("--tee", help="with --fmspc: sgx or tdx")] = "sgx"
-    ca: Annotated[str, Option("--ca", help="with --fmspc: platform (servers) or processor")] = (
-        "platform"
-    )
+    tee: Annotated[Literal["sgx", "tdx"], Option("--tee", help="with --fmspc")] = "sgx"
+    ca: Annotated[
+        Literal["platform", "processor"],
+        Option("--ca", help="with --fmspc: platform is for servers"),
+    ] = "platform"
 
     def kind(self, root_ca: bytes) -> "PlatformKind":
         """Return the kind, of a quote under ``root_ca``.
@@ -62,11 +64,6 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
             return platform_kind(read_file(self.quote), root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
             raise RefusedError("the FMSPC is not right", hint="it has 12 hex digits")
-        if self.tee not in set(Tee) or self.ca not in set(PckCa):
-            raise RefusedError(
-                "the kind of platform is not right",
-                hint="--tee sgx or tdx, --ca platform or processor",
-            )
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
 
 
@@ -76,7 +73,7 @@ def fetch(
     pccs: PccsUrl = "",
     pccs_ca: PccsCaFile = None,
     output: Annotated[
-        str, Option("--output", "-o", help="new file instead of standard output")
+        str, Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
     ] = "",
     simulation_root: Root = None,
     *,
@@ -86,7 +83,9 @@ def fetch(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the collateral of one kind of platform and check it: a bundle for air-gapped sites.
+    """Fetch the collateral of one kind of platform, and check it.
+
+    The file is a bundle, also for sites without a network.
 
     Example: keyhouse collateral fetch coordinator.quote --pccs https://pccs.example:8081 -o
     collateral.json
@@ -109,7 +108,9 @@ def fetch(
 
 @app.command("show")
 def show(file: BundleFile, *, as_json: AsJson = False) -> None:
-    """Print what a bundle says of itself: for which platform, until when. Nothing is checked.
+    """Print what a bundle says of itself; nothing is checked.
+
+    It says for which platform it is, and until when.
 
     Example: keyhouse collateral show collateral.json
     """
@@ -133,7 +134,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a bundle is signed under the maker's root, whole, and in its time.
+    """Check the signatures of a bundle, and that it is in its time.
 
     Example: keyhouse collateral check collateral.json --quote coordinator.quote
     """

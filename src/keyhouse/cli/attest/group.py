@@ -12,13 +12,14 @@ from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson, Group
+from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["app"]
 
-app = Group(help="Explain quotes, and rehearse how they are judged.")
+app = Group()
 
 
 class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
@@ -73,13 +74,16 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
 @app.command("explain")
 def explain(
     quote: Annotated[
-        Path, Argument(help="file of a quote, binary or base64; - for standard input")
+        Path,
+        Argument(metavar="QUOTE", help="file of a quote, binary or base64; - for standard input"),
     ],
     appraisal: AppraisalOptions,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a quote says, whether it verifies, and which packages would admit it or why not.
+    """Print what a quote says, and which packages would admit it.
+
+    It says whether the quote verifies, and of each package that does not admit it why.
 
     Example: keyhouse attest explain quote.bin --collateral tomorrow.json --manifest manifest.json
 

@@ -77,12 +77,17 @@ class NoEnclaveError(RefusedError):
 def package_info(
     path: Annotated[
         Path,
-        Argument(help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in"),
+        Argument(
+            metavar="PATH",
+            help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in",
+        ),
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the identity of a signed enclave: what a manifest names as a package.
+    """Print the identity of a signed enclave.
+
+    That is what a manifest names as a package.
 
     Example: keyhouse package-info app.sig
 

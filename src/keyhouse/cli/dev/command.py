@@ -21,8 +21,9 @@ from keyhouse.cli.dev.watching import line_of, show_line
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
+from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser.usage import WrongUsageError
 
 __all__ = ["dev"]
 
@@ -61,10 +62,11 @@ def dev(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a SIMULATED coordinator to try things on: with a manifest, a user and a context.
+    """Run a SIMULATED coordinator to try things on.
 
-    It tells what can be typed next, and then what happens: who joins, who is refused and why, who
-    reads what. Ctrl-C ends it; the next start in the same folder continues with the same state.
+    It has a manifest, a user and a context. It tells what can be typed next, and then what happens:
+    who joins, who is refused and why, who reads what. Ctrl-C ends it; the next start in the same
+    folder continues with the same state.
 
     Example: keyhouse dev
     """

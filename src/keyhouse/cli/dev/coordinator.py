@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.dev.folder import Folder
-from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 __all__ = ["Entry", "Places", "Serving", "coordinator_below", "places_at"]

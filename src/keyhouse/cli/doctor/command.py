@@ -66,7 +66,9 @@ def doctor(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what is wrong, and say how to mend it: ends with 1 if there is a problem.
+    """Look for what is wrong, and say how to fix it.
+
+    It ends with exit code 1 if there is a problem.
 
     It looks at this machine, at your files, at the coordinator at HOST (after verifying it) and at
     the PCCS. It changes nothing but what is remembered of the coordinator, needs no other rights

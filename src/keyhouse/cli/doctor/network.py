@@ -28,8 +28,8 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     from keyhouse.client import Coordinator
 
     try:
-        proven = trusted(target, timeout=_PATIENCE)
-        with Coordinator(proven) as coordinator:
+        proven = trusted(target, timeout=None if target.timeout else _PATIENCE)
+        with Coordinator(proven, timeout=target.timeouts()) as coordinator:
             status, described = coordinator.status(), coordinator.openapi()
     except KeyhouseError as error:
         yield failed("coordinator", error)

@@ -16,7 +16,8 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import fingerprint
 
@@ -28,7 +29,9 @@ __all__ = ["set_manifest", "update_app"]
 
 update_app = Group(help="Change the manifest, together with others.")
 
-FileArgument = Annotated[Path, Argument(help="manifest file, or - for standard input")]
+FileArgument = Annotated[
+    Path, Argument(metavar="FILE", help="manifest file, or - for standard input")
+]
 
 
 @command
@@ -39,7 +42,9 @@ def set_manifest(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Verify the coordinator, set its first manifest, and read it back.
+    """Set the first manifest of a coordinator.
+
+    The coordinator is verified before, and the manifest is read back.
 
     Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem -r recovery.json
@@ -52,7 +57,7 @@ def set_manifest(
     with (
         given.explained(),
         recovery_place(recoverydata, raw) as place,
-        Coordinator(proven) as coordinator,
+        Coordinator(proven, timeout=target.timeouts()) as coordinator,
     ):
         shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
@@ -81,7 +86,9 @@ def apply(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Upload an update: raised security versions, or a complete new manifest.
+    """Upload an update.
+
+    It is raised security versions, or a complete new manifest.
 
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt
     --key alice.key --attestation attestation.json --simulation-root root.pem
@@ -109,7 +116,7 @@ def acknowledge(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Agree to the pending update: to exactly the bytes in FILE, which you have read.
+    """Agree to the pending update: to exactly the bytes in FILE.
 
     Example: keyhouse manifest update acknowledge new.json localhost:4433 --cert bob.crt
     --key bob.key --attestation attestation.json --simulation-root root.pem
@@ -139,7 +146,9 @@ def get(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the manifest that waits for acknowledgements, byte for byte.
+    """Print the manifest that waits for acknowledgements.
+
+    It is printed byte for byte.
 
     Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o pending.json
@@ -170,7 +179,9 @@ def cancel(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Give the pending update up. Every user with UpdateManifest may.
+    """Cancel the pending update.
+
+    Every user with UpdateManifest may.
 
     Example: keyhouse manifest update cancel localhost:4433 --cert bob.crt --key bob.key
     --attestation attestation.json --simulation-root root.pem

@@ -44,7 +44,7 @@ def compare(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what differs between two manifests: entries and fields, not text.
+    """Say which entries and fields of two manifests differ.
 
     A file is what is there, contains a slash, or ends in .json, .yaml or .yml; anything else is the
     address of a coordinator, which is verified before its manifest is read.

@@ -1,11 +1,11 @@
 """`keyhouse manifest`: commands about manifests."""
 
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
-from keyhouse.cli.parser.command import Group
+from keyhouse.cli.parser.group import Group
 
 __all__ = ["app"]
 
-app = Group(help="Check, set, read and update manifests.")
+app = Group()
 app.add_command(offline.schema, "schema")
 app.add_command(offline.check, "check")
 app.add_command(offline.convert, "convert")

@@ -13,8 +13,9 @@ from keyhouse.cli.manifest.file import open_manifest, read_manifest
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects
-from keyhouse.cli.parser.command import REFUSED, AsJson, WrongUsageError, command
+from keyhouse.cli.parser.command import REFUSED, AsJson, command
 from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.manifest import fingerprint
 
 __all__ = ["check", "convert", "problems_of", "schema", "signature"]
@@ -22,14 +23,19 @@ __all__ = ["check", "convert", "problems_of", "schema", "signature"]
 
 @command
 def check(
-    file: Annotated[Path, Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
+    ],
     *,
     dns_names: Annotated[
-        str, Option(help="names of the coordinator: certificates may not take them")
+        str,
+        Option(metavar="NAMES", help="names of the coordinator: certificates may not take them"),
     ] = "localhost",
     as_json: AsJson = False,
 ) -> None:
-    """Check a manifest as the coordinator would: all problems at once, with their lines.
+    """Check a manifest as the coordinator would.
+
+    It prints all problems at once, with their lines.
 
     Example: keyhouse manifest check manifest.yaml
     """
@@ -54,14 +60,18 @@ def check(
 
 @command
 def convert(
-    file: Annotated[Path, Argument(help="manifest file, JSON or YAML, or - for stdin")],
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="manifest file, JSON or YAML, or - for stdin")
+    ],
     output: Annotated[
         str, Option("--output", "-o", metavar="FILE", help="new file instead of stdout")
     ] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the bytes that are uploaded for a manifest: of YAML its JSON, JSON as it is.
+    """Print the bytes that are uploaded for a manifest.
+
+    Of YAML that is its JSON; JSON stays as it is.
 
     They are what the coordinator keeps, and what fingerprints and signatures are of. A coordinator
     that sets its manifest at its start (serve --startup-manifest) is given this file.
@@ -78,11 +88,13 @@ def convert(
 
 @command
 def signature(
-    file: Annotated[Path, Argument(help="manifest file, or - for standard input")],
+    file: Annotated[Path, Argument(metavar="FILE", help="manifest file, or - for standard input")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the fingerprint of a manifest, in hex: the SHA-256 of what is uploaded.
+    """Print the fingerprint of a manifest, in hex.
+
+    It is the SHA-256 of what is uploaded.
 
     Example: keyhouse manifest signature manifest.json
 

@@ -21,8 +21,9 @@ from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
+from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 @command
 def plan(
-    file: Annotated[Path, Argument(help="manifest file, or - for standard input")],
+    file: Annotated[Path, Argument(metavar="FILE", help="manifest file, or - for standard input")],
     target: Target,
     user: User,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print what an update would change, for users who may make it. Nothing is changed.
+    """Print what an update would change; nothing is changed.
+
+    It answers users who may make the update.
 
     Example: keyhouse manifest plan new.json localhost:4433 --cert alice.crt --key alice.key
     --attestation attestation.json --simulation-root root.pem

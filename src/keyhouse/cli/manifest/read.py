@@ -61,7 +61,9 @@ def get(
     display_update: DisplayUpdate = False,
     as_json: WithSignature = False,
 ) -> None:
-    """Print the manifest in force, byte for byte; its signature by the root has been checked.
+    """Print the manifest in force, byte for byte.
+
+    Its signature by the root has been checked.
 
     Example: keyhouse manifest get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o manifest.json
@@ -92,7 +94,9 @@ def verify(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Verify the coordinator and that exactly this manifest is in force; else exit with 4.
+    """Verify that exactly this manifest is in force.
+
+    The coordinator is verified first. If it is another manifest the exit code is 4.
 
     Example: keyhouse manifest verify manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem
@@ -111,7 +115,9 @@ def verify(
 
 @command
 def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the update log, oldest entry first: what has changed, when, by whom.
+    """Print the update log: what has changed, when, by whom.
+
+    The oldest entry comes first.
 
     Example: keyhouse manifest log localhost:4433 --attestation attestation.json
     --simulation-root root.pem

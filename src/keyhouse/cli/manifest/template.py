@@ -92,7 +92,9 @@ def template(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Write a manifest to begin with. On a terminal, without parts, it asks for them.
+    """Write a manifest to begin with.
+
+    On a terminal, without parts, it asks for them.
 
     Each part may come several times. Users may update the manifest and write the uploaded secrets
     (plain); the other secrets are generated and shared by the workloads.

@@ -19,14 +19,20 @@ from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
 from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file, reading
 from keyhouse.cli.output.show import working
-from keyhouse.cli.parser.command import WrongUsageError
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client.contexts import contexts_path
 from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity
     from keyhouse.cli.options.user import User
-    from keyhouse.client import CollateralFor, Coordinator, StateMemory, TrustedCoordinator
+    from keyhouse.client import (
+        CollateralFor,
+        Coordinator,
+        StateMemory,
+        Timeouts,
+        TrustedCoordinator,
+    )
 
 __all__ = ["chain_pem", "coordinator_of", "keep", "require_kept", "trusted", "unpinned"]
 
@@ -93,22 +99,26 @@ def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
     from keyhouse.client import Coordinator
 
     who = user.identity(target) if user is not None else None
-    return Coordinator(trusted(target), who)
+    return Coordinator(trusted(target), who, timeout=target.timeouts())
 
 
-def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> TrustedCoordinator:
+def trusted(
+    target: Target, *, known: bool = True, timeout: float | None = None
+) -> TrustedCoordinator:
     """Return the coordinator after it proved who it is.
 
     ``known``: memory and ``--coordinator-cert`` have to agree that it is the same deployment as
-    before, in no older state. False for a recovery, where the root is temporary. ``timeout``: for
-    its answer, in seconds.
+    before, in no older state. False for a recovery, where the root is temporary. ``timeout``: in
+    seconds, instead of that of ``target``.
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of files that
     cannot be used.
     """
     found = target.settled()
     if found != target and sys.stderr.isatty():
         sys.stderr.write(context_notice(found))
-    proven = _verified(found, memory_of(found.memory) if known else None, timeout)
+    proven = _verified(
+        found, memory_of(found.memory) if known else None, timeout or found.timeouts()
+    )
     if found.save_sgx_quote:
         NewFile(found.save_sgx_quote).write(proven.quote)
     if found.coordinator_cert and known:
@@ -116,7 +126,9 @@ def trusted(target: Target, *, known: bool = True, timeout: float = 30.0) -> Tru
     return proven
 
 
-def _verified(found: Target, memory: StateMemory | None, timeout: float) -> TrustedCoordinator:
+def _verified(
+    found: Target, memory: StateMemory | None, timeout: float | Timeouts
+) -> TrustedCoordinator:
     from keyhouse.client import (
         AnswerUnreadableError,
         CallRefusedError,

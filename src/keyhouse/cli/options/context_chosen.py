@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Final
 
 import click
 
 from keyhouse.base.errors import Problem
-from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client.contexts import ContextsSyntaxError, NamedContext, chosen_context
 
 __all__ = [
+    "CONNECTION",
     "ContextOption",
     "context_for",
     "is_of_another",
@@ -32,11 +33,15 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str) ->
     raise click.BadParameter("it is empty: leave it out for the context in use")
 
 
+CONNECTION: Final = "Connection"
+"""The section of the options that say where the coordinator is."""
+
 ContextOption = Annotated[
     str,
     Option(
         "--context",
         metavar="NAME",
+        section=CONNECTION,
         check=not_empty,
         help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the one in use);"
         " none: do without",

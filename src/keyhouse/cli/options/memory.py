@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.context_chosen import (
+    CONNECTION,
     ContextOption,
     context_for,
     not_empty,
@@ -15,9 +16,12 @@ from keyhouse.cli.options.context_chosen import (
 )
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client.contexts import NamedContext
+
+if TYPE_CHECKING:
+    from keyhouse.client import Timeouts
 
 __all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
 
@@ -98,10 +102,25 @@ Insecure = Annotated[bool, Option("--insecure", "-i", hidden=True)]
 Namespace = Annotated[str, Option("--namespace", "-n", hidden=True)]
 
 
+TimeoutOption = Annotated[
+    int | None,
+    Option(
+        "--timeout",
+        metavar="SECONDS",
+        section=CONNECTION,
+        range=(1, 86_400),
+        help="how long to wait for a connection, and for an answer (default: 10, and 60 in all)",
+    ),
+]
+
+
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     """How a coordinator has to be verified before anything is sent to it."""
 
+    section = "Trust"
+
     context: ContextOption = ""
+    timeout: TimeoutOption = None
     attestation: AttestationFile = None
     simulation_root: SimulationRoot = None
     collateral: CollateralFile = None
@@ -131,6 +150,14 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def at(cls, host: str, trusting: TrustOptions) -> "Target":
         """Return the coordinator at ``host``, "" for that of the context, to be trusted so."""
         return cls(host=host, **msgspec.structs.asdict(trusting))
+
+    def timeouts(self) -> "Timeouts":
+        """Return how long to wait for each call."""
+        from keyhouse.client import Timeouts
+
+        if self.timeout is None:
+            return Timeouts()
+        return Timeouts(self.timeout, self.timeout, self.timeout)
 
     def settled(self, *, required: bool = True) -> "Target":
         """Return the target, completed by the context; options have precedence.

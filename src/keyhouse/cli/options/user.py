@@ -21,8 +21,8 @@ from keyhouse.cli.options.token import (
     token_file,
 )
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Option, OptionGroup
+from keyhouse.cli.parser.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import TokenIdentity, UserIdentity
@@ -32,6 +32,8 @@ __all__ = ["User"]
 
 class User(OptionGroup, frozen=True, kw_only=True):
     """The user of the manifest who makes the call."""
+
+    section = "User"
 
     cert: Annotated[
         Path | None,

@@ -8,30 +8,32 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from copy import copy
 from typing import Annotated, Any, Final
 
 import click
 
-from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.output.show import ShownError, show_error
-from keyhouse.cli.parser.parameters import Option, Signature
+from keyhouse.cli.parser.help import Helping, version_option
+from keyhouse.cli.parser.parameters import GENERAL, Option, Signature
+from keyhouse.cli.parser.usage import WrongUsageError
 
 __all__ = [
     "ANY_WORDS",
     "REFUSED",
     "TRUST_FAILED",
+    "USAGE",
     "AsJson",
     "Command",
-    "Group",
-    "WrongUsageError",
     "command",
     "exit_code",
 ]
 
-AsJson = Annotated[bool, Option("--json", help="print one JSON object; errors, too")]
+AsJson = Annotated[
+    bool, Option("--json", section=GENERAL, help="print one JSON object; errors, too")
+]
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -45,13 +47,7 @@ _EXAMPLE: Final = "Example: "
 _WIDTH: Final = 76  # columns of an example
 
 
-class WrongUsageError(RefusedError):
-    """Options are missing, or cannot be combined: exit code 2, as for errors of the parser."""
-
-    code = "usage"
-
-
-class Command(click.Command):
+class Command(Helping):
     """A function as a command.
 
     Its option groups are flattened, its examples come first in the help, and its errors end the
@@ -68,7 +64,7 @@ class Command(click.Command):
     ) -> None:
         self._signature = Signature(callback)
         self._function = callback
-        others["params"] = self._signature.parameters
+        others["params"] = [*self._signature.parameters, version_option(hidden=True)]
         super().__init__(name, help=_example_first(help), **others)
 
     def invoke(self, ctx: click.Context) -> None:
@@ -79,23 +75,6 @@ class Command(click.Command):
             shown = error if isinstance(error, KeyhouseError) else _unusable_file(error)
             show_error(shown, as_json=bool(ctx.params.get("as_json")))
             sys.exit(exit_code(shown))
-
-
-class Group(click.Group):
-    """Commands under one word, in the order in which they were added."""
-
-    command_class = Command
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, hidden ones too."""
-        del ctx
-        return list(self.commands)
-
-    def add_alias(self, command: click.Command, name: str) -> None:
-        """Add ``command`` under a further name, which the help does not show."""
-        hidden = copy(command)
-        hidden.hidden = True
-        self.add_command(hidden, name)
 
 
 def command(function: Callable[..., None]) -> Command:

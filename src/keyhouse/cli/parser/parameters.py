@@ -8,44 +8,90 @@ parameter is required. What is parsed depends on the type: str, int, Path, bool 
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 import msgspec
 
-__all__ = ["Argument", "Check", "Option", "OptionGroup", "Signature"]
+from keyhouse.cli.parser.usage import Choice
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = [
+    "GENERAL",
+    "Argument",
+    "Check",
+    "Complete",
+    "Option",
+    "OptionGroup",
+    "Signature",
+    "section_of",
+]
+
+GENERAL: Final = "General options"
+"""The section of the options that every command has."""
 
 Check = Callable[[click.Context, click.Parameter, Any], Any]
 """Returns the value of a parameter as it is passed on, or raises ``click.BadParameter``."""
+
+Complete = Callable[[], Iterable[str]]
+"""Returns what can be typed, for a shell to complete. It raises nothing and asks no network."""
+
+_Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+
+_METAVARS: Final = {Path: "FILE", int: "NUMBER"}
+_OF_FILES: Final = {"FILE": "file", "DIR": "dir"}
 
 
 class Argument:
     """An argument of a command: what a word at its place means."""
 
-    def __init__(self, *, metavar: str = "", help: str = "", check: Check | None = None) -> None:  # noqa: A002 the name that click has
+    def __init__(
+        self,
+        *,
+        metavar: str,
+        help: str,  # noqa: A002 the name that click has
+        check: Check | None = None,
+        complete: Complete | None = None,
+    ) -> None:
+        self.metavar: Final = metavar
         self.settings: Final[dict[str, Any]] = {
-            "metavar": metavar or None,
             "help": help,
             "callback": check,
+            "shell_complete": _completing(metavar, complete),
         }
 
-    def parameter(self, name: str, kind: Any, default: Any) -> click.Parameter:
+    def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
         """Return click's argument for the parameter ``name`` of this type and default."""
+        del section  # arguments have one of their own
         item, many = _item(kind)
+        required = default is inspect.Parameter.empty
         settings = {
             **self.settings,
+            "metavar": self.metavar if required else f"[{self.metavar}]",
+            "required": required,
             "nargs": -1 if many else 1,
             "type": _type(item),
         }
-        if default is inspect.Parameter.empty:
-            return click.Argument([name], required=True, **settings)
-        if settings["metavar"]:
-            settings["metavar"] = f"[{settings['metavar']}]"
-        return click.Argument([name], required=False, default=default, **settings)
+        return click.Argument([name], **settings, **_given(default))
 
 
 class Option:
-    """An option of a command. Without names it is called as its parameter."""
+    """An option of a command. Without names it is called as its parameter.
+
+    ``section``: of the help, instead of that of its group. ``range``: of a number, both included.
+    """
 
     def __init__(
         self,
@@ -53,33 +99,55 @@ class Option:
         metavar: str = "",
         help: str = "",  # noqa: A002 the name that click has
         hidden: bool = False,
+        section: str = "",
         check: Check | None = None,
-        range: tuple[int, int] | None = None,  # noqa: A002 of a number, both included
+        complete: Complete | None = None,
+        range: tuple[int, int] | None = None,  # noqa: A002 the name that fits
     ) -> None:
         self.names: Final = names
+        self.metavar: Final = metavar
+        self.section: Final = section
+        self.complete: Final = complete
         self.range: Final = range
-        self.settings: Final[dict[str, Any]] = {
-            "metavar": metavar or None,
-            "help": help,
-            "hidden": hidden,
-            "callback": check,
-        }
+        self.settings: Final[dict[str, Any]] = {"help": help, "hidden": hidden, "callback": check}
 
-    def parameter(self, name: str, kind: Any, default: Any) -> click.Parameter:
+    def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
         """Return click's option for the parameter ``name`` of this type and default."""
         names = [name, *(self.names or (f"--{name.replace('_', '-')}",))]
+        section = self.section or section
         item, many = _item(kind)
         if item is bool:
-            return click.Option(names, is_flag=True, default=default, **self.settings)
+            return _Option(names, section, is_flag=True, default=default, **self.settings)
+        metavar = self.metavar or _METAVARS.get(item)
         settings = {
             **self.settings,
             "type": _type(item) if self.range is None else click.IntRange(*self.range),
+            "metavar": metavar,
             "show_default": item is int,
             "multiple": many,
+            "required": default is inspect.Parameter.empty,
+            "shell_complete": _completing(metavar or "", self.complete),
         }
-        if default is inspect.Parameter.empty:
-            return click.Option(names, required=True, **settings)
-        return click.Option(names, default=default, **settings)
+        return _Option(names, section, **settings, **_given(default))
+
+
+class _Option(click.Option):
+    """An option that knows the section of the help in which it is shown."""
+
+    def __init__(self, names: list[str], section: str, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what is added to its help: the default alone; a range is told when it matters."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
+def section_of(parameter: click.Parameter) -> str:
+    """Return the section of the help that shows ``parameter``; "" is the command's own."""
+    return parameter.section if isinstance(parameter, _Option) else GENERAL
 
 
 class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +155,9 @@ class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     A command has a parameter of this type; on the command line the fields are in its place.
     """
+
+    section: ClassVar[str] = ""
+    """Where the help shows them; "" among the command's own."""
 
     def check(self, beside: Iterable["OptionGroup"]) -> None:
         """Raise ``WrongUsageError`` if the options contradict each other, or those of other groups.
@@ -134,7 +205,7 @@ def _is_group(annotation: object) -> bool:
 def _fields(group: type[OptionGroup]) -> list[click.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
-        _parameter(field.name, hints[field.name], _default(field))
+        _parameter(field.name, hints[field.name], _default(field), group.section)
         for field in msgspec.structs.fields(group)
     ]
 
@@ -147,11 +218,11 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return inspect.Parameter.empty
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> click.Parameter:
+def _parameter(name: str, annotation: Any, default: Any, section: str = "") -> click.Parameter:
     if get_origin(annotation) is Annotated:
         kind, declared = get_args(annotation)[:2]
         if isinstance(declared, Option | Argument):
-            return declared.parameter(name, kind, default)
+            return declared.parameter(name, kind, default, section)
     raise TypeError(f"the parameter {name} is annotated with neither Option nor Argument")
 
 
@@ -166,9 +237,30 @@ def _item(kind: Any) -> tuple[Any, bool]:
 
 def _type(item: Any) -> click.ParamType[Any]:
     if get_origin(item) is Literal:
-        return click.Choice(get_args(item))
+        return Choice(get_args(item))
     return {
         str: click.STRING,
         int: click.INT,
         Path: click.Path(path_type=Path),
     }[item]
+
+
+def _given(default: Any) -> dict[str, Any]:
+    return {} if default is inspect.Parameter.empty else {"default": default}
+
+
+def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
+    """Return how a shell completes the value: by names, by files; None: as the type does."""
+    if complete is None and metavar not in _OF_FILES:
+        return None
+
+    def completions(
+        _context: click.Context, _parameter: click.Parameter, begun: str
+    ) -> "list[CompletionItem[str]]":
+        from click.shell_completion import CompletionItem
+
+        if complete is None:
+            return [CompletionItem(begun, type=_OF_FILES[metavar])]
+        return [CompletionItem(name) for name in complete() if name.startswith(begun)]
+
+    return completions

@@ -15,7 +15,8 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.recover.offline import encrypt, sign
 from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
@@ -55,7 +56,9 @@ def upload(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Verify the coordinator and what it would recover, then hand in one recovery secret.
+    """Upload one recovery secret.
+
+    The coordinator, and what it would recover, are verified first.
 
     Example: keyhouse recover upload recovery.json localhost:4433 --key holder.key --root root.pem
     --attestation attestation.json --simulation-root simulation/root.pem
@@ -96,7 +99,7 @@ def _offer_of(
     expected = certificate(file) if file is not None else None
     memory = memory_of(target.settled().memory)
     proven = trusted(target, known=False)
-    with Coordinator(proven) as coordinator:
+    with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         offer = coordinator.recovery_offer()
         if memory is not None:
             require_remembered(offer, memory.read().root_at(proven.address))
@@ -161,7 +164,9 @@ def _submission(
 def public_key(
     target: Target, root: RootFile = None, output: OutputFile = "", *, as_json: AsJson = False
 ) -> None:
-    """Verify a coordinator in recovery mode and print the key that shares are encrypted to.
+    """Print the key that recovery secrets are encrypted to.
+
+    The coordinator, in recovery mode, is verified first.
 
     Example: keyhouse recover public-key localhost:4433 --root root.pem -o coordinator.pub
     --attestation attestation.json --simulation-root simulation/root.pem
@@ -188,7 +193,9 @@ def public_key(
 def secrets(
     target: Target, user: User, output: OutputFile = "", *, as_json: AsJson = False
 ) -> None:
-    """Print the encrypted recovery secrets again, as a user with UpdateManifest: a JSON object.
+    """Print the encrypted recovery secrets again.
+
+    It is a JSON object, for a user with UpdateManifest.
 
     Example: keyhouse recover secrets localhost:4433 --cert admin.pem --key admin.key
     --attestation attestation.json --simulation-root simulation/root.pem
@@ -223,9 +230,7 @@ class _UploadFirst(Group):
         return super().parse_args(ctx, args)
 
 
-app = _UploadFirst(
-    help="Bring back a state whose machine is lost, share by share.",
-)
+app = _UploadFirst()
 app.add_command(upload, "upload")
 app.add_command(public_key, "public-key")
 app.add_command(sign, "sign")

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser.command import AsJson, WrongUsageError, command
+from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 
 __all__ = ["encrypt", "sign"]
@@ -23,7 +24,9 @@ def sign(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Decrypt the recovery secret if it is encrypted, and print the signature over it, in base64.
+    """Print the signature over a recovery secret, in base64.
+
+    The secret is decrypted first if it is encrypted.
 
     Example: keyhouse recover sign recovery.json --name alice --key alice.key -o alice.signature
     """
@@ -56,7 +59,9 @@ def encrypt(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Encrypt the recovery secret, decrypted with --key if need be, to the coordinator.
+    """Encrypt a recovery secret to the coordinator.
+
+    It is decrypted with --key first if it is encrypted.
 
     Example: keyhouse recover encrypt recovery.json --name alice --key alice.key
     --coordinator-pub-key coordinator.pub -o alice.encrypted

@@ -19,8 +19,8 @@ from keyhouse.cli.options.token import (
     token_file,
 )
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.parser.command import WrongUsageError
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey
@@ -52,6 +52,8 @@ class OfflineContext(OptionGroup, frozen=True, kw_only=True):
 
 class Holder(OptionGroup, frozen=True, kw_only=True):
     """The holder's private key: in a PEM file, or on a PKCS #11 token."""
+
+    section = "Recovery key"
 
     key: Annotated[
         Path | None,

@@ -11,7 +11,8 @@ import click
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser.command import AsJson, Group, command
+from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "backup", "restore_backup"]
 
-app = Group(help="Check, list and restore stores of state directories.")
+app = Group()
 
 Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]
 SealedFor = Annotated[
     str,
     Option(
         "--platform",
+        metavar="NAME",
         help="platform whose sealing key opens the store: simulation, ...; without it only what"
         " shows without the key is checked",
     ),
@@ -41,7 +43,9 @@ def verify(
     platform: SealedFor = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check everything in a store, of which a copy is read: nothing in it changes.
+    """Check everything in a store.
+
+    A copy is read: nothing in the store changes.
 
     Its coordinator has to be stopped. DIR may also be a store under archive/.
 
@@ -64,7 +68,9 @@ def verify(
 
 @app.command("list")
 def list_(directory: Directory, *, as_json: AsJson = False) -> None:
-    """List the present store and those that were moved to archive/. Nothing changes.
+    """List the present store and the archived ones.
+
+    Archived ones are in archive/. Nothing changes.
 
     Example: keyhouse store list keyhouse-data
     """
@@ -83,11 +89,15 @@ def list_(directory: Directory, *, as_json: AsJson = False) -> None:
 @app.command("restore")
 def restore(
     directory: Directory,
-    name: Annotated[str, Argument(help="name of the archived store, as list shows it")],
+    name: Annotated[
+        str, Argument(metavar="NAME", help="name of the archived store, as list shows it")
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Put an archived store back in place; the present one moves to archive/. Nothing is deleted.
+    """Put an archived store back in place.
+
+    The present one moves to archive/. Nothing is deleted.
 
     The coordinator has to be stopped. Clients that remember a later state of the restored
     deployment will refuse it: it is rolled back.
@@ -114,7 +124,9 @@ def backup(
     platform: SealedFor = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a backup of a state directory, also while its coordinator runs and writes.
+    """Make a backup of a state directory.
+
+    Its coordinator may run and write meanwhile.
 
     BACKUP appears when everything in it is checked, or not at all. The keys of the platform, and
     stores in archive/, are not in it.
@@ -141,7 +153,9 @@ def restore_backup(
     platform: SealedFor = "",
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup into a state directory that holds no store; it is checked before.
+    """Put a backup into a state directory.
+
+    The directory holds no store yet; the backup is checked before.
 
     Clients that remember a later state will refuse it: it is rolled back.
 

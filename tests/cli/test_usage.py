@@ -1,0 +1,77 @@
+"""What a mistake in the words of a command is answered with: what is wrong, what may be meant."""
+
+import json
+
+import pytest
+from support.process.command_tree import typed
+
+MISTAKES = [
+    ("statsu", "unknown command statsu", "did you mean status?"),
+    ("manifest chek m.json", "unknown command chek", "did you mean check?"),
+    ("zzzz", "unknown command zzzz", "keyhouse --help lists what there is"),
+    ("status --attestatoin a", "unknown option --attestatoin", "did you mean --attestation?"),
+    ("status --insecur", "unknown option --insecur", "keyhouse status --help lists what there is"),
+    ("status -x", "unknown option -x", "keyhouse status --help lists what there is"),
+    ("manifest template --format ymal", "--format: unknown value ymal", "did you mean yaml?"),
+    ("manifest template --format x", "--format: unknown value x", "known are yaml, json"),
+    ("collateral fetch --tee x", "--tee: unknown value x", "known are sgx, tdx"),
+    ("completion BASH", "SHELL: unknown value BASH", "did you mean bash?"),
+    ("manifest check", "FILE is missing", "keyhouse manifest check [OPTIONS] FILE"),
+    (
+        "status h --attestation",
+        "option '--attestation' requires an argument",
+        "keyhouse status --help lists what there is",
+    ),
+    (
+        "status h --json=1",
+        "option '--json' does not take a value",
+        "keyhouse status --help lists what there is",
+    ),
+    (
+        "manifest schema more",
+        "got unexpected extra argument (more)",
+        "keyhouse manifest schema --help lists what there is",
+    ),
+    (
+        "status h --timeout soon",
+        "--timeout: 'soon' is not a valid integer range",
+        "keyhouse status --help lists what there is",
+    ),
+    (
+        "status h --timeout 0",
+        "--timeout: 0 is not in the range 1<=x<=86400",
+        "keyhouse status --help lists what there is",
+    ),
+    (
+        "status --context=",
+        "--context: it is empty: leave it out for the context in use",
+        "keyhouse status --help lists what there is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "message", "hint"), MISTAKES, ids=[case[0] for case in MISTAKES])
+def test_mistake_is_named_with_what_can_be_typed(words: str, message: str, hint: str) -> None:
+    ended = typed(*words.split())
+
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr == f"error: {message}\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize(("words", "message", "hint"), MISTAKES, ids=[case[0] for case in MISTAKES])
+def test_mistake_is_one_object_if_that_was_asked_for(words: str, message: str, hint: str) -> None:
+    first, *others = words.split()
+    ended = typed(first, *others[:1], "--json", *others[1:])
+
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    found = json.loads(ended.stderr)["error"]
+    assert found["code"] == "usage"
+    assert (found["message"], found["hint"]) == (message, hint)
+
+
+@pytest.mark.parametrize("words", ["", "manifest", "manifest update", "recover"])
+def test_a_group_alone_prints_its_help_and_ends_with_2(words: str) -> None:
+    ended = typed(*words.split())
+
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr == typed(*words.split(), "--help").stdout
