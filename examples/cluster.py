@@ -90,12 +90,14 @@ class Cluster:
 
 
 @contextmanager
-def cluster(screen: Screen, example: Path, folder: Path) -> Iterator[Cluster]:
-    """Copy the files of ``example`` to the new ``folder``, and play there.
+def cluster(screen: Screen, folder: Path, *sources: Path) -> Iterator[Cluster]:
+    """Copy the files of an example, in ``sources``, to the new ``folder``, and play there.
 
     Raises ``UnexpectedError``, with the end of the logs, if anything is not as the steps claim.
     """
-    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("__*__*", "run", "*.md"))
+    left_out = shutil.ignore_patterns("__*__*", "run", "*.md")
+    for source in sources:
+        shutil.copytree(source, folder, ignore=left_out, dirs_exist_ok=True)
     shell = Shell(folder)
     shutil.copy(shell.script("pin.py"), folder)
     port = free_port()

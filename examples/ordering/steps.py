@@ -11,6 +11,7 @@ from demo.shell import typed
 
 from examples.cluster import Cluster, cluster
 from examples.workload import Workload
+from keyhouse_simulation.ordering import FOLDER
 
 __all__ = ["show"]
 
@@ -33,7 +34,7 @@ def show(screen: Screen, folder: Path) -> None:
     Raises ``UnexpectedError`` if something does not hold.
     """
     shop = _Shop()
-    with cluster(screen, _HERE, folder) as found:
+    with cluster(screen, folder, FOLDER, _HERE) as found:
         stock = _start(found, shop)
         receipt = _buy(found, shop)
         _refuse_others(found, shop, stock)

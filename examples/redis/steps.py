@@ -22,7 +22,7 @@ def show(screen: Screen, folder: Path) -> None:
     Raises ``UnexpectedError`` if something does not hold.
     """
     port = str(free_port())
-    with cluster(screen, _HERE, folder) as found:
+    with cluster(screen, folder, _HERE) as found:
         _start(found, port)
         _use(found, port)
         _refuse(found, port)

@@ -3,10 +3,12 @@
 import os
 import re
 import shlex
+import ssl
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +91,27 @@ def test_from_nothing_to_a_secret_of_a_verified_coordinator(newcomer: Path, whee
         *([".local"] if (newcomer / ".local").exists() else []),
         "keyhouse-dev",
     ]
+
+
+def test_the_example_comes_with_the_wheels(newcomer: Path, wheels: Path) -> None:
+    install(newcomer, wheels, "keyhouse", "keyhouse_simulation")
+
+    with Terminal(newcomer, environment(newcomer)) as terminal:
+        terminal.type(". .venv/bin/activate\nkeyhouse dev --example\n")
+        [port] = re.findall(
+            r"^curl .* https://localhost:(\d+)/apples$", terminal.shown, re.MULTILINE
+        )
+        for _ in ("stock", "orders"):
+            terminal.wait_for("serving at 127.0.0.1:")
+        context = ssl.create_default_context(cafile=newcomer / "keyhouse-example/root.pem")
+        customer = HTTPSConnection("localhost", int(port), context=context)
+        customer.request("POST", "/apples")
+        assert customer.getresponse().read().startswith(b"apples: 1 left, receipt ")
+        customer.close()
+        terminal.wait_for('stock     "POST /apples HTTP/1.1" 200')
+
+    joined = re.findall(r"  joined    (\w+)  [0-9a-f-]{36}\n", terminal.shown)
+    assert sorted(joined) == ["orders", "stock"]
 
 
 def test_without_the_simulation_it_says_what_to_install(newcomer: Path, wheels: Path) -> None:

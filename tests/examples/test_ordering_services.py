@@ -28,15 +28,15 @@ from support.samples.deployment import user
 from keyhouse.authority import certificate_pem
 from keyhouse.launcher.trust import MARBLE_TYPE
 from keyhouse.testing import Deployment, Enclave
+from keyhouse_simulation.ordering import FOLDER
 
-EXAMPLE = Path(__file__).parents[2] / "examples/ordering"
 STOCK = "stock.example.com"
 
 pytestmark = pytest.mark.acceptance
 
 
 def _enclave(name: str) -> Enclave:
-    identity = json.loads((EXAMPLE / f"{name}.enclave.json").read_text())
+    identity = json.loads((FOLDER / f"{name}.enclave.json").read_text())
     return Enclave(
         bytes.fromhex(identity.get("UniqueID", "00" * 32)),
         bytes.fromhex(identity.get("SignerID", "00" * 32)),
@@ -47,7 +47,7 @@ def _enclave(name: str) -> Enclave:
 
 @pytest.fixture(scope="module")
 def deployment() -> Iterator[Deployment]:
-    with Deployment((EXAMPLE / "manifest.json").read_bytes()) as running:
+    with Deployment((FOLDER / "manifest.json").read_bytes()) as running:
         yield running
 
 
@@ -56,7 +56,7 @@ def _launch(
 ) -> None:
     """Return once the program of a workload of type ``kind`` serves."""
     folder.mkdir()
-    command = [sys.executable, str(EXAMPLE / "shop" / program), *map(str, words)]
+    command = [sys.executable, str(FOLDER / "shop" / program), *map(str, words)]
     env = {"STOCK": "apples=1"}  # the manifest's wins, where it has one
     joined = deployment.launch(kind, _enclave(kind), command, folder=folder, names=names, env=env)
     assert joined.process.stdout is not None
@@ -104,7 +104,7 @@ def test_front_end_asks_nobody_but_the_stock(
 @pytest.fixture(scope="module")
 def reader() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "marble_type_of_the_example", EXAMPLE / "shop/marble_type.py"
+        "marble_type_of_the_example", FOLDER / "shop/marble_type.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -134,7 +134,7 @@ def _marble_root(number: int) -> str:
 
 
 def _manifest_with_a_ca() -> bytes:
-    manifest = json.loads((EXAMPLE / "manifest.json").read_text())
+    manifest = json.loads((FOLDER / "manifest.json").read_text())
     cert = {"IsCA": True}
     manifest["Secrets"]["ca"] = {"Type": "cert-ecdsa", "Size": 256, "Shared": True, "Cert": cert}
     env = {"CA": "{{ pem .Secrets.ca.Cert }}", "KEY": "{{ pem .Secrets.ca.Private }}"}

@@ -83,7 +83,7 @@ def contexts(folder: Path) -> str:
 def test_every_next_step_works_as_printed_and_the_next_start_continues(tmp_path: Path) -> None:
     with dev(tmp_path) as (process, ready):
         first = ready["first"]
-        assert first == f"alias keyhouse={KEYHOUSE}"
+        assert first == f'alias keyhouse="{KEYHOUSE}"'
         printed = {
             step["what"]: paste(f"{first}\n{step['command']}", tmp_path) for step in ready["next"]
         }

@@ -38,16 +38,20 @@ class Terminal:
     def type(self, commands: str) -> None:
         """Type ``commands``; return when they are done, or serve."""
         assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
         self._shell.stdin.write(f"{commands}echo '{_DONE}'\n")
         self._shell.stdin.flush()
+        self.wait_for(*_SERVES)
+
+    def wait_for(self, *words: str) -> None:
+        """Return when a line shows one of ``words``, or what was typed is done."""
+        assert self._shell.stdout is not None
         for line in self._shell.stdout:
             if line == f"{_DONE}\n":
                 return
             self.shown += line
-            if any(word in line for word in _SERVES):
+            if any(word in line for word in words):
                 return
-        raise AssertionError(f"{commands}\n{self.shown[-3000:]}")
+        raise AssertionError(f"the shell has ended:\n{self.shown[-3000:]}")
 
     def interrupt(self) -> None:
         """Press Ctrl-C, and wait for the end of what runs there."""

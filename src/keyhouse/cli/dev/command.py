@@ -37,8 +37,9 @@ def dev(
         Option("--manifest", metavar="FILE", help="set this manifest, JSON or YAML"),
     ] = None,
     folder: Annotated[
-        Path, Option("--folder", metavar="DIR", help="keep everything in this folder")
-    ] = Path("keyhouse-dev"),
+        Path | None,
+        Option("--folder", metavar="DIR", help="keep everything here (default: keyhouse-dev)"),
+    ] = None,
     listen: Annotated[
         str, Option("--listen", metavar="IP", help="listen on this address of the machine")
     ] = "127.0.0.1",
@@ -53,6 +54,9 @@ def dev(
         ),
     ] = None,
     *,
+    example: Annotated[
+        bool, Option("--example", help="run a shop of two services, too; in keyhouse-example")
+    ] = False,
     ephemeral: Annotated[
         bool,
         Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end"),
@@ -70,20 +74,29 @@ def dev(
 
     Example: keyhouse dev
     """
-    from keyhouse.cli.dev.deployment import prepare
+    from keyhouse.cli.dev.deployment import Wanted, prepare
+    from keyhouse.cli.dev.example import services, shop
 
     _require_simulation()
     raw = _checked(manifest) if manifest is not None else None
     if raw is None and no_user:
         raise WrongUsageError("--no-user has no effect here", hint="it goes with --manifest")
+    if raw is not None and example:
+        raise WrongUsageError("--example has a manifest of its own", hint="leave --manifest out")
+    files = (shop() / "manifest.json").read_bytes() if example else None
+    wanted = Wanted(raw, has_user=not no_user, shop=files)
+    usual = Path("keyhouse-example" if example else "keyhouse-dev")
     with _until_signalled(), ExitStack() as ends:
-        kept = ends.enter_context(opened(None if ephemeral else folder))
+        kept = ends.enter_context(opened(None if ephemeral else folder or usual))
         places = places_at(listen, client_port, workload_port)
         serving = ends.enter_context(coordinator_below(kept, places))
-        enforced = prepare(kept, serving.client, raw, has_user=not no_user)
-        context = context_for(kept, serving.client, has_user=not no_user)
+        enforced = prepare(kept, serving.client, wanted)
+        context = context_for(kept, serving.client, has_user=wanted.has_user)
         named = ends.enter_context(in_contexts(context))
-        ready = Deployment.of(kept, serving, enforced, named, has_user=not no_user)
+        address = ends.enter_context(services(kept, serving)) if example else ""
+        ready = Deployment.of(
+            kept, serving, enforced, named, has_user=wanted.has_user, shop=address
+        )
         _tell(ready, places, as_json=as_json)
         raise _watched(serving, quiet=as_json)
 

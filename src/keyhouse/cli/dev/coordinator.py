@@ -1,6 +1,5 @@
 """A coordinator as a process below this one: started, waited for, ended."""
 
-import ctypes
 import errno
 import json
 import queue
@@ -8,30 +7,27 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
+from keyhouse.cli.dev.below import process_below
 from keyhouse.cli.dev.folder import Folder
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["Entry", "Places", "Serving", "coordinator_below", "places_at"]
+__all__ = ["Entry", "Heard", "Places", "Serving", "can_listen", "coordinator_below", "places_at"]
 
 _PATIENCE: Final = 60.0  # seconds until a start is given up
-_PR_SET_PDEATHSIG: Final = 1
-_ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
 _ERROR: Final = "error: "
 _HERE: Final = "127.0.0.1"
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
 
 
 Entry = dict[str, Any]
-"""One entry of the log; a line that is none is its ``text``."""
+"""One entry of the log; a line that is none is its ``text``, with the ``service`` that said it."""
 Heard = queue.Queue[Entry | None]
 """Entries, then None when the coordinator has ended."""
 
@@ -53,7 +49,7 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
     notes: list[str] = []
 
     def port(name: str, wanted: int | None, usual: int) -> int:
-        if wanted is not None or _can_listen(host, usual):
+        if wanted is not None or can_listen(host, usual):
             return usual if wanted is None else wanted
         notes.append(f"port {usual} is in use: the {name} has another")
         return 0
@@ -65,7 +61,7 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
     return Places(host, *ports, tuple(notes))
 
 
-def _can_listen(host: str, port: int) -> bool:
+def can_listen(host: str, port: int) -> bool:
     """Return whether nobody else listens at ``port``."""
     try:
         socket.create_server((host, port)).close()
@@ -117,51 +113,21 @@ def coordinator_below(folder: Folder, places: Places) -> Iterator[Serving]:
     Raises:
         StartRefusedError, UnavailableError: it refuses to start, or does not serve in time.
     """
-    from keyhouse.launcher import start_without_signals
-
     words = ["-I", "-B", "-m", "keyhouse.cli", "serve", "--platform", "simulation"]
     words += ["--data-dir", str(folder.state), "--log-format", "json", "--log-level", "debug"]
     words += ["--client-addr", f"{places.host}:{places.client}"]
     words += ["--mesh-addr", f"{places.host}:{places.workload}"]
     words += ["--confirm-clock"]  # it protects nothing, so an old version may be tried out, too
-    # In a session of its own: Ctrl-C on the terminal is for this process, which ends that one.
-    process = subprocess.Popen(  # noqa: S603 our own interpreter and words
-        [sys.executable, *words],
-        preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 there is no thread yet
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
     heard: Heard = queue.Queue()
-    reader = threading.Thread(target=_listen, args=(process, folder.log, heard))
-    try:
-        start_without_signals(reader)
-        yield _served(process, heard)
-    finally:
-        _end(process)
-        reader.join()
+    with ExitStack() as ends:
+        log = ends.enter_context(folder.log.open("wb", buffering=0))
 
-
-def _ends_with_this_process() -> Callable[[], None]:
-    """Return what makes a child get SIGTERM when this process ends, in whatever way."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-    return ask
-
-
-def _listen(process: "subprocess.Popen[bytes]", path: Path, heard: Heard) -> None:
-    """Copy the log of ``process`` to the file ``path``; put its entries into ``heard``."""
-    source = process.stderr
-    assert source is not None  # noqa: S101 it was asked for
-    with source, path.open("wb", buffering=0) as log:
-        for line in source:
+        def hear(line: bytes) -> None:
             log.write(line)
-            heard.put(_entry(line))
-    heard.put(None)
+            heard.put(_entry(line) if line else None)
+
+        process = ends.enter_context(process_below([sys.executable, *words], hear))
+        yield _served(process, heard)
 
 
 def _entry(line: bytes) -> Entry:
@@ -204,12 +170,3 @@ def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
     if not error:
         return BrokenError("the coordinator ended before it served, and did not say why")
     return StartRefusedError(error.removeprefix(_ERROR), hint=hint.removeprefix("hint: "))
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(_ENDING)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -3,7 +3,9 @@
 import json
 import ssl
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,12 +14,12 @@ from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import ConflictError
 from keyhouse.base.secret import Secret
 from keyhouse.cli.dev.folder import Folder, user_in
-from keyhouse.cli.dev.sample import GREETING, sample_manifest, with_user
+from keyhouse.cli.dev.sample import GREETING, sample_manifest, with_shop, with_user
 from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.client import ClientIdentity, Coordinator, SecretUpload, Trust
-from keyhouse.manifest import fingerprint
+from keyhouse.manifest import decode, fingerprint
 
-__all__ = ["Enforced", "prepare"]
+__all__ = ["Enforced", "Wanted", "prepare"]
 
 _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
@@ -31,24 +33,32 @@ class Enforced(msgspec.Struct, frozen=True):
     recovery_secrets: str = ""  # the file with them, if it has recovery keys
 
 
-def prepare(folder: Folder, address: str, raw: bytes | None, *, has_user: bool) -> Enforced:
-    """Verify the coordinator, and let it enforce ``raw``, or the sample if that is None.
+class Wanted(NamedTuple):
+    """What is to be enforced: a manifest of one's own, or else the sample."""
 
-    With ``has_user`` the user ``dev`` is in it. What a restarted coordinator enforces stays.
-    Raises ``ConflictError`` if it is another manifest than ``raw``, or its state cannot be opened,
-    and what verifying it and setting a manifest raises.
+    raw: bytes | None
+    has_user: bool  # the user dev is added to it; the sample has it always
+    shop: bytes | None  # the manifest of the example, for the sample
+
+
+def prepare(folder: Folder, address: str, wanted: Wanted) -> Enforced:
+    """Verify the coordinator, and let it enforce what is ``wanted``.
+
+    What a restarted coordinator enforces stays. Raises ``ConflictError`` if that is another
+    manifest, or its state cannot be opened, and what verifying it and setting a manifest raises.
     """
-    user = user_in(folder) if has_user else None
-    if raw is not None and user is not None:
-        raw = with_user(raw, user.certificate.read_text(encoding="ascii"))
+    user = user_in(folder) if wanted.has_user else None
+    if wanted.raw is not None and user is not None:
+        own = with_user(wanted.raw, user.certificate.read_text(encoding="ascii"))
+        wanted = wanted._replace(raw=own)
     with Coordinator.connect(address, _trust(folder), user) as coordinator:
         root = ssl.DER_cert_to_PEM_cert(coordinator.trusted.root_der)
         replace_file(folder.root, root.encode("ascii"))
         match coordinator.status().code:
             case code if code == _ACCEPTING:
-                return _set(folder, coordinator, raw, user)
+                return _set(folder, coordinator, wanted, user)
             case code if code == _RUNNING:
-                return _kept(folder, coordinator, raw)
+                return _kept(folder, coordinator, wanted)
             case _:
                 raise ConflictError(
                     f"the state in {folder.path} cannot be opened any more",
@@ -57,14 +67,16 @@ def prepare(folder: Folder, address: str, raw: bytes | None, *, has_user: bool) 
 
 
 def _set(
-    folder: Folder, coordinator: Coordinator, raw: bytes | None, user: ClientIdentity | None
+    folder: Folder, coordinator: Coordinator, wanted: Wanted, user: ClientIdentity | None
 ) -> Enforced:
-    path = folder.sample if raw is None else folder.path / "manifest.json"
-    if raw is not None:
-        replace_file(path, raw)
+    path = folder.sample if wanted.raw is None else folder.path / "manifest.json"
+    if wanted.raw is not None:
+        replace_file(path, wanted.raw)
     else:
         assert user is not None  # noqa: S101 the sample has a user always
-        replace_file(path, _sample(folder, user).encode())
+        sample = _sample(folder, user)
+        text = sample if wanted.shop is None else with_shop(sample, wanted.shop)
+        replace_file(path, text.encode())
     raw = read_manifest(str(path))
     shares = folder.path / "recovery-secrets.json"
 
@@ -79,18 +91,24 @@ def _set(
     return Enforced(fingerprint(raw), path == folder.sample, str(path), kept)
 
 
-def _kept(folder: Folder, coordinator: Coordinator, raw: bytes | None) -> Enforced:
+def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
     found = coordinator.manifest()
-    if raw is not None and fingerprint(raw) != found.fingerprint:
+    is_other = wanted.raw is not None and fingerprint(wanted.raw) != found.fingerprint
+    if is_other or not _shop_in(wanted) <= decode(found.manifest).marbles.keys():
         raise ConflictError(
             f"the coordinator in {folder.path} has another manifest",
-            hint="leave --manifest out, and change it with keyhouse manifest update; or begin anew"
-            f" with rm -r {folder.path}, --folder or --ephemeral",
+            hint="change it with keyhouse manifest update; or begin anew with"
+            f" rm -r {folder.path}, --folder or --ephemeral",
         )
     sample = folder.sample
     if sample.exists() and fingerprint(read_manifest(str(sample))) == found.fingerprint:
         return Enforced(found.fingerprint, is_sample=True, manifest=str(sample))
     return Enforced(found.fingerprint, is_sample=False)
+
+
+def _shop_in(wanted: Wanted) -> AbstractSet[str]:
+    """Return the types of the example's workloads, if it is wanted."""
+    return decode(wanted.shop).marbles.keys() if wanted.shop is not None else frozenset()
 
 
 def _sample(folder: Folder, user: ClientIdentity) -> str:

@@ -7,8 +7,10 @@ from keyhouse.base.errors import ConflictError
 from keyhouse.cli.dev.folder import USER
 from keyhouse.manifest import decode
 from keyhouse.manifest.source.json_source import canonical_json
+from keyhouse.manifest.source.yaml_reader import read_yaml
+from keyhouse.manifest.source.yaml_writer import write_yaml
 
-__all__ = ["GREETING", "sample_manifest", "with_user"]
+__all__ = ["GREETING", "sample_manifest", "with_shop", "with_user"]
 
 GREETING: Final = "greeting"
 """The secret of the sample that has a value from the beginning."""
@@ -51,6 +53,14 @@ def sample_manifest(unique_id: str, certificate_pem: str) -> str:
     """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``."""
     indented = "".join(f"      {line}\n" for line in certificate_pem.splitlines())
     return _SAMPLE.format(unique_id=unique_id, user=USER, certificate=indented)
+
+
+def with_shop(sample: str, shop: bytes) -> str:
+    """Return ``sample`` with all that the manifest ``shop`` (JSON) has."""
+    content: dict[str, Any] = read_yaml(sample.encode()).tree
+    for section, entries in json.loads(shop).items():
+        content[section].update(entries)
+    return write_yaml(content)
 
 
 def with_user(raw: bytes, certificate_pem: str) -> bytes:

@@ -17,6 +17,7 @@ from keyhouse.cli.dev.folder import USER, Folder
 __all__ = ["Deployment", "Step", "called_as"]
 
 _NAME: Final = "keyhouse"
+_SPECIAL: Final = frozenset('"$`\\!')  # to a shell between double quotes
 _UVX: Final = ("uvx", "--from", "keyhouse[dev]", _NAME)
 
 
@@ -62,10 +63,18 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
     certificate: str = ""
     key: str = ""
     recovery_secrets: str = ""
+    shop: str = ""  # HOST:PORT of the example's front end
 
     @classmethod
     def of(
-        cls, folder: Folder, serving: Serving, enforced: Enforced, named: Named, *, has_user: bool
+        cls,
+        folder: Folder,
+        serving: Serving,
+        enforced: Enforced,
+        named: Named,
+        *,
+        has_user: bool,
+        shop: str,
     ) -> Self:
         """Return what is where."""
         return cls(
@@ -84,6 +93,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             certificate=str(folder.certificate) if has_user else "",
             key=str(folder.key) if has_user else "",
             recovery_secrets=enforced.recovery_secrets,
+            shop=shop,
         )
 
     def rows(self) -> dict[str, str]:
@@ -94,6 +104,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             "manifest": self.manifest or f"as it was, {self.fingerprint[:16]}...",
             "user": self.user,
             "recovery": self.recovery_secrets,
+            "shop": self.shop,
             "context": self.context + (", in use" if self.context_in_use else ""),
             "folder": self.folder,
         }
@@ -107,7 +118,9 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         """Return the line that another shell has to be told first; empty: nothing."""
         words, lines = called_as(), []
         if words != (_NAME,):
-            lines.append(f"alias {_NAME}={shlex.quote(shlex.join(words))}")
+            command = shlex.join(words)
+            quoted = shlex.quote(command) if set(command) & _SPECIAL else f'"{command}"'
+            lines.append(f"alias {_NAME}={quoted}")
         if not self.context_in_use:
             lines.append(f"export KEYHOUSE_CONTEXT={self.context}")
         return "; ".join(lines)
@@ -125,7 +138,11 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             Step("upload another value", upload + _command("secret", "set", "-")),
             manifest,
             Step("become a workload", self._launching()),
+            *([Step("buy an apple in the shop", self._buying())] if self.shop else []),
         ]
+
+    def _buying(self) -> str:
+        return shlex.join(["curl", "--cacert", self.root, "-d", "", f"https://{self.shop}/apples"])
 
     def _launching(self) -> str:
         words = ("run", "--type", "web", "--coordinator", self.workload_api)

@@ -56,12 +56,16 @@ _LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
     "a call was refused": _call_refused,
     "a TLS handshake was refused": _turned_away,
 }
+_OF_LAUNCHERS: Final = "keyhouse run: "  # on how they join, which the coordinator tells, too
 _NOTABLE: Final = {"warning": "yellow", "error": "red"}
 _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
 def line_of(entry: Mapping[str, Any]) -> Line | None:
     """Return what to tell of ``entry``; None: nothing."""
+    if "service" in entry:
+        quiet = entry["text"].startswith(_OF_LAUNCHERS)
+        return None if quiet else Line(entry["service"], "magenta", entry["text"])
     if "text" in entry:
         return Line("said", "yellow", entry["text"])
     event, level = entry["event"], entry["level"]

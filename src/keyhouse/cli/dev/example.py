@@ -1,0 +1,76 @@
+"""The two services of the example, beside a development coordinator: ``keyhouse dev --example``.
+
+Programs and manifest come with the simulated platform. Each service is started by a launcher, as a
+workload of its own identity: what the simulated machine measures is told to it.
+"""
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final
+
+from keyhouse.cli.dev.below import process_below
+from keyhouse.cli.dev.coordinator import Serving, can_listen
+from keyhouse.cli.dev.folder import Folder
+
+__all__ = ["services", "shop"]
+
+_HERE: Final = "127.0.0.1"
+_ORDERS: Final = 8443  # usual ports
+_STOCK: Final = 8444
+
+
+def shop() -> Path:
+    """Return the directory with the programs, the manifest, and the identities."""
+    [found, *_] = entry_points(group="keyhouse.examples", name="ordering")
+    folder: Path = found.load()
+    return folder
+
+
+@contextmanager
+def services(folder: Folder, serving: Serving) -> Iterator[str]:
+    """Run both while the context lasts; yield ``HOST:PORT`` of the one that customers ask.
+
+    What they print is among the entries of ``serving``.
+    """
+    orders, stock = (str(_port(usual)) for usual in (_ORDERS, _STOCK))
+    with ExitStack() as ends:
+        for name, names, ports in (
+            ("stock", "stock.example.com", (stock,)),
+            ("orders", "orders.example.com,localhost", (orders, stock)),
+        ):
+            place = folder.path / name
+            place.mkdir(mode=0o700, exist_ok=True)
+
+            def hear(line: bytes, name: str = name) -> None:
+                if line:
+                    text = line.decode("utf-8", errors="replace").rstrip()
+                    serving.heard.put({"service": name, "text": text})
+
+            words = [*_launching(name, names, folder, serving), *ports]
+            ends.enter_context(process_below(words, hear, place))
+        yield f"localhost:{orders}"
+
+
+def _launching(name: str, names: str, folder: Folder, serving: Serving) -> list[str]:
+    programs = shop()
+    return [
+        *(sys.executable, "-I", "-B", "-m", "keyhouse.cli", "run"),
+        *("--coordinator", serving.workload, "--type", name, "--dns-names", names),
+        *("--root-certificate", str(folder.root.absolute())),
+        *("--platform", "simulation", "--simulated-machine", str(folder.state.absolute())),
+        *("--simulated-identity", str(programs / f"{name}.enclave.json")),
+        *("--", sys.executable, str(programs / "shop" / f"{name}.py")),
+    ]
+
+
+def _port(usual: int) -> int:
+    """Return ``usual``, or a port that is free."""
+    if can_listen(_HERE, usual):
+        return usual
+    with socket.create_server((_HERE, 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
