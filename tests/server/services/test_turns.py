@@ -5,9 +5,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import running_engine, set_manifest, user
 from support.samples.updates import together
 
+from keyhouse.coordinator.core.recipe import FEW
 from keyhouse.server.net.concurrency import (
     BoundedExecutor,
     ConcurrencyLimit,
@@ -142,3 +144,23 @@ async def test_plans_are_made_one_at_a_time_and_keep_no_update_waiting(tmp_path:
         assert len(set(await asyncio.gather(*plans))) == 1
         updates.close()
         preparation.close()
+
+
+async def test_slow_certificates_of_one_workload_keep_no_other_waiting(tmp_path: Path) -> None:
+    leaves = [f"leaf{number}" for number in range(FEW + 1)]
+    shown = {name: f"{{{{ pem .Secrets.{name}.Cert }}}}" for name in leaves}
+    raw = marble_manifest(
+        {"slow": {"Package": "app", "Parameters": {"Env": shown}}, "web": {"Package": "app"}},
+        Secrets={name: {"Type": "cert-ed25519"} for name in leaves},
+    )
+    joined = list[str]()
+
+    async with deployment(tmp_path, raw) as opened:
+
+        async def join(marble_type: str, name: str) -> None:
+            await opened.join(marble_type, identity=user(name).der)
+            joined.append(name)
+
+        greedy = [join("slow", "greedy") for _ in range(4)]
+        await asyncio.gather(*greedy, join("slow", "modest"), join("web", "quick"))
+    assert joined == ["quick", "greedy", "greedy", "modest", "greedy", "greedy"]
