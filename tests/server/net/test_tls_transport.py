@@ -1,6 +1,5 @@
 """TLS as it is served, between a TCP transport and a connection whose bytes are in our hands."""
 
-import asyncio
 import ssl
 import threading
 from collections.abc import Iterator
@@ -10,122 +9,18 @@ import pytest
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
 from support.peers.https import ALICE, SERVER, client_context
+from support.peers.tls_wire import Above, Wire, soil
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
-from keyhouse.server.net.transport import Transport
 
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGER_THAN_A_HANDSHAKE = GET * 600
 
 lib, ffi = Binding().lib, Binding.ffi
-
-
-class Socket(asyncio.Transport):
-    """The TCP transport: keeps what is sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = bytearray()
-        self.ended = self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.sent += data
-
-    def write_eof(self) -> None:
-        self.ended = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        raise AssertionError("nothing here is too much")
-
-    resume_reading = pause_reading
-
-
-class Connection:
-    """The connection above: keeps what comes."""
-
-    def __init__(self) -> None:
-        self.received = b""
-        self.ended = False
-
-    def connecting(self, transport: Transport) -> None:
-        """The TCP connection is there."""
-
-    def connection_made(self) -> None:
-        """The handshake is complete."""
-
-    def data_received(self, data: bytes) -> None:
-        """Keep ``data``."""
-        self.received += bytes(data)
-
-    def eof_received(self) -> None:
-        """The client sends no more."""
-        self.ended = True
-
-    def pause_writing(self) -> None:
-        """Not here."""
-
-    def resume_writing(self) -> None:
-        """Not here."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
-
-
-class Wire:
-    """A client and the served transport without sockets. ``soiled``: see ``soil``."""
-
-    def __init__(self, client: ssl.SSLContext, *, soiled: bool = False) -> None:
-        context = TlsContext(SERVER.key, [SERVER.certificate])
-        self.socket, self.above = Socket(), Connection()
-        handshakes = Handshakes(Limits().handshake_bytes)
-        self.transport = TlsTransport(context, self.above, handshakes)
-        self.transport.connection_made(self.socket)
-        self._soiled = soiled
-        self._incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = client.wrap_bio(self._incoming, self.outgoing, server_hostname="localhost")
-        self._shake_hands()
-
-    def _shake_hands(self) -> None:
-        """Complete the client's handshake, but keep its last flight back."""
-        for _ in range(10):
-            try:
-                self.client.do_handshake()
-            except ssl.SSLWantReadError:
-                self.flush()
-            else:
-                return
-
-    def flush(self) -> None:
-        """Carry what the client sends to the server, and the other way."""
-        self.feed(self.outgoing.read())
-
-    def feed(self, data: bytes) -> None:
-        """Give the server ``data`` as it comes from a socket."""
-        if self._soiled:
-            soil()
-        inbox = self.transport.get_buffer(-1)
-        inbox[: len(data)] = data
-        self.transport.buffer_updated(len(data))
-        self._incoming.write(self.socket.sent)
-        self.socket.sent.clear()
-
-
-def soil() -> None:
-    """Leave an error in OpenSSL's queue of this thread, as other cryptography may."""
-    lib.ERR_put_error(6, 0, 100, b"test", 1)
-    assert lib.ERR_peek_error()
 
 
 @pytest.fixture(name="wire")
@@ -145,6 +40,7 @@ def test_request_in_the_last_flight_of_the_handshake_is_not_forgotten(
     wire.flush()
     assert wire.transport.identity == ALICE.certificate
     assert wire.above.received == request_
+    assert not wire.above.ended
 
 
 def test_record_that_arrives_byte_by_byte_is_read_once(wire: Wire) -> None:
@@ -197,7 +93,7 @@ def test_close_notify_is_the_end(wire: Wire) -> None:
         wire.client.unwrap()
     wire.flush()
     assert wire.above.ended
-    assert wire.socket.closed
+    assert wire.socket.is_closing()
     with pytest.raises(ssl.SSLZeroReturnError):
         wire.client.read()
 
@@ -205,12 +101,12 @@ def test_close_notify_is_the_end(wire: Wire) -> None:
 def test_context_refuses_a_second_thread() -> None:
     context = TlsContext(SERVER.key, [SERVER.certificate])
     handshakes = Handshakes(Limits().handshake_bytes)
-    TlsTransport(context, Connection(), handshakes)
+    TlsTransport(context, Above(), handshakes)
     problems: list[Exception] = []
 
     def use() -> None:
         try:
-            TlsTransport(context, Connection(), handshakes)
+            TlsTransport(context, Above(), handshakes)
         except BrokenError as broken:
             problems.append(broken)
 
@@ -240,3 +136,43 @@ def test_keys_are_logged_for_nobody_where_openssl_would(
     wire.flush()
     assert wire.transport.identity == ALICE.certificate
     assert not leaked
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_versions_are_refused_also_by_an_openssl_that_would_take_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: ssl.TLSVersion
+) -> None:
+    """Its security level, which rules them out by default, is a matter of its configuration."""
+
+    class LaxContext(SSL.Context):
+        def __init__(self, method: int) -> None:
+            super().__init__(method)
+            self.set_cipher_list(b"ALL:@SECLEVEL=0")
+
+    monkeypatch.setattr(SSL, "Context", LaxContext)
+    client = client_context(None, tmp_path, version=version)
+    client.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"):
+        Wire(client)
+
+
+def _session_id_context(wire: Wire) -> bytes:
+    """Return what marks the served session as one of its context, which OpenSSL compares."""
+    session = lib.SSL_get_session(wire.transport._ssl)
+    room = ffi.new("unsigned char[]", lib.i2d_SSL_SESSION(session, ffi.NULL))
+    lib.i2d_SSL_SESSION(session, ffi.new("unsigned char **", room))
+    _, mark, rest = bytes(ffi.buffer(room)).partition(b"\xa4\x22\x04\x20")  # [4] OCTET STRING
+    assert mark
+    return rest[:32]
+
+
+def test_sessions_of_each_context_are_marked_as_its_own(tmp_path: Path) -> None:
+    context = TlsContext(SERVER.key, [SERVER.certificate])
+    wires = [Wire(client_context(ALICE, tmp_path), context=context) for _ in range(2)]
+    wires.append(Wire(client_context(ALICE, tmp_path)))
+    for wire in wires:
+        wire.flush()
+    first, second, other = map(_session_id_context, wires)
+    assert first == second
+    assert first != other

@@ -9,8 +9,9 @@ Rules that this file keeps:
 1. The identity is the leaf whose key signed the handshake, never another certificate of the chain.
 2. A context is replaced, never changed. Ticket keys (OpenSSL draws them for each context) and the
    session-id context are its own, so a session resumes only where it began.
-3. OpenSSL's error queue belongs to the thread. It is emptied before and after each call, so that
-   an error of one connection, or of other cryptography, never ends another connection.
+3. OpenSSL's error queue belongs to the thread. It is emptied before each call whose outcome it
+   tells, and after each that may leave something in it, so that an error of one connection, or of
+   other cryptography, never ends another connection.
 4. Keys come from memory. No environment variable or configuration file takes part.
 """
 

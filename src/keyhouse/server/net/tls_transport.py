@@ -117,9 +117,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._raw = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._handler.connecting(self)
 
-    def get_buffer(self, sizehint: int) -> Any:
+    def get_buffer(self, _sizehint: int) -> Any:
         """Return the buffer of all connections: it is read into and emptied in one go."""
-        del sizehint
         return self._context.inbox_view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -130,10 +129,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._phase is _Phase.CLOSED:
             return
         if self._phase is _Phase.HANDSHAKE:
-            if not self._hear(nbytes):
-                return
-        elif _bio_write(self._bio_in, self._context.inbox, nbytes) != nbytes:
-            raise MemoryError
+            self._hear(nbytes)
+        else:
+            self._keep(self._context.inbox, nbytes)
         self._decrypt()
         self._control_reading()
 
@@ -181,7 +179,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         if len(data) <= _RECORD and not self._backlog and not self._clogged:
             self._encrypt(data)
-        elif data:
+        else:
             self._backlog.append(memoryview(data))
             self._flush()
         if (self._backlog or self._clogged) and not self._told:
@@ -205,32 +203,32 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     # In.
 
-    def _hear(self, count: int) -> bool:
-        """Take ``count`` bytes in; return whether the handshake is complete.
+    def _hear(self, count: int) -> None:
+        """Take ``count`` bytes of a handshake in, and what came with its end.
 
         What OpenSSL gets of a handshake is bounded: 100 KiB of certificates with as many extensions
         as fit took up to 32 ms, measured. What comes behind the handshake does not count.
         """
         inbox, heard = self._context.inbox, min(count, self._unheard)
         self._unheard -= heard
-        if _bio_write(self._bio_in, inbox, heard) != heard:
+        self._keep(inbox, heard)
+        if self._shake_hands() and heard < count:
+            self._keep(inbox + heard, count - heard)
+
+    def _keep(self, received: Any, count: int) -> None:
+        if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
-        if not self._shake_hands():
-            return False
-        if heard < count and _bio_write(self._bio_in, inbox + heard, count - heard) <= 0:
-            raise MemoryError
-        return True
 
     def _shake_hands(self) -> bool:
         """Go on with the handshake; return whether it is complete."""
         _clear_errors()
         result = lib.SSL_do_handshake(self._ssl)
-        waits = result != 1 and lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
+        waits = lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ
         _clear_errors()
         if result == 1 and self._is_as_required():
             self._begin()
             return True
-        if not waits and has_refused_key(self._ssl):
+        if has_refused_key(self._ssl):
             self._handshakes.refused(COSTLY_KEY)
         elif waits and not self._unheard:
             waits = False
@@ -310,14 +308,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Read from the socket unless bytes are kept already that are not taken.
 
         While an answer is awaited a few are kept before that: else the end of a client that says
-        close_notify first is not seen, and the server works on for it.
+        close_notify first is not seen, and the server works on for it. What is discarded is always
+        read: else a client that was held could not send the rest and read its answer.
         """
         raw = self._raw
         if raw is None or raw.is_closing():
             return
-        kept = _bio_length(self._bio_in, _NULL) if self._held or self._clogged else 0
-        wanted = kept <= (_GOODBYE if self._held else 0) and not (
-            self._clogged and self._phase is not _Phase.LINGERING
+        wanted = self._phase is _Phase.LINGERING or not (
+            self._clogged or _bio_length(self._bio_in, _NULL) > _GOODBYE
         )
         if wanted is not self._reading:
             self._reading = wanted
@@ -330,7 +328,6 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _encrypt(self, piece: bytes | memoryview) -> None:
         """Send up to one record."""
-        _clear_errors()
         source = piece if isinstance(piece, bytes) else _from_buffer(piece)
         taken = _write(self._ssl, source, len(piece))
         if taken != len(piece):
@@ -387,7 +384,6 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _finish(self) -> None:
         """Say that this was all, and close, at once or after the client."""
-        _clear_errors()
         lib.SSL_shutdown(self._ssl)
         _clear_errors()
         self._drain()
