@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.samples.crafted import keys_of_a_root
 from support.samples.deployment import (
+    NOW,
     FixedClock,
     manifest,
     new_process,
@@ -18,6 +20,11 @@ from support.samples.deployment import (
 from keyhouse.base.errors import ForbiddenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, FirstManifestRule, NewDeployment, Phase, open_engine
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import decide, start
+from keyhouse.coordinator.core.events import ManifestSet
+from keyhouse.coordinator.core.state import AcceptingManifest
+from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.manifest import fingerprint
 
 ANOTHER_MACHINE = Secret(b"quite another machine's secret..")
@@ -51,6 +58,17 @@ async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_pa
         assert engine.view.phase is Phase.ACCEPTING_MANIFEST
         view = await set_manifest(engine, manifest(2))
         assert view.running.manifest == manifest(2)
+
+
+def test_the_first_manifest_is_recorded_with_the_start_of_its_process() -> None:
+    context = Context(
+        now=NOW, platform="test", instance=b"i" * 16, version="0.1.0", measurement=bytes(32)
+    )
+    accepting = AcceptingManifest(keys_of_a_root())
+    command = prepare_manifest(accepting, manifest(), now=NOW)
+    first, *others = decide(accepting, command, context)
+    assert isinstance(first, ManifestSet)
+    assert others == [start(context)]
 
 
 async def test_one_byte_more_is_another_manifest(tmp_path: Path) -> None:

@@ -165,5 +165,5 @@ def _fits(state: Running, application: Application) -> bool:
     return not any(
         templates.check_upload(name, state.secrets[name])
         for name in application.kept
-        if name in templates.readers and name in state.secrets
+        if name in state.secrets
     )
