@@ -6,14 +6,23 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 from support.samples.crafted import Made, made
-from support.samples.deployment import FixedClock, new_process, running_engine, stored
+from support.samples.deployment import (
+    NOW,
+    FixedClock,
+    new_process,
+    open_home,
+    running_engine,
+    stored,
+)
 from support.samples.recovery import holders, recoverable
 from support.samples.state import Snapshots
 
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
-from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError, WrongPhaseError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
     Engine,
@@ -23,9 +32,12 @@ from keyhouse.coordinator import (
     RecoveryRefusedError,
     open_engine,
 )
-from keyhouse.journal import Home, StoreFullError
+from keyhouse.coordinator.core.events import Started
+from keyhouse.coordinator.engine.records import decode_events
+from keyhouse.journal import Home, Opened, StoreDamagedError, StoreFullError
 from keyhouse.journal.store.protocol import Step, no_step
 
+DAY = 24 * 3600 * 1_000_000
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(1)
 _OF_SQLITE = {"begin", "commit", "committed", "truncate"}
@@ -42,7 +54,9 @@ def _recovery(crafted: Made) -> Recovery:
 
 
 @asynccontextmanager
-async def _elsewhere(path: Path, step: Step) -> AsyncIterator[Engine]:
+async def _elsewhere(
+    path: Path, step: Step, clock: FixedClock | None = None
+) -> AsyncIterator[Engine]:
     """Run an engine on another machine, whose disk calls ``step``."""
     secret = ELSEWHERE.reveal()
     home = await Home.open(
@@ -53,7 +67,7 @@ async def _elsewhere(path: Path, step: Step) -> AsyncIterator[Engine]:
     )
     engine = await open_engine(
         home,
-        clock=FixedClock(),
+        clock=clock or FixedClock(),
         process=new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
     )
@@ -141,14 +155,88 @@ async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again
         pytest.fail("a recovery takes more steps than were tried")
 
 
-async def test_wrong_data_key_opens_nothing(tmp_path: Path) -> None:
+def _is_open(folder: Path) -> bool:
+    """Tell whether this process has the journal in ``folder`` open."""
+    journal = folder / "journal.db"
+    return any(each.resolve() == journal for each in Path("/proc/self/fd").iterdir())
+
+
+def _failing(crafted: Made, error: Exception) -> Recovery:
+    """Return the right recovery, where ``error`` comes once all of it has been checked."""
+
+    async def fail(_keys: CoordinatorKeys) -> Callable[[], None]:
+        raise error
+
+    return msgspec.structs.replace(_recovery(crafted), make_ready=fail)
+
+
+async def test_refused_recovery_leaves_the_store_locked(tmp_path: Path) -> None:
     crafted = made(recoverable(KEYS))
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step) as engine:
         right = _recovery(crafted)
-        wrong = Recovery(Secret(bytes(32)), right.submitted, _ready)
-        with pytest.raises(RecoveryRefusedError):
-            await engine.recover(wrong)
-        assert engine.view.phase is Phase.RECOVERY
-        view = await engine.recover(right)
+        not_now = UnavailableError("the platform makes no quote now")
+        for refused in (
+            msgspec.structs.replace(right, dek=Secret(bytes(32))),
+            _failing(crafted, not_now),
+        ):
+            with pytest.raises((RecoveryRefusedError, UnavailableError)):
+                await engine.recover(refused)
+            assert engine.view.phase is Phase.RECOVERY
+            assert not _is_open(tmp_path)
+        with capture_logs() as logged:
+            view = await engine.recover(right)
         assert view.phase is Phase.RUNNING
+        (told,) = (entry for entry in logged if entry["event"] == "the state was recovered")
+        assert told["shares_of"] == [KEYS[0].name]
+        assert _is_open(tmp_path)
+        with pytest.raises(WrongPhaseError):
+            await engine.recover(right)
+
+
+@pytest.mark.parametrize("error", [UnavailableError("not now"), ForbiddenError("not here")])
+async def test_what_refuses_a_recovery_is_told_as_it_is(tmp_path: Path, error: Exception) -> None:
+    crafted = made(recoverable(KEYS))
+    await crafted.write(tmp_path)
+    async with _elsewhere(tmp_path, no_step) as engine:
+        with pytest.raises(type(error)) as caught:
+            await engine.recover(_failing(crafted, error))
+        assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            StoreDamagedError("the record 7 is damaged"),
+            "cannot be recovered: the record 7 is damaged",
+        ),
+        (ValueError("a secret"), "cannot be recovered: it is not one that Keyhouse wrote"),
+    ],
+)
+async def test_state_that_the_host_made_up_is_a_refusal_and_no_fault(
+    tmp_path: Path, error: Exception, message: str
+) -> None:
+    crafted = made(recoverable(KEYS))
+    await crafted.write(tmp_path)
+    async with _elsewhere(tmp_path, no_step) as engine:
+        with capture_logs() as logged, pytest.raises(RecoveryRefusedError, match=message):
+            await engine.recover(_failing(crafted, error))
+        told = [entry["error"] for entry in logged if "could not be recovered" in entry["event"]]
+        assert told == (["ValueError"] if isinstance(error, ValueError) else [])
+        assert "a secret" not in str(logged)
+        assert (await engine.recover(_recovery(crafted))).phase is Phase.RUNNING
+
+
+async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -> None:
+    crafted = made(recoverable(KEYS))
+    await crafted.write(tmp_path)
+    async with _elsewhere(tmp_path, no_step, FixedClock(NOW - DAY)) as engine:
+        await engine.recover(_recovery(crafted))
+    home = await open_home(tmp_path, ELSEWHERE)
+    opened = await home.load()
+    assert isinstance(opened, Opened)
+    (started,) = decode_events(opened.replay.events)
+    assert isinstance(started, Started)
+    assert started.time == crafted.running.time
+    await home.close()
