@@ -138,6 +138,7 @@ def test_arbitrary_shares_give_a_secret_or_our_refusal(shares: list[Secret]) -> 
 @given(secret=secrets_, count=st.integers(1, 20))
 def test_xor_needs_all_shares_in_any_order(secret: bytes, count: int) -> None:
     shares = split_xor(Secret(secret), count)
+    assert len(shares) == count
     assert {len(share) for share in shares} == {len(secret)}
     if len(set(map(Secret.reveal, shares))) == count:  # short shares may be equal by chance
         assert combine_xor(shares[::-1]).reveal() == secret

@@ -25,6 +25,7 @@ from keyhouse.authority import (
     require_signer,
     verify_share,
 )
+from keyhouse.authority.recovery.submitted import PLAIN_SIZES
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 
@@ -53,6 +54,11 @@ def _share(by: Holder, count: int, threshold: int) -> tuple[Secret, bytes]:
     material = _material(count, threshold)
     share = by.share(material.ciphertexts[by.name])
     return Secret(share), by.sign(share)
+
+
+def test_plain_shares_have_the_sizes_that_splitting_gives_and_an_early_one() -> None:
+    made = {len(_share(KEYS[0], count, threshold)[0]) for count, threshold in ((3, 0), (3, 2))}
+    assert made | {16} == PLAIN_SIZES
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,6 +162,8 @@ def test_index_with_another_threshold_gives_no_data_key() -> None:
     submitted = [SubmittedShare(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
     with pytest.raises(ShareRefusedError, match="do not fit together"):
         data_key(_index(material, 3), submitted)  # XOR of shares that are 33 bytes long
+    with pytest.raises(ShareRefusedError, match="do not fit together"):
+        data_key(RecoveryIndex(bytes(16), 1, 0, (), b"", bytes(32)), [])
     short = [
         SubmittedShare("a", Secret(b"short"), b""),
         SubmittedShare("b", Secret(b"shorter"), b""),
@@ -171,6 +179,7 @@ def test_ephemeral_key_decrypts_what_is_for_it_and_says_nothing_about_the_rest()
     for wrong in (b"", os.urandom(511), os.urandom(512), os.urandom(513), b"\xff" * 512):
         with pytest.raises(BadRequestError) as refused:
             key.decrypt(wrong)
+        assert refused.value.fields.keys() == {"recoverySecret"}
         said.add(str(refused.value))
     assert len(said) == 1
 

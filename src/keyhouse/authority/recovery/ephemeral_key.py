@@ -35,17 +35,12 @@ class EphemeralKey:
 
         Raises ``BadRequestError``, always with the same words, if it was not encrypted to this key.
         """
-        if len(ciphertext) != _BITS // 8:  # costs nothing to refuse
-            raise _undecryptable()
         try:
             return Secret(self._key.decrypt(ciphertext, _OAEP))
         except ValueError:
-            raise _undecryptable() from None
-
-
-def _undecryptable() -> BadRequestError:
-    return BadRequestError(
-        "the share cannot be decrypted",
-        fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
-        hint="encrypt it to the key of GET /api/v2/recover/public-key; a restart makes another",
-    )
+            raise BadRequestError(
+                "the share cannot be decrypted",
+                fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
+                hint="encrypt it to the key of GET /api/v2/recover/public-key; a restart makes"
+                " another",
+            ) from None

@@ -38,7 +38,7 @@ def combine_xor(shares: Sequence[Secret]) -> Secret:
     Raises ``BrokenError`` for no shares, different lengths, or a share given twice.
     """
     values = [share.reveal() for share in shares]
-    if not values or len({len(value) for value in values}) != 1:
+    if len({len(value) for value in values}) != 1:
         raise BrokenError("shares of different lengths, or none, cannot be combined")
     if len(set(values)) != len(values):
         raise BrokenError("a share was given twice")
@@ -71,11 +71,11 @@ def combine_shamir(shares: Sequence[Secret]) -> Secret:
     for fewer than 2 shares, different lengths, an x of 0 or an x given twice.
     """
     values = [share.reveal() for share in shares]
-    length = len(values[0]) - 1 if values else 0
-    if len(values) < _LEAST_THRESHOLD or length < 1:
-        raise BrokenError("too few or too short shares to combine")
-    if any(len(value) != length + 1 for value in values):
-        raise BrokenError("shares of different lengths cannot be combined")
+    if len(values) < _LEAST_THRESHOLD:
+        raise BrokenError("too few shares to combine")
+    length = len(values[0]) - 1
+    if length < 1 or any(len(value) != length + 1 for value in values):
+        raise BrokenError("shares that are too short or of different lengths cannot be combined")
     points = [value[-1] for value in values]
     if 0 in points or len(set(points)) != len(points):
         raise BrokenError("a share was given twice, or is none")

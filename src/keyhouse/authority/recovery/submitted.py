@@ -105,7 +105,7 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
     shares cannot be combined.
     """
     shares = [submission.share for submission in submitted]
-    if len(shares) != index.threshold or not shares:
+    if len(shares) != index.threshold:
         raise ShareRefusedError("too few shares to recover")
     try:
         every_one = len(index.holders) == index.threshold
