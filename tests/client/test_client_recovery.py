@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    PublicFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.peers.peer import Certified, Peer, certify, serving, success
 from support.process.command import Ended, run
 from support.samples.recovery import OAEP, holder
@@ -31,7 +26,6 @@ from keyhouse.client import (
     require_signed,
     verify_coordinator,
 )
-from keyhouse.client.errors import ClientSetupError
 from keyhouse_simulation.folder import open_platform
 
 ANN = holder("rk0")
@@ -258,17 +252,6 @@ def test_wrong_file_is_refused_by_name(
     assert ended.code == 1, ended.err
     assert said in ended.err
     assert scene.uploads == []
-
-
-def test_encrypted_private_key_is_refused_with_a_hint() -> None:
-    pem = ANN.key.private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")
-    )
-    with pytest.raises(ClientSetupError, match="is encrypted"):
-        HolderKey(Secret(pem))
-    with pytest.raises(ClientSetupError, match="check the passphrase"):
-        HolderKey(Secret(pem), Secret(b"pass"))
-    assert HolderKey(Secret(pem), Secret(b"password")).public_key == _spki(ANN.key)
 
 
 def test_sdk_judges_offers_like_the_command(tmp_path: Path) -> None:

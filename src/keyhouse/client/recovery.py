@@ -33,7 +33,6 @@ from keyhouse.client.trust import require_signature
 from keyhouse.wire.client_api import Offer
 
 __all__ = [
-    "PLAIN_SIZES",
     "HolderKey",
     "RecoveryKey",
     "encrypt_share",
@@ -43,9 +42,6 @@ __all__ = [
     "require_root",
     "require_signed",
 ]
-
-PLAIN_SIZES: Final = frozenset({32, 33})
-"""Bytes of a decrypted share: of all holders together, or of some of them (Shamir)."""
 
 _EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 _LEAST_BITS: Final = 4096
@@ -200,7 +196,7 @@ def encrypt_share(ephemeral_public_key: bytes, share: Secret) -> bytes:
 def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
     try:
         key = load_der_public_key(der)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm):
         key = None
     if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
         return key
@@ -217,6 +213,6 @@ def _verifies(public_key: bytes, signature: bytes, share: Secret) -> bool:
         if not isinstance(key, rsa.RSAPublicKey):
             return False
         key.verify(signature, share.reveal(), padding.PKCS1v15(), hashes.SHA256())
-    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
+    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
         return False
     return True
