@@ -109,8 +109,9 @@ def test_framing_may_be_a_fourth_of_the_data_and_16_kib_more() -> None:
     with pytest.raises(MalformedError):
         most.feed(excused, 1_000_000)
     large = fed(b"10000\r\n" + b"x" * 65536 + b"\r\n")  # not kept for what follows
+    large.feed(small * 3276 + b"4\r\nxxxx\r\n", 1_000_000)  # 16 * 1024
     with pytest.raises(MalformedError):
-        large.feed(small * 3277, 1_000_000)
+        large.feed(small, 1_000_000)
 
 
 def test_announced_size_over_the_limit_keeps_no_data() -> None:

@@ -192,6 +192,10 @@ REFUSED = {
     ),
     "CR CR LF": (400, head(b"GET / HTTP/1.1", b"Host: a\r")),
     "gzip body": (415, head(b"POST / HTTP/1.1", b"Host: a", b"Content-Encoding: gzip")),
+    "two expectations": (
+        400,
+        head(b"POST / HTTP/1.1", b"Host: a", b"Expect: 100-continue", b"Expect: 100-continue"),
+    ),
     "other expectation": (400, head(b"POST / HTTP/1.1", b"Host: a", b"Expect: 200-ok")),
     "long line": (414, head(b"GET /" + b"a" * 17_000 + b" HTTP/1.1", b"Host: a")),
     "long headers": (431, head(b"GET / HTTP/1.1", b"Host: a", b"X: " + b"a" * 33_000)),
@@ -202,6 +206,14 @@ REFUSED = {
 @pytest.mark.parametrize(("status", "data"), REFUSED.values(), ids=REFUSED.keys())
 def test_head_outside_the_strict_grammar_is_refused(status: int, data: bytes) -> None:
     assert refused(data).status == status
+
+
+@pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/1.2", b"HTTP/1.10", b"RTSP/1.0"])
+def test_another_version_is_told_apart_from_a_malformed_line(version: bytes) -> None:
+    other = refused(head(b"GET / " + version, b"Host: a"))
+    assert (other.part, other.message) == ("", "this protocol version is not served")
+    malformed = refused(head(b"GET  / " + version, b"Host: a"))
+    assert (malformed.part, malformed.message) == ("headers", "the request line is malformed")
 
 
 @pytest.mark.parametrize(

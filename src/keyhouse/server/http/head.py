@@ -247,12 +247,12 @@ def _target(target: bytes) -> tuple[str, bytes]:
             "begin it with a slash, and leave out what follows #",
         )
     raw, _, query = target.partition(b"?")
-    if b"%" in raw and _BAD_ESCAPE.search(raw):
+    if _BAD_ESCAPE.search(raw):
         raise MalformedError(
             400, "", "the path has a malformed percent escape", "use % and two digits"
         )
     try:
-        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
+        path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         raise MalformedError(
             400, "", "the path is not UTF-8", "escape the bytes of UTF-8"
