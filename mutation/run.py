@@ -7,7 +7,6 @@ the mutant in place of the module and runs the tests. What was found out is kept
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -16,15 +15,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.machinery import SourceFileLoader
-from importlib.util import spec_from_loader
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import CodeType
 from typing import Final
 
 import pytest
+from hypothesis import Phase, settings
+from mutation.loading import Mutated, load_others, loaded
 from mutation.operators import Mutant, mutants
 from mutation.targets import TARGETS
 
@@ -33,12 +31,23 @@ __all__ = ["main"]
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _KEPT: Final = _ROOT / "build" / "mutation"
 _EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
-_LOADED_ONCE: Final = {"_pytest", "cryptography", "google", "hypothesis", "msgspec", "pluggy"}
-"""What costs most to import. Event loops are not among it: they do not outlive a fork."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 _FORK: Final = get_context("fork")
 _LEAST_SECONDS: Final = 20.0  # that the tests of a mutant may take
-_SLOWER: Final = 10  # than without a mutant
+_SLOWER: Final = 5  # than without a mutant
+_PLUGINS: Final = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
+_OPTIONS: Final = (
+    "-q",
+    "-x",
+    "--assert=plain",
+    "--hypothesis-seed=0",
+    "--hypothesis-profile=mutants",
+    "-pno:cacheprovider",
+    *(f"-p{each}" for each in _PLUGINS),
+)
+settings.register_profile(
+    "mutants", deadline=None, database=None, phases=[Phase.explicit, Phase.generate]
+)
 
 
 def main() -> int:
@@ -78,33 +87,25 @@ def _seconds(text: str) -> float:
     return float(int(text[:-1]) * _UNITS[text[-1]])
 
 
-class _Mutation(SourceFileLoader):
-    """Loads the mutant in place of the module's file."""
+class _Order:
+    """Puts the tests first that found the mutants before, and those of properties last."""
 
-    def __init__(self, fullname: str, path: str, text: str) -> None:
-        super().__init__(fullname, path)
-        self._text = text
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self._text.encode(), self.get_filename(fullname))
-
-
-class _Finder:
-    """Finds the mutant for the name of its module, and nothing else."""
-
-    def __init__(self, name: str, path: str, text: str) -> None:
-        self._name = name
-        self._loader = _Mutation(name, path, text)
-
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
-        return spec_from_loader(name, self._loader) if name == self._name else None
-
-
-class _ExamplesFirst:
-    """Puts the tests of properties last: they take longest, most of all when one fails."""
+    def __init__(self, first: list[str]) -> None:
+        self._first = first
+        self.failed = ""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: item.get_closest_marker("hypothesis") is not None)
+        items.sort(key=self._rank)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = report.nodeid
+
+    def _rank(self, item: pytest.Item) -> int:
+        if item.nodeid in self._first:
+            return self._first.index(item.nodeid)
+        slow = item.get_closest_marker("hypothesis") is not None
+        return len(self._first) + slow
 
 
 class _Module:
@@ -120,6 +121,7 @@ class _Module:
         self._file = _KEPT / f"{target.replace('/', '.')}.json"
         kept = json.loads(self._file.read_text()) if self._file.exists() else {}
         self._kept: dict[str, tuple[str, str]] = {key: (of, how) for key, (of, how) in kept.items()}
+        self._killers: list[str] = []  # tests, the one that failed last first
 
     def run(self, until: float, *, survivors_only: bool) -> bool:
         """Return whether all mutants were tried before ``until``."""
@@ -178,50 +180,49 @@ class _Module:
         new.replace(self._file)
 
     def _baseline(self) -> float:
-        """Load the libraries of the tests; return the seconds these take without a mutant."""
+        """Load what the tests need; return the seconds that these take without a mutant."""
         began = 0.0
-        for _ in range(2):  # the second time with the libraries loaded
+        for _ in range(2):  # the second time with most modules loaded
             found, tell = _FORK.Pipe(duplex=False)
             began = time.monotonic()
-            child = _FORK.Process(target=_test, args=(self._tests, None, tell))
+            child = _FORK.Process(target=_test, args=(self._tests, None, [], tell))
             child.start()
             tell.close()
-            loaded = found.recv()
+            _, files = found.recv()
             child.join()
             if child.exitcode:
                 raise SystemExit(f"the tests of {self._target} fail without any mutant")
-            for name in loaded:
-                _load(name)
+            load_others(self._name, files)
         return time.monotonic() - began
 
     def _outcome(self, mutant: Mutant, seconds: float) -> str:
-        finder = _Finder(self._name, str(self._path), mutant.text)
-        child = _FORK.Process(target=_test, args=(self._tests, finder, None))
+        mutated = Mutated(self._name, str(self._path), mutant.text)
+        found, tell = _FORK.Pipe(duplex=False)
+        child = _FORK.Process(target=_test, args=(self._tests, mutated, self._killers, tell))
         child.start()
-        child.join(seconds)
-        if child.is_alive():  # it never ends: that would be noticed
+        tell.close()
+        if found.poll(seconds):
+            with suppress(EOFError):
+                failed, _ = found.recv()
+                self._killers = [failed, *(each for each in self._killers if each != failed)]
+        else:  # it never ends: that would be noticed
             child.kill()
-            child.join()
+        child.join()
         return "killed" if child.exitcode else "survived"
 
 
-def _load(name: str) -> None:
-    with suppress(Exception):  # the tests load what cannot be loaded beforehand
-        importlib.import_module(name)
-
-
-def _test(tests: list[str], finder: _Finder | None, tell: Connection | None) -> None:
-    """Run the tests in this process, which ends with 0 if they pass; tell what they loaded."""
+def _test(tests: list[str], mutated: Mutated | None, first: list[str], tell: Connection) -> None:
+    """Run the tests in this process, which ends with 0 if they pass; tell what was found."""
     sink = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(sink, stream)
-    if finder is not None:
-        sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # typeshed wants more than Python
+    if mutated is not None:
+        sys.meta_path.insert(0, mutated)  # type: ignore[arg-type]  # typeshed wants more than Python
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    order = _Order(first)
     with tempfile.TemporaryDirectory() as scratch:
-        options = ["-q", "-x", "-n0", "--assert=plain", "-pno:cacheprovider", "--hypothesis-seed=0"]
-        code = pytest.main([*options, f"--basetemp={scratch}/t", *tests], [_ExamplesFirst()])
-    if tell is not None:
-        tell.send([each for each in sorted(sys.modules) if each.split(".")[0] in _LOADED_ONCE])
+        code = pytest.main([*_OPTIONS, f"--basetemp={scratch}/t", *tests], [order])
+    tell.send((order.failed, loaded() if mutated is None else {}))
     os._exit(code)
 
 
