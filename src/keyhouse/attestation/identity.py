@@ -11,6 +11,7 @@ from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequestError, Problem
+from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, nearest, read
 
@@ -27,7 +28,7 @@ _MAX_FILE = 1 << 20
 _MAX_NONCE = 1024
 
 
-class ExpectedIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     """The one coordinator (or several versions of it) that a client is ready to trust.
 
     Making one that would let in anybody raises ``ConfigurationRefusedError``: it names a

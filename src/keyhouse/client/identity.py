@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from keyhouse.base.pem import certificate_fault, is_encrypted, key_fault
 from keyhouse.base.printable import os_reason
+from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
@@ -70,7 +71,7 @@ class ClientIdentity(msgspec.Struct, frozen=True):
             raise _unusable(certificate, key, f" {self.certificate}", f" {self.key}") from None
 
 
-class PemIdentity(msgspec.Struct, frozen=True):
+class PemIdentity(Readable, frozen=True):
     """A user in memory: the PEM certificate, and its PEM private key, not encrypted."""
 
     certificate: bytes

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from secrets import token_bytes
 from typing import Final
 
-import msgspec
-
 from keyhouse.base.printable import shown
+from keyhouse.base.readable import Readable
 from keyhouse.client import calls
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
@@ -49,7 +48,7 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 
-class CurrentManifest(msgspec.Struct, frozen=True):
+class CurrentManifest(Readable, frozen=True):
     """The manifest in force. Fingerprint and the root's signature have been checked."""
 
     manifest: bytes

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -33,6 +32,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.readable import Readable
 from keyhouse.client.calls import quoting
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.http.connection import Connection
@@ -76,7 +76,7 @@ May raise ``RefusedError`` (no trust) and ``UnavailableError``.
 _HINT = "do not use it: it may be another machine that answers at this address"
 
 
-class TrustedCoordinator(msgspec.Struct, frozen=True):
+class TrustedCoordinator(Readable, frozen=True):
     """A coordinator whose quote has been verified, and what to pin when talking to it."""
 
     address: Address
@@ -88,7 +88,7 @@ class TrustedCoordinator(msgspec.Struct, frozen=True):
     memory: StateMemory | None = None  # sessions check each answer against it
 
 
-class Trust(msgspec.Struct, frozen=True, kw_only=True):
+class Trust(Readable, frozen=True, kw_only=True):
     """The coordinator to trust, and what to verify its quotes with.
 
     ``collateral``: a bundle, or a function that returns the one for a quote; it may block.

@@ -4,14 +4,13 @@ import hashlib
 import json
 from typing import Any
 
-import msgspec
-
 from keyhouse.attestation import Measurements
+from keyhouse.base.readable import Readable
 
 __all__ = ["Enclave", "enclave"]
 
 
-class Enclave(msgspec.Struct, frozen=True):
+class Enclave(Readable, frozen=True):
     """An enclave, as its quotes describe it, and as packages of a manifest do."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes: this build and no other

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from keyhouse.base.errors import Problem
+from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import SecretType, UserSecret
@@ -52,13 +53,13 @@ __all__ = [
 # --- bodies of requests ---
 
 
-class ManifestBody(msgspec.Struct, frozen=True):
+class ManifestBody(Readable, frozen=True):
     """Body of ``POST /api/v2/manifest`` and ``POST /api/v2/plan``: base64 on the wire."""
 
     manifest: bytes = b""
 
 
-class UpdateBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class UpdateBody(Readable, frozen=True, omit_defaults=True):
     """Body of the update endpoints. ``plan``: the digest that ``POST /api/v2/plan`` has answered.
 
     With it the call is refused if what would happen is no longer what that plan said.
@@ -74,7 +75,7 @@ class SecretsBody(msgspec.Struct, frozen=True):
     secrets: dict[str, UserSecret] = {}
 
 
-class RecoverBody(msgspec.Struct, frozen=True, rename="camel"):
+class RecoverBody(Readable, frozen=True, rename="camel"):
     """Body of ``POST /api/v2/recover``: a share, encrypted to the coordinator's ephemeral key.
 
     The signature is RSA PKCS #1 v1.5 with SHA-256 over the share, by the holder's recovery key.
@@ -84,7 +85,7 @@ class RecoverBody(msgspec.Struct, frozen=True, rename="camel"):
     recovery_secret_signature: bytes = b""
 
 
-class SignQuoteBody(msgspec.Struct, frozen=True, rename="camel"):
+class SignQuoteBody(Readable, frozen=True, rename="camel"):
     """Body of ``POST /api/v2/sign-quote``: the quote, raw or with its 16-byte header."""
 
     sgx_quote: bytes = b""
@@ -110,7 +111,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class ManifestData(msgspec.Struct, frozen=True):
+class ManifestData(Readable, frozen=True):
     """The manifest as it was uploaded, its SHA-256 in hex, and the root key's ECDSA signature."""
 
     signature: bytes = msgspec.field(name="manifestSignatureRootECDSA")
@@ -118,7 +119,7 @@ class ManifestData(msgspec.Struct, frozen=True):
     manifest: bytes
 
 
-class SetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
+class SetManifestData(Readable, frozen=True, omit_defaults=True):
     """The encrypted recovery secrets by names of keys, under both names; nothing without keys."""
 
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
@@ -130,14 +131,14 @@ class SetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.recovery_secrets or self.recovery_keys
 
 
-class EvidenceData(msgspec.Struct, frozen=True):
+class EvidenceData(Readable, frozen=True):
     """Certificates in PEM, intermediate then root, and the quote with its 16-byte header."""
 
     cert: str
     quote: bytes
 
 
-class SecretObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
     """A secret. What a type does not have is left out; null: a user has not uploaded it yet.
 
     ``size`` is in bits, ``validFor`` in days. Certificates: ``cert`` DER, ``private`` PKCS #8,
@@ -175,13 +176,14 @@ class LogEntry(msgspec.Struct, frozen=True):
     text: Unsent[str] = ""
 
 
-class UpdateAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
     """Who has to agree still; ``recoverySecrets`` if the update is in force and renewed them."""
 
     message: Unsent[str] = ""  # to a reader: the envelope's, with warnings and what they mean
     missing_acknowledgments: UInt64  # 0: the update is in force
     missing_users: tuple[str, ...] = ()  # who may still agree; may be more than are needed
-    recovery_secrets: Sometimes[dict[str, bytes]] = {}  # by key name: kept first of all
+    # by key name: kept first of all
+    recovery_secrets: Sometimes[dict[str, bytes]] = msgspec.field(default={})
 
     @property
     def applied(self) -> bool:
@@ -195,7 +197,7 @@ class AcknowledgedData(UpdateAnswer, frozen=True, kw_only=True, rename="camel"):
     message: str = ""
 
 
-class Pending(msgspec.Struct, frozen=True, rename="camel"):
+class Pending(Readable, frozen=True, rename="camel"):
     """The manifest that waits, and the users who have not agreed to it yet."""
 
     manifest: bytes  # exactly these bytes have to be acknowledged
@@ -209,7 +211,7 @@ class MessageData(msgspec.Struct, frozen=True):
     message: str
 
 
-class RecoveryIndexData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
     """Who can recover the state: the root it had (DER), and the keys (DER) by name."""
 
     root: bytes
@@ -220,7 +222,7 @@ class RecoveryIndexData(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     keys: dict[str, bytes]
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Offer(Readable, frozen=True, kw_only=True, rename="camel"):
     """The key to encrypt recovery secrets to (DER), signed by the temporary root."""
 
     algorithm: Annotated[str, OneOf(("RSA",))] = "RSA"
@@ -230,7 +232,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     received: tuple[str, ...] = ()  # names of the keys whose shares are in
 
 
-class RecoverySecretsData(msgspec.Struct, frozen=True, rename="camel"):
+class RecoverySecretsData(Readable, frozen=True, rename="camel"):
     """The encrypted recovery secrets by names of keys."""
 
     recovery_secrets: dict[str, bytes]
@@ -243,7 +245,7 @@ class Progress(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class SignedQuote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
     """The root key's signature over quote and TCB status, under both names."""
 
     tcb_status: str
@@ -294,7 +296,7 @@ class OldStatusData(msgspec.Struct, frozen=True, rename="camel"):
     status_message: str = ""
 
 
-class OldManifestData(msgspec.Struct, frozen=True):
+class OldManifestData(Readable, frozen=True):
     """The manifest, its SHA-256 in hex and the signature; null, empty, null before there is one."""
 
     signature: OrNull[bytes] = msgspec.field(default=b"", name="manifestSignatureRootECDSA")
@@ -302,7 +304,7 @@ class OldManifestData(msgspec.Struct, frozen=True):
     manifest: OrNull[bytes] = b""
 
 
-class OldSetManifestData(msgspec.Struct, frozen=True, omit_defaults=True):
+class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
     """As in version 2, in another order."""
 
     recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 
 __all__ = [
@@ -146,7 +147,7 @@ class SecretDefinition(msgspec.Struct, frozen=True):
     public: Secret | None = None
 
 
-class UserSecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of ``POST /api/v2/secrets``, after base64. ``None`` means: not given.
 
     Either ``key`` alone, or ``cert`` and, if wanted, ``private`` and ``public``. The latter three

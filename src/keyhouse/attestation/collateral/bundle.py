@@ -11,6 +11,7 @@ import binascii
 import msgspec
 
 from keyhouse.attestation.errors import CollateralRefusedError
+from keyhouse.base.readable import Readable
 
 __all__ = ["MAX_COLLATERAL", "Collateral", "read_collateral", "write_collateral"]
 
@@ -21,7 +22,7 @@ _SIGNATURE = 64
 _HINT = "fetch the bundle again, or copy it again from where it came"
 
 
-class Collateral(msgspec.Struct, frozen=True):
+class Collateral(Readable, frozen=True):
     """A bundle, not verified yet. Nothing in it is trusted before ``Verifier.verify``."""
 
     pck_crl_issuer_chain: str

@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from keyhouse.attestation.quote.form import Tee
+from keyhouse.base.readable import Readable
 
 __all__ = ["Freshness", "TcbStatus", "TdMeasurements", "Verdict"]
 
@@ -39,14 +40,14 @@ class Freshness(msgspec.Struct, frozen=True):
     expires: datetime
 
 
-class TdMeasurements(msgspec.Struct, frozen=True):
+class TdMeasurements(Readable, frozen=True):
     """Who a TDX trust domain is: 48 bytes each."""
 
     mrtd: bytes
     rtmrs: tuple[bytes, bytes, bytes, bytes]
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(Readable, frozen=True):
     """What a quote says that verified. It is true; whether it is enough is not decided yet.
 
     For TDX the four SGX values are empty or 0 and ``td`` is set; no identity matches it.

@@ -7,10 +7,10 @@ tokens have to be installed (Debian: ``openssl``, ``libengine-pkcs11-openssl``).
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token
@@ -18,7 +18,7 @@ from keyhouse.client.tokens.session import LOOK, open_token
 __all__ = ["TokenIdentity", "read_token"]
 
 
-class TokenIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class TokenIdentity(Readable, frozen=True, kw_only=True):
     """A user: the certificate, and where its private key is.
 
     The key has this ``label`` and ``key_id``; at least one of them is given.

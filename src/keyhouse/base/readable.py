@@ -1,0 +1,53 @@
+"""Values that people can read when they are printed: no binary in any representation."""
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Readable"]
+
+_SHORT: Final = 64  # bytes: hashes, nonces, report data
+_LONG_TEXT: Final = 1_000  # characters
+
+
+class Readable(msgspec.Struct, frozen=True):
+    """A Struct whose ``repr`` has short bytes in hex, and of long ones their number and SHA-256.
+
+    The same holds for what is in its lists and mappings. Secrets are ``Secret``, as everywhere.
+    """
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({fields})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return what ``rich`` prints, and ``repr``."""
+        return [(name, _readable(getattr(self, name))) for name in self.__struct_fields__]
+
+
+class _Plain(str):
+    """Text that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _Plain(_bytes(value))
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return _Plain(f"<{len(value)} characters>")
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_readable, value))
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in value.items()}
+    return value
+
+
+def _bytes(value: bytes) -> str:
+    if len(value) <= _SHORT:
+        return f"<{value.hex()}>" if value else "<0 bytes>"
+    return f"<{len(value)} bytes, SHA-256 {hashlib.sha256(value).hexdigest()}>"
