@@ -23,3 +23,4 @@ def test_every_program_of_the_sdk_page_works(tmp_path: Path) -> None:
     assert "Secret set alice\n" in printed
     assert "platform is UpToDate\n" in printed
     assert "refused: forbidden\n" in printed
+    assert "from the context: hello\n" in printed
