@@ -283,6 +283,14 @@ def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> N
     assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_manifest_is_indented_on_a_terminal_only(desk: Desk) -> None:
+    code, shown = on_a_terminal(desk, "manifest", "get")
+
+    assert code == 0
+    assert '\r\n  "Packages": {\r\n' in shown
+    assert '\n  "Packages"' not in desk.done("manifest", "get")
+
+
 @pytest.mark.parametrize(("columns", "is_drawn"), [("12", False), ("300", True)])
 def test_table_is_whole_on_a_terminal_of_any_width(
     desk: Desk, columns: str, *, is_drawn: bool

@@ -63,6 +63,10 @@ def test_a_manifest_in_yaml_is_set_and_verified_and_compared(tmp_path: Path, yam
         ended = run("manifest", "set", str(yaml), host, *trust(server), "--json")
         assert ended.code == 0, ended.err
         assert run("manifest", "get", host, *trust(server)).out == _JSON % _ID
+        back = run("manifest", "get", host, *trust(server), "--yaml").out.encode()
+        assert back.startswith(b"Marbles:\n  web:\n")
+        again = run("manifest", "signature", "-", stdin=back)
+        assert again.out.strip() == sha256((_JSON % _ID).encode()).hexdigest()
         assert run("manifest", "verify", str(yaml), host, *trust(server)).code == 0
         assert run("manifest", "verify", str(other), host, *trust(server)).code == 4
 

@@ -8,13 +8,12 @@ import click
 
 from keyhouse.base.errors import NotFoundError
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import open_manifest
+from keyhouse.cli.manifest.file import AsYaml, open_manifest, write_manifest
 from keyhouse.cli.manifest.plan import ReviewOptions, require_pending
 from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, recovery_place
 from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
-from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
@@ -144,6 +143,7 @@ def get(
     missing: Annotated[
         bool, Option("--missing", help="print who has not agreed, instead of the manifest")
     ] = False,
+    as_yaml: AsYaml = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the manifest that waits for acknowledgements.
@@ -152,6 +152,8 @@ def get(
 
     Example: keyhouse manifest update get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o pending.json
+
+    On a terminal it is indented.
     """
     with coordinator_of(target) as coordinator:
         pending = coordinator.pending()
@@ -160,7 +162,7 @@ def get(
             "no update is pending", hint="keyhouse manifest update apply starts one"
         )
     if output:
-        write_output(pending.manifest, output)
+        write_manifest(pending.manifest, output, as_yaml=as_yaml)
     found = {"fingerprint": fingerprint(pending.manifest)}
     if as_json:
         rest = {} if missing else {"manifest": pending.manifest}
@@ -169,7 +171,7 @@ def get(
     elif missing:
         show_rows({**found, "missing": _listed(pending), "message": pending.message})
     elif not output:
-        write_output(pending.manifest)
+        write_manifest(pending.manifest, "", as_yaml=as_yaml)
 
 
 @update_app.command("cancel")

@@ -5,28 +5,36 @@ coordinator, fingerprints, signatures and acknowledgements know nothing but thos
 """
 
 import functools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
 from keyhouse.base.errors import InvalidError, RefusedError
-from keyhouse.cli.output.files import read_file
+from keyhouse.base.printable import printable
+from keyhouse.cli.output.files import read_file, write_output
+from keyhouse.cli.parser.parameters import Option
 from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:
     from keyhouse.cli.output.source_text import SourceText
     from keyhouse.manifest.source.yaml_reader import YamlRead
 
-__all__ = ["ManifestFile", "open_manifest", "read_manifest"]
+__all__ = ["AsYaml", "ManifestFile", "open_manifest", "read_manifest", "write_manifest"]
 
 _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
     ".json": "json",
     ".yaml": "yaml",
     ".yml": "yaml",
 }
+
+
+AsYaml = Annotated[
+    bool, Option("--yaml", help="as YAML: what it says, not the bytes that are signed")
+]
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -106,3 +114,22 @@ def read_manifest(path: str) -> bytes:
         FileInvalidError: it is no JSON or YAML that is accepted; with every problem.
     """
     return open_manifest(path).raw
+
+
+def write_manifest(raw: bytes, output: str, *, as_yaml: bool) -> None:
+    """Write the manifest ``raw`` to the new file ``output``, or to standard output.
+
+    Exactly its bytes, but indented on a terminal, which is not to be copied from. ``as_yaml``: a
+    text that means the same. Raises ``FileUnwritableError``.
+    """
+    on_terminal = not output and sys.stdout.isatty()
+    shown = raw
+    if as_yaml:
+        from keyhouse.manifest.source.yaml_writer import write_yaml
+
+        shown = write_yaml(read_json(raw)).encode()
+    elif on_terminal:
+        shown = msgspec.json.format(raw, indent=2) + b"\n"
+    if on_terminal:
+        shown = "".join(f"{printable(line)}\n" for line in shown.decode().split("\n")[:-1]).encode()
+    write_output(shown, output)

@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from keyhouse.base.printable import printable
-from keyhouse.cli.manifest.file import read_manifest
+from keyhouse.cli.manifest.file import AsYaml, read_manifest, write_manifest
 from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
 
@@ -59,6 +60,7 @@ def get(
     *,
     keep_cert: KeepCert = False,
     display_update: DisplayUpdate = False,
+    as_yaml: AsYaml = False,
     as_json: WithSignature = False,
 ) -> None:
     """Print the manifest in force, byte for byte.
@@ -67,22 +69,29 @@ def get(
 
     Example: keyhouse manifest get localhost:4433 --attestation attestation.json
     --simulation-root root.pem -o manifest.json
+
+    On a terminal it is indented. The coordinator keeps JSON, without comments: with --yaml, what
+    was uploaded as YAML comes back as YAML that has the same fingerprint.
     """
+    if as_yaml and as_json:
+        raise WrongUsageError("--yaml and --json contradict each other", hint="leave one out")
     with coordinator_of(unpinned(target) if keep_cert else target) as coordinator:
         current = coordinator.manifest()
         entries = coordinator.update_log() if display_update else ()
         if keep_cert:
             keep(coordinator.trusted, target.coordinator_cert)
     content = _raised(current.manifest, entries) if display_update else current.manifest
-    if as_json:
-        content = msgspec.json.encode(
-            {
-                "manifestFingerprint": current.fingerprint,
-                "manifestSignatureRootECDSA": current.signature,
-                "manifest": content,
-            }
-        )
-    write_output(content + b"\n" if as_json else content, output)
+    if not as_json:
+        write_manifest(content, output, as_yaml=as_yaml)
+        return
+    found = msgspec.json.encode(
+        {
+            "manifestFingerprint": current.fingerprint,
+            "manifestSignatureRootECDSA": current.signature,
+            "manifest": content,
+        }
+    )
+    write_output(found + b"\n", output)
 
 
 @command
