@@ -283,6 +283,17 @@ def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> N
     assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_long_work_is_shown_on_a_terminal_and_leaves_the_result(
+    desk: Desk, running: Server
+) -> None:
+    code, shown = on_a_terminal(desk, "backup", str(running.data), "made")
+
+    assert code == 0
+    assert "copying and checking" in shown
+    assert shown.index("copying and checking") < shown.index("next, when it is needed")
+    assert "copying" not in desk.type("backup", str(running.data), "second").err
+
+
 def test_a_manifest_is_indented_on_a_terminal_only(desk: Desk) -> None:
     code, shown = on_a_terminal(desk, "manifest", "get")
 

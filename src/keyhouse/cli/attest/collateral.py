@@ -12,7 +12,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.files import read_file, reading, write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import long_work, show_json, show_rows
 from keyhouse.cli.parser.command import AsJson
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
@@ -97,7 +97,8 @@ def fetch(
         raise RefusedError("no PCCS is named", hint="name it: --pccs https://name:port")
     kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
-    collateral, facts = asyncio.run(fetched)
+    with long_work(f"fetching collateral from {pccs}"):
+        collateral, facts = asyncio.run(fetched)
     if output or not as_json:
         write_output(write_collateral(collateral), output)
     if as_json:

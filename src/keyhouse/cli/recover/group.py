@@ -14,7 +14,7 @@ from keyhouse.cli.options.memory import NONE, has_place, memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import write_output
-from keyhouse.cli.output.show import show_json, show_rows
+from keyhouse.cli.output.show import long_work, show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
@@ -76,7 +76,9 @@ def upload(
                 "nothing signs the recovery secret", hint="--key or --signature"
             )
         with _offer_of(target, root, warn=True) as (coordinator, offer):
-            progress = coordinator.recover(*_submission(offer, shares, name, own, signed))
+            submission = _submission(offer, shares, name, own, signed)
+            with long_work("recovering"):
+                progress = coordinator.recover(*submission)
     if not progress.remaining:
         _require_recovered(target, offer)
     _show(progress, as_json=as_json)

@@ -10,7 +10,7 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.show import show_json, show_table
+from keyhouse.cli.output.show import long_work, show_json, show_table
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option
@@ -56,7 +56,7 @@ def verify(
 
     directory = _existing(directory)
     opener = sealing_platform(platform, directory) if platform else None
-    with private_copy(directory) as copy:
+    with long_work(f"checking {directory}"), private_copy(directory) as copy:
         checked = asyncio.run(check_store(copy, opener))
     if as_json:
         show_json(checked)
@@ -138,7 +138,8 @@ def backup(
     directory = _existing(directory, "name one that is there")
     found: list[StoreChecked] = []
     verify = _verifier(platform, directory, found)
-    asyncio.run(make_backup(directory, target.absolute(), verify))
+    with long_work(f"copying and checking {directory}"):
+        asyncio.run(make_backup(directory, target.absolute(), verify))
     _show_checked_at("backup", target, found[0], as_json=as_json)
     if not as_json:
         shown = printable(str(target))
@@ -165,7 +166,9 @@ def restore_backup(
 
     directory, found = directory.absolute(), list["StoreChecked"]()
     verify = _verifier(platform, directory, found)
-    asyncio.run(put_back(_existing(source, "name one that is there"), directory, verify))
+    source = _existing(source, "name one that is there")
+    with long_work(f"checking and restoring {source}"):
+        asyncio.run(put_back(source, directory, verify))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
     if not as_json:
         click.echo(
