@@ -68,7 +68,7 @@ _TRUST = (
 
 def _update(stage: Stage, verb: str, file: str, *, by: str) -> tuple[str, ...]:
     user = ("--cert", f"{by}.crt", "--key", f"{by}.key")
-    return ("manifest", "update", verb, file, stage.address, *user, *_TRUST)
+    return ("manifest", "update", verb, file, stage.address, "--yes", *user, *_TRUST)
 
 
 def _in_force(stage: Stage, trusted: TrustedCoordinator) -> str:

@@ -43,6 +43,9 @@ class Desk:
         if "HOST" not in words:
             return run(*words, folder=self.folder, stdin=stdin)
         typed = [self.host if word == "HOST" else word for word in words]
+        asks = {"apply", "acknowledge"} & {*words} and not {"--expect-plan", "--no-plan"} & {*words}
+        if asks:  # here is no terminal
+            typed += ["--yes"]
         if by:
             typed += ["--cert", self.file(f"{by}.crt", user(by).pem)]
             typed += ["--key", self.file(f"{by}.key", user(by).key_pem)]
@@ -200,6 +203,7 @@ def test_a_place_that_cannot_be_taken_is_refused_before_the_coordinator_is_asked
 def test_recovery_secrets_that_no_file_can_hold_are_printed_instead(waiting: Desk) -> None:
     waiting.file("m.json", together(holders=["rk0"]))
     typed = [KEYHOUSE, "manifest", "set", "m.json", waiting.host, *waiting.trust, "-r", "r.json"]
+    typed += ["--memory", "none"]
     ended = subprocess.run(
         ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", *typed],
         cwd=waiting.folder,
@@ -298,7 +302,7 @@ def test_three_people_update_with_the_commands_that_they_are_told(deployed: Depl
     desk.file("YOUR.key", user("bob").key_pem)
     program, *words = command.replace("\\\n", " ").split()
     assert program == "keyhouse"
-    ended = run(*words, "--json", folder=desk.folder)
+    ended = run(*words, "--yes", "--json", folder=desk.folder)
     found = one_object(ended)
     name = f"recovery-secrets-{fingerprint(new)[:12]}.json"
     assert found.pop("message").startswith("All ")
@@ -448,7 +452,7 @@ def test_on_a_terminal_one_is_asked_before_anything_is_sent(
     desk = deployed(together())
     desk.file("new.json", together(word="new"))
     ended = desk.type_at_terminal(*APPLY, *options, by="alice", typed=typed)
-    assert ("go on? [y/N]" in ended.err) is (not options)
+    assert ("Apply these changes? [y/N]" in ended.err) is (not options)
     assert "its arguments differ" in ended.err
     with desk.server.client() as client:
         pending = client.get("/api/v2/update-manifest").status

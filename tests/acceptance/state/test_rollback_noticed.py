@@ -245,7 +245,7 @@ def test_another_deployment_in_recovery_mode_gets_no_share(tmp_path: Path) -> No
             assert client.get("/api/v2/recover/public-key").data["received"] == []
 
 
-def test_without_a_place_to_remember_a_command_warns_and_works(desk: Desk) -> None:
+def test_without_a_place_to_remember_a_command_does_nothing_unless_told_to(desk: Desk) -> None:
     simulation = desk.server.data / "simulation"
     trust = (
         *("--attestation", str(simulation / "attestation.json")),
@@ -254,8 +254,8 @@ def test_without_a_place_to_remember_a_command_warns_and_works(desk: Desk) -> No
     with desk.server:
         for state in ("", "relative/path"):
             ended = run("status", desk.host, *trust, env={"XDG_STATE_HOME": state})
-            assert ended.code == 0
-            assert ended.err.startswith("warning: nothing is remembered")
+            assert ended.code == 2
+            assert ended.err.startswith("error: no place to remember coordinators")
         ended = run("status", desk.host, *trust, "--memory", "none", env={"XDG_STATE_HOME": ""})
         assert (ended.code, ended.err) == (0, "")
         home = desk.folder / "home"

@@ -226,7 +226,7 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
-    with pytest.raises(WrongUsageError, match="who the coordinator must be"):
+    with pytest.raises(WrongUsageError, match="is not applied: it is for"):
         Target(host="other:4433").settled()
     with pytest.raises(WrongUsageError, match="is for"):
         Target(host="other:4433", context="prod").settled()
@@ -265,7 +265,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
 def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="no coordinator is named"):
+    with pytest.raises(WrongUsageError, match="no coordinator: pass HOST"):
         Target(context="none").settled()
 
 
@@ -274,7 +274,7 @@ def test_user_of_the_context_is_who_calls_unless_another_is_typed(tmp_path: Path
     keep(cert=str(certificate), key=str(key))
 
     assert User().identity(Target()) == ClientIdentity(certificate, key)
-    with pytest.raises(WrongUsageError, match="who you are"):
+    with pytest.raises(WrongUsageError, match="no private key: pass --key"):
         User(cert=Path("other.crt")).identity(Target())
 
 

@@ -48,12 +48,12 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("user", "problem"),
     [
-        (User(pkcs11_key_label="a"), "where the token is"),
-        (User(pkcs11_cert_id="a1"), "where the token is"),
-        (User(pkcs11_config=Path("t")), "which key"),
-        (User(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "which key"),
-        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two of you"),
-        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two of you"),
+        (User(pkcs11_key_label="a"), "no token"),
+        (User(pkcs11_cert_id="a1"), "no token"),
+        (User(pkcs11_config=Path("t")), "no key on the token"),
+        (User(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "no key on the token"),
+        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two keys"),
+        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two keys"),
         (User(cert=Path("c"), key=Path("k"), pkcs12_password=Path("p")), "has no effect"),
         (User(pkcs12_password=Path("p")), "has no effect"),
         (

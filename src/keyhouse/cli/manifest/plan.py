@@ -78,9 +78,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
             help="the plan that you have reviewed: refused if by now something else would happen",
         ),
     ] = ""
-    yes: Annotated[
-        bool, Option("--yes", "-y", help="do not ask on a terminal whether to go on")
-    ] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="apply the changes without asking")] = False
     no_plan: Annotated[
         bool,
         Option(
@@ -99,7 +97,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         if self.no_plan:
             return None
         found = _requested(coordinator, raw)
-        asks = not (self.expect_plan or self.yes) and sys.stdin.isatty()
+        asks = not (self.expect_plan or self.yes)
         if asks or not quiet:
             sys.stderr.write(plan_text(found, colour=coloured(sys.stderr)))
             sys.stderr.flush()
@@ -110,18 +108,26 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         return found
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for an invalid digest, and for a digest with ``--no-plan``."""
+        """Raise ``WrongUsageError`` for options that exclude each other, and for an invalid digest.
+
+        Also if the plan would have to be confirmed, and there is no terminal.
+        """
         del beside
+        if not (self.expect_plan or self.yes or self.no_plan or sys.stdin.isatty()):
+            raise WrongUsageError(
+                "not a terminal: the plan of the update cannot be confirmed",
+                hint="--expect-plan DIGEST, of a plan that was reviewed; or --yes",
+            )
         if not self.expect_plan:
             return
         if self.no_plan:
             raise WrongUsageError(
-                "a plan is expected and none is wanted", hint="--expect-plan, or --no-plan"
+                "--expect-plan contradicts --no-plan", hint="leave one of the two out"
             )
         if not _DIGEST.fullmatch(self.expect_plan):
             raise WrongUsageError(
-                "--expect-plan is no digest of a plan",
-                hint="64 hex digits, as the last line of keyhouse manifest plan has them",
+                "--expect-plan is not the digest of a plan",
+                hint="64 hex digits: the last line of keyhouse manifest plan",
             )
 
 
@@ -217,5 +223,5 @@ def _require_expected(digest: str, expected: str) -> None:
 
 
 def _confirm() -> None:
-    if not click.confirm("go on?", default=False, err=True):
-        raise RefusedError("not confirmed: nothing was sent", hint="--yes goes on without asking")
+    if not click.confirm("Apply these changes?", default=False, err=True):
+        raise RefusedError("not confirmed: nothing was sent", hint="--yes continues without asking")

@@ -13,7 +13,8 @@ import msgspec
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.pem import certificate_fault
-from keyhouse.base.printable import os_reason
+from keyhouse.base.printable import os_reason, printable
+from keyhouse.cli.options.context_chosen import not_applied
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
@@ -57,9 +58,7 @@ def keep(proven: TrustedCoordinator, path: str) -> str:
     """
     default = contexts_path()
     if not path and default is None:
-        raise WrongUsageError(
-            "there is no place for the certificates", hint="--coordinator-cert FILE"
-        )
+        raise WrongUsageError("no place for the certificates", hint="--coordinator-cert FILE")
     place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
     try:
         if not path:
@@ -114,8 +113,8 @@ def trusted(
     cannot be used.
     """
     found = target.settled()
-    if found != target and sys.stderr.isatty():
-        sys.stderr.write(context_notice(found))
+    if sys.stderr.isatty():
+        sys.stderr.write(context_notice(found) if found != target else _notice(target))
     proven = _verified(
         found, memory_of(found.memory) if known else None, timeout or found.timeouts()
     )
@@ -124,6 +123,11 @@ def trusted(
     if found.coordinator_cert and known:
         require_kept(found.coordinator_cert, proven.root_der)
     return proven
+
+
+def _notice(target: Target) -> str:
+    why = not_applied(target.context, target.host)
+    return f"{printable(why)}\n" if why else ""
 
 
 def _verified(

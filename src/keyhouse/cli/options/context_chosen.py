@@ -17,6 +17,7 @@ __all__ = [
     "context_for",
     "is_of_another",
     "locating_contexts",
+    "not_applied",
     "not_empty",
     "require_address",
 ]
@@ -80,12 +81,24 @@ def context_for(option: str, host: str = "") -> NamedContext | None:
     return None if is_other else found
 
 
+def not_applied(option: str, host: str) -> str:
+    """Return why the context in use is not applied; "" if it is, or if there is none."""
+    with locating_contexts():
+        found = chosen_context(option)
+    if found is None or not found.is_implied or not is_of_another(found, host):
+        return ""
+    return (
+        f"the context {found.name!r} is not applied: it is for {found.context.address};"
+        " leave HOST out to apply it"
+    )
+
+
 def require_address(named: NamedContext, host: str) -> None:
     """Raise ``WrongUsageError`` if ``host`` is given and is not the coordinator of the context."""
     if is_of_another(named, host):
         raise WrongUsageError(
             f"the context {named.name!r} is for {named.context.address}, not for {host}",
-            hint="leave HOST out, or say --context none",
+            hint="leave HOST out, or pass --context none",
         )
 
 

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import click
-
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.parser.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory
 
-__all__ = ["NONE", "MemoryOption", "has_place", "memory_of"]
+__all__ = ["NONE", "MemoryOption", "memory_of"]
 
 MemoryOption = Annotated[
     str,
@@ -24,16 +22,13 @@ MemoryOption = Annotated[
 ]
 
 NONE: Final = "none"
-_WARNING: Final = (
-    "warning: nothing is remembered, so nobody notices a rollback: neither XDG_STATE_HOME nor HOME"
-    " is set; --memory FILE names a place, --memory none does without"
-)
 
 
 def memory_of(option: str) -> "StateMemory | None":
-    """Return the memory that was chosen. None: chosen not to have one, or there is no place.
+    """Return the memory that was chosen; None: chosen not to have one.
 
-    Raises ``WrongUsageError`` for what cannot be the name of a file.
+    Raises ``WrongUsageError`` for what cannot be the name of a file, and if there is no place: then
+    a rollback would stay unnoticed.
     """
     if option == NONE:
         return None
@@ -41,17 +36,12 @@ def memory_of(option: str) -> "StateMemory | None":
 
     path = Path(option) if option else default_memory()
     if path is None:
-        click.echo(_WARNING, err=True)
-        return None
+        raise WrongUsageError(
+            "no place to remember coordinators: neither XDG_STATE_HOME nor HOME is set",
+            hint="--memory FILE; with --memory none a rollback stays unnoticed",
+        )
     if not path.name:
         raise WrongUsageError(
-            f"--memory {option} names no file", hint="a new or an older one, or none"
+            f"--memory {option} is not a file", hint="name a new or an existing file, or none"
         )
     return FileMemory(path)
-
-
-def has_place(option: str) -> bool:
-    """Return whether ``memory_of`` gives a memory."""
-    from keyhouse.client.memory.file import default_memory
-
-    return option != NONE and bool(option or default_memory())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from keyhouse.cli.options.context_chosen import (
     CONNECTION,
     ContextOption,
     context_for,
+    not_applied,
     not_empty,
     require_address,
 )
@@ -114,6 +115,9 @@ TimeoutOption = Annotated[
 ]
 
 
+_CONTEXTS: Final = "keyhouse context add NAME keeps both; keyhouse context list shows what is kept"
+
+
 class TrustOptions(OptionGroup, frozen=True, kw_only=True):
     """How a coordinator has to be verified before anything is sent to it."""
 
@@ -170,11 +174,11 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         if not required:
             return found
         if not found.host:
-            raise WrongUsageError("no coordinator is named", hint="name a HOST, or a --context")
+            raise WrongUsageError("no coordinator: pass HOST or --context", hint=_CONTEXTS)
         if found.attestation is None:
             raise WrongUsageError(
-                "it is not said who the coordinator must be",
-                hint="--attestation FILE, or a --context that has one",
+                "no expected identity: pass --attestation or --context",
+                hint=not_applied(self.context, self.host) or _CONTEXTS,
             )
         return found
 
@@ -182,12 +186,12 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         if self.insecure:
             raise WrongUsageError(
                 "there is no --insecure: the coordinator is always verified first",
-                hint="for a simulated one name --simulation-root",
+                hint="for a simulated one pass --simulation-root",
             )
         if self.namespace:
             raise WrongUsageError(
-                "there is no --namespace: keyhouse asks no Kubernetes",
-                hint="name the coordinator's address as HOST",
+                "there is no --namespace: keyhouse does not ask Kubernetes",
+                hint="pass the coordinator's address as HOST",
             )
 
 

@@ -97,11 +97,9 @@ TokenKeyLabel = Annotated[
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
     """Return ``config``. Raises ``WrongUsageError`` unless it and a key are named."""
     if config is None:
-        raise WrongUsageError("it is not said where the token is", hint="--pkcs11-config FILE")
+        raise WrongUsageError("no token: pass --pkcs11-config")
     if not (key_id or key_label):
-        raise WrongUsageError(
-            "it is not said which key on the token", hint="--pkcs11-key-label or --pkcs11-key-id"
-        )
+        raise WrongUsageError("no key on the token: pass --pkcs11-key-label or --pkcs11-key-id")
     return config
 
 
@@ -116,7 +114,8 @@ def pin_for(file: TokenFile) -> Secret:
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
         raise TokenFileUnusableError(
-            "there is no PIN", hint="put it in the file, or use a terminal"
+            "no PIN of the token, and no terminal to ask for it",
+            hint="put Pin into the file of --pkcs11-config",
         )
     return pin
 
@@ -128,5 +127,5 @@ def hex_id(text: str, option: str) -> bytes:
     except ValueError:
         found = b""
     if text and not found:  # spaces alone are valid hex, and would match any key
-        raise WrongUsageError(f"{option} is not in hex", hint="such as a1, without 0x")
+        raise WrongUsageError(f"{option} is not hexadecimal", hint="such as a1, without 0x")
     return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from keyhouse.cli.options.context_chosen import context_for
+from keyhouse.cli.options.context_chosen import context_for, not_applied
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
     KeyPassword,
@@ -98,18 +98,18 @@ class User(OptionGroup, frozen=True, kw_only=True):
         found = self._of_context(target) if self._is_empty() else self
         if found.pkcs12 is None and found.pkcs12_password is not None:
             raise WrongUsageError(
-                "--pkcs12-password-file has no effect here", hint="it goes with --pkcs12"
+                "--pkcs12-password-file has no effect here", hint="use it with --pkcs12"
             )
         if found.is_on_token():
             found.require_token()
             return found
         if found.pkcs12 is not None and (found.cert or found.key):
-            raise WrongUsageError("there are two of you", hint="--pkcs12, or --cert with --key")
+            raise WrongUsageError("two users", hint="pass --pkcs12, or --cert with --key")
         if found.pkcs12 is None and (found.cert is None or found.key is None):
             raise WrongUsageError(
-                "it is not said who you are",
-                hint="--cert FILE with --key FILE, --pkcs12 FILE, --pkcs11-config FILE for a token,"
-                " or a --context that has them",
+                _missing(found),
+                hint=not_applied(target.context, target.host)
+                or "--pkcs12 FILE, --pkcs11-config FILE or a --context are other ways",
             )
         return found
 
@@ -152,14 +152,16 @@ class User(OptionGroup, frozen=True, kw_only=True):
     def require_token(self) -> None:
         """Raise ``WrongUsageError`` unless exactly one key on a token is named."""
         if self.key or self.pkcs12:
-            raise WrongUsageError(
-                "there are two of you", hint="the key on a token, or one in a file"
-            )
+            raise WrongUsageError("two keys", hint="pass the key on a token, or one in a file")
         named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
-            raise WrongUsageError(
-                "two certificates are named", hint="--cert, or the one on the token"
-            )
+            raise WrongUsageError("two certificates", hint="pass --cert, or the one on the token")
+
+
+def _missing(user: User) -> str:
+    if user.cert is None and user.key is None:
+        return "no user: pass --cert and --key"
+    return "no certificate: pass --cert" if user.cert is None else "no private key: pass --key"
 
 
 def _from_pem(certificate: Path, key: Path, password: Path | None) -> "UserIdentity":

@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of, trusted
-from keyhouse.cli.options.memory import NONE, has_place, memory_of
+from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.files import write_output
@@ -18,6 +18,7 @@ from keyhouse.cli.output.show import long_work, show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.recover.offline import encrypt, sign
 from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
 
@@ -34,6 +35,13 @@ RootFile = Annotated[
 ]
 
 
+AnyDeployment = Annotated[
+    bool,
+    Option(
+        "--unverified-deployment",
+        help="recover a deployment that neither --root nor the memory knows",
+    ),
+]
 SignatureFile = Annotated[
     Path | None,
     Option(
@@ -54,6 +62,7 @@ def upload(
     root: RootFile = None,
     name: ShareName = "",
     *,
+    unverified_deployment: AnyDeployment = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload one recovery secret.
@@ -64,7 +73,7 @@ def upload(
     --attestation attestation.json --simulation-root simulation/root.pem
 
     It is decrypted and signed with --key, or by a token, or comes with a --signature made
-    elsewhere. Without --root nobody compares the deployment with the one that you kept.
+    elsewhere. The deployment must be that of --root, or the one remembered at this address.
     """
     from keyhouse.cli.recover.files import ShareUnreadableError, shares_in, signature_in
 
@@ -75,7 +84,7 @@ def upload(
             raise ShareUnreadableError(
                 "nothing signs the recovery secret", hint="--key or --signature"
             )
-        with _offer_of(target, root, warn=True) as (coordinator, offer):
+        with _offer_of(target, root, anyone=unverified_deployment) as (coordinator, offer):
             submission = _submission(offer, shares, name, own, signed)
             with long_work("recovering"):
                 progress = coordinator.recover(*submission)
@@ -86,29 +95,33 @@ def upload(
 
 @contextmanager
 def _offer_of(
-    target: Target, root: Path | None, *, warn: bool = False
+    target: Target, root: Path | None, *, anyone: bool
 ) -> Iterator["tuple[Coordinator, Offer]"]:
     """Yield a session with the coordinator, and its offer to recover the expected deployment.
 
     The offer's root is compared with the certificate in ``root`` (or ``--coordinator-cert``) and
-    with the memory of this address; the coordinator's own root is temporary. ``warn``: warn if no
-    certificate is given. Raises ``TrustError``.
+    with the memory of this address; the coordinator's own root is temporary. ``anyone``: neither is
+    needed. Raises ``TrustError``, and ``WrongUsageError`` if nothing says which deployment it is.
     """
     from keyhouse.cli.recover.files import certificate
-    from keyhouse.client import Coordinator, require_remembered, require_root
+    from keyhouse.client import Coordinator, parse_address, require_remembered, require_root
 
     file = root or (Path(target.coordinator_cert) if target.coordinator_cert else None)
     expected = certificate(file) if file is not None else None
-    memory = memory_of(target.settled().memory)
+    settled = target.settled()
+    memory = memory_of(settled.memory)
+    remembered = memory.read().root_at(parse_address(settled.host)) if memory else ""
+    if expected is None and not remembered and not anyone:
+        raise WrongUsageError(
+            "nothing says which deployment to recover",
+            hint="--root FILE, its root certificate; if it is lost: --unverified-deployment",
+        )
     proven = trusted(target, known=False)
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
         offer = coordinator.recovery_offer()
-        if memory is not None:
-            require_remembered(offer, memory.read().root_at(proven.address))
+        require_remembered(offer, remembered)
         if expected is not None:
             require_root(offer, expected)
-        elif warn:
-            click.echo("warning: without --root the deployment is not compared", err=True)
         yield coordinator, offer
 
 
@@ -116,10 +129,7 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
     """Raise ``TrustError`` unless the coordinator now proves the root that it offered."""
     from keyhouse.client import TrustError
 
-    memory = target.settled().memory
-    # Without a place for a memory the first connection has warned: once is enough.
-    option = memory if has_place(memory) else NONE
-    again = trusted(msgspec.structs.replace(target, memory=option, save_sgx_quote=""))
+    again = trusted(msgspec.structs.replace(target, save_sgx_quote=""))
     if again.root_der != offer.index.root:
         raise TrustError("the coordinator recovered under another root than it had said")
 
@@ -164,7 +174,12 @@ def _submission(
 
 @command
 def public_key(
-    target: Target, root: RootFile = None, output: OutputFile = "", *, as_json: AsJson = False
+    target: Target,
+    root: RootFile = None,
+    output: OutputFile = "",
+    *,
+    unverified_deployment: AnyDeployment = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the key that recovery secrets are encrypted to.
 
@@ -179,7 +194,7 @@ def public_key(
         load_der_public_key,
     )
 
-    with _offer_of(target, root) as (_, offer):
+    with _offer_of(target, root, anyone=unverified_deployment) as (_, offer):
         pass
     key = load_der_public_key(offer.ephemeral_public_key)
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
