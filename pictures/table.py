@@ -11,6 +11,7 @@ from pictures.parties import parties
 from pictures.rollback import rollback
 from pictures.rooms import rooms
 from pictures.shares import shares
+from pictures.terminal import terminal
 from pictures.trust import trust_chain
 
 __all__ = ["FOLDER", "pictures"]
@@ -30,4 +31,5 @@ _DRAWN: Final[dict[str, Callable[[], Canvas]]] = {
 
 def pictures() -> dict[str, str]:
     """Return the text of each picture by the name of its file."""
-    return {name: draw().svg() for name, draw in _DRAWN.items()}
+    drawn = {name: draw().svg() for name, draw in _DRAWN.items()}
+    return {**drawn, "terminal.svg": terminal()}

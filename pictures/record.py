@@ -1,0 +1,143 @@
+"""Records what ``terminal`` shows: a real ``keyhouse dev``, and commands typed in another terminal.
+
+``scripts/pictures --record`` runs it. Everything is in a directory of its own that is gone
+afterwards. What can be typed next, which ``keyhouse dev`` prints, and the line that says what a
+context fills in are left out. The usual ports have to be free.
+"""
+
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSWINSZ
+from typing import Final
+
+import msgspec
+
+from pictures.terminal import RECORDED, Line
+
+__all__ = ["record"]
+
+_COLUMNS: Final = 116
+_DEV, _USER = 0, 1
+_JOIN: Final = """\
+keyhouse run --type web --coordinator 127.0.0.1:2001 \\
+    --platform simulation --simulated-machine keyhouse-dev/data \\
+    --root-certificate keyhouse-dev/root.pem --uuid-file keyhouse-dev/uuid \\
+    -- sh -c 'echo a token of ${#TOKEN} digits'"""
+_COMMANDS: Final = (
+    "keyhouse status",
+    "keyhouse secret get greeting --show",
+    "keyhouse secret get payroll --show",
+    _JOIN,
+)
+
+
+def record() -> None:
+    """Write what was typed and shown."""
+    with tempfile.TemporaryDirectory(prefix="keyhouse-", dir="/tmp") as place:
+        folder = Path(place)
+        lines = list(_played(folder))
+    RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(lines), indent=1) + b"\n")
+
+
+def _played(folder: Path) -> Iterator[Line]:
+    with _terminal(("keyhouse", "dev"), folder) as (screen, _):
+        for number, text in enumerate(_started(screen)):
+            yield Line(_DEV, text, 1.0 if number == 0 else 0.02)
+        for command in _COMMANDS:
+            first, *more = command.splitlines()
+            yield Line(_USER, first, 1.2, typed=True)
+            for text in more:
+                yield Line(_USER, f"  {text.strip()}", 0.05, typed=True)
+            for number, text in enumerate(_answer(command, folder)):
+                yield Line(_USER, text, 0.5 if number == 0 else 0.03)
+            yield Line(_USER, "", 0.0)
+            for text in _waiting(screen):
+                yield Line(_DEV, text, 0.1)
+
+
+def _started(screen: int) -> list[str]:
+    shown = ""
+    while "What happens:" not in shown or "Secret set" not in shown:
+        shown += os.read(screen, 65536).decode()
+    if "in use: " in shown:
+        raise SystemExit("error: a usual port is in use: 4433 and 2001 have to be free")
+    before, _, after = shown.partition("next, in another terminal")
+    _, _, happened = after.partition("What happens:")
+    return [*_lines(before), "", *_lines(happened)]
+
+
+def _waiting(screen: int) -> list[str]:
+    os.set_blocking(screen, False)
+    try:
+        return _lines(os.read(screen, 65536).decode())
+    except BlockingIOError:
+        return []
+    finally:
+        os.set_blocking(screen, True)
+
+
+def _answer(command: str, folder: Path) -> list[str]:
+    shown = b""
+    with _terminal(("sh", "-c", command), folder) as (screen, process):
+        while True:
+            try:
+                shown += os.read(screen, 65536)
+            except OSError:  # the other end is closed
+                break
+        process.wait()
+    return _lines(shown.decode())
+
+
+def _lines(shown: str) -> list[str]:
+    """Return lines as a terminal leaves them: what was overwritten is gone, long ones continue."""
+    found = []
+    for text in shown.replace("\r\n", "\n").strip("\n").split("\n"):
+        kept = text.rpartition("\r")[2]
+        if kept.startswith("from the context: "):
+            continue
+        while len(kept) > _COLUMNS:
+            found.append(kept[:_COLUMNS])
+            kept = kept[_COLUMNS:]
+        found.append(kept)
+    return found
+
+
+@contextmanager
+def _terminal(
+    words: tuple[str, ...], folder: Path
+) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+    """Run a program on a terminal of its own; yield the terminal, and the process."""
+    screen, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+    }
+    with subprocess.Popen(  # noqa: S603 our own words
+        words,
+        cwd=folder,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        try:
+            yield screen, process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            process.wait()
+            os.close(screen)
