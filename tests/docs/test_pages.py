@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from support.process.command_tree import below, leaves
 
 from keyhouse.cli.commands import ROOT
@@ -118,3 +119,11 @@ def test_every_command_has_a_row_in_the_reference() -> None:
     shown = [f"keyhouse {words}" for words, leaf in leaves().items() if not leaf.command.hidden]
 
     assert [words for words in shown if f"| `{words}" not in page] == []
+
+
+def test_words_of_the_search_belong_to_pages_that_exist() -> None:
+    words = yaml.safe_load((_ROOT / "docs/synonyms.yaml").read_text(encoding="utf-8"))
+
+    assert [page for page in words if not (_ROOT / f"{page}.md").is_file()] == []
+    assert "disaster recovery" in words["docs/how-to/recovery"]
+    assert "MRENCLAVE" in words["docs/reference/glossary"]

@@ -18,7 +18,7 @@ _STEP: Final = re.compile(
     r"in the \*\*(?P<terminal>first|second|third) terminal\*\*"
     r"|save this as\s`(?P<file>[a-z.]+)`.*?^```(?:python|yaml)\n(?P<content>.*?)^```$"
     r"|^```sh\n(?P<commands>.*?)^```$"
-    r"|(?P<end>with Ctrl-C)",
+    r"|(?P<stop>press Ctrl-C)|(?P<end>with Ctrl-C)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _SETS_UP: Final = "scripts/setup runtime\n"  # it would renew what the tests run in
@@ -50,6 +50,8 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
                 current = terminals[step["terminal"]]
             elif step["file"]:
                 (tmp_path / "keyhouse-tutorial" / step["file"]).write_text(step["content"])
+            elif step["stop"]:
+                first.stop()
             elif step["end"] and current is second:
                 first.interrupt()
                 third.interrupt()
@@ -57,6 +59,8 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
                 current.type(step["commands"])
 
         shown = second.shown
+        assert "aGVsbG8=" in shown
+        assert 'no permission ReadSecret on: "payroll"' in shown
         assert "ready to accept a manifest" in shown
         assert "did you mean ResourceNames?" in shown
         assert "the greeter says: Good morning\n" in shown

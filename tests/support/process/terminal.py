@@ -42,13 +42,20 @@ class Terminal:
         self._shell.stdin.flush()
         self.wait_for(*_SERVES)
 
+    def stop(self) -> None:
+        """Press Ctrl-C for the program that serves; the shell stays."""
+        children = Path(f"/proc/{self._shell.pid}/task/{self._shell.pid}/children")
+        for process in children.read_text(encoding="ascii").split():
+            os.kill(int(process), signal.SIGINT)
+        self.wait_for()
+
     def wait_for(self, *words: str) -> None:
         """Return when a line shows one of ``words``, or what was typed is done."""
         assert self._shell.stdout is not None
         for line in self._shell.stdout:
-            if line == f"{_DONE}\n":
-                return
             self.shown += line
+            if line.endswith(f"{_DONE}\n"):  # behind a manifest, which may end within a line
+                return
             if any(word in line for word in words):
                 return
         raise AssertionError(f"the shell has ended:\n{self.shown[-3000:]}")
