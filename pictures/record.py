@@ -35,6 +35,7 @@ keyhouse run --type web --coordinator 127.0.0.1:2001 \\
 _COMMANDS: Final = (
     "keyhouse status",
     "keyhouse secret get greeting --show",
+    "printf 'Good morning' | keyhouse secret set greeting --value -",
     "keyhouse secret get payroll --show",
     _JOIN,
 )

@@ -59,7 +59,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
                 current.type(step["commands"])
 
         shown = second.shown
-        assert "aGVsbG8=" in shown
+        assert "value        hello\n" in shown
         assert 'no permission ReadSecret on: "payroll"' in shown
         assert "ready to accept a manifest" in shown
         assert "did you mean ResourceNames?" in shown
