@@ -125,7 +125,7 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
         (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "platform is not clear"),
         (("--fmspc", "5111", "--pccs", "https://a"), "FMSPC is not right"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
-        (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "no PEM"),
+        (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "is empty"),
         (("/dev/null", "--pccs", "https://a"), "malformed"),
     ],
 )

@@ -44,7 +44,11 @@ SERVING = (
     "from keyhouse.server.process import serve; "
     "sys.exit(serve.main(['--platform', 'gramine', '--data-dir', '/nowhere']))"
 )
-COMMAND = "sys.argv[1:] = ['status', 'localhost']; import keyhouse.cli; keyhouse.cli.main()"
+COMMAND = (
+    "sys.argv[1:] = ['status', 'localhost']; import keyhouse.cli\n"
+    "try: keyhouse.cli.main()\n"
+    "finally: import keyhouse.client.session"
+)
 
 
 @pytest.mark.parametrize(

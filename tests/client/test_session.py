@@ -282,7 +282,11 @@ def test_refusals_carry_the_http_status_and_the_coordinators_words(tmp_path: Pat
     peer = Peer.new()
     fail = b'{"status":"fail","data":null,"message":"who are you"}'
     peer.replies["GET", "/api/v2/secrets"] = (401, fail)
-    with session(peer, tmp_path) as coordinator, pytest.raises(CallRefusedError) as caught:
+    somebody = write_identity(tmp_path, certify("somebody"))
+    with (
+        session(peer, tmp_path, somebody) as coordinator,
+        pytest.raises(CallRefusedError) as caught,
+    ):
         coordinator.secrets(["a"])
     refusal = caught.value
     assert (refusal.http_status, refusal.message, refusal.kind) == (401, "who are you", "fail")
