@@ -121,7 +121,7 @@ ROOT: Final = _Keyhouse(
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     stand_in_streams()
-    leave_out("pygments")
+    leave_out("pygments", "h2")
     try:
         try:
             ROOT.main(prog_name="keyhouse")

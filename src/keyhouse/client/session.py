@@ -4,7 +4,6 @@ The operations are written once (``operations``), and both have them as methods 
 from there.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
@@ -13,7 +12,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.exchange import Session
 from keyhouse.client.from_context import User, described
 from keyhouse.client.http.connection import Connection
-from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts
 from keyhouse.client.memory.states import StateMemory
@@ -21,7 +19,6 @@ from keyhouse.client.methods import Methods
 from keyhouse.client.methods_async import AsyncMethods
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import TokenTls
-from keyhouse.client.tokens.transport import AsyncTokenTransport, TokenTransport
 from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_async
 from keyhouse.wire.address import Address
 
@@ -48,7 +45,11 @@ class Coordinator(Methods):
         timeouts = Timeouts.of(timeout)
         self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
         context, token = _tls(trusted, identity)
-        transport = TokenTransport(token, context) if token else None
+        transport = None
+        if token is not None:  # else it need not be imported, which takes as long as the rest
+            from keyhouse.client.tokens.transport import TokenTransport
+
+            transport = TokenTransport(token, context)
         self._connection = Connection(trusted.address, context, timeouts, transport)
 
     @classmethod
@@ -124,10 +125,16 @@ class AsyncCoordinator(AsyncMethods):
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
+        from keyhouse.client.http.connection_async import AsyncConnection
+
         timeouts = Timeouts.of(timeout)
         self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
         context, token = _tls(trusted, identity)
-        transport = AsyncTokenTransport(token, context) if token else None
+        transport = None
+        if token is not None:
+            from keyhouse.client.tokens.transport import AsyncTokenTransport
+
+            transport = AsyncTokenTransport(token, context)
         self._connection = AsyncConnection(trusted.address, context, timeouts, transport)
 
     @classmethod
@@ -158,6 +165,8 @@ class AsyncCoordinator(AsyncMethods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> AsyncIterator[Self]:
         """Give a session as a context describes it; see ``Coordinator.from_context``."""
+        import asyncio
+
         found = await asyncio.to_thread(described, name, password)
         async with cls.connect(
             found.address,

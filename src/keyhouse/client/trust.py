@@ -36,7 +36,6 @@ from keyhouse.base.readable import Readable
 from keyhouse.client.calls import quoting
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.http.connection import Connection
-from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.memory.states import Memories, StateMemory, Watch
@@ -189,6 +188,8 @@ async def verify_async(
     retries: Retries = Retries(),  # noqa: B008 it is frozen
 ) -> TrustedCoordinator:
     """Return the coordinator at ``address`` if ``trust`` holds, on an event loop."""
+    from keyhouse.client.http.connection_async import AsyncConnection
+
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
     async with AsyncConnection(where, watching_context(seen.append), rules.timeouts) as connection:

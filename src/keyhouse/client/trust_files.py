@@ -1,6 +1,5 @@
 """What verifies a coordinator, from files: identity, a simulation's root, collateral or a PCCS."""
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ from keyhouse.attestation import (
     read_collateral,
     read_expected_identity,
 )
-from keyhouse.attestation.collateral.pccs import Pccs
-from keyhouse.attestation.collateral.source import PccsSource
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason, printable
@@ -163,6 +160,11 @@ def from_pccs(
     ``ConfigurationRefusedError`` at once; what is returned raises ``QuoteRefusedError`` and
     ``CollateralUnavailableError``, and blocks.
     """
+    import asyncio
+
+    from keyhouse.attestation.collateral.pccs import Pccs
+    from keyhouse.attestation.collateral.source import PccsSource
+
     pccs = Pccs(url, ca)
 
     async def ask(quote: bytes) -> Collateral:

@@ -51,7 +51,7 @@ _MODULES: Final = {
 }
 
 # As each does itself, when it begins.
-_LEFT_OUT: Final = {"serve": ("rich",), "command": ("pygments",)}
+_LEFT_OUT: Final = {"serve": ("rich",), "command": ("pygments", "h2")}
 
 # What the parser of commands imports when it first shows a result, a list and a mistake.
 _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
