@@ -1,7 +1,6 @@
 """What every command has: an example in its help, ``--json``, and one way to end for each error."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.process.command import run
 from support.process.command_tree import Leaf, leaves, typed
-from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import (
@@ -124,36 +122,6 @@ def test_commands_for_kubernetes_say_where_to_look(name: str) -> None:
     assert ended.exit_code == 2
     assert "hint: " in ended.stderr
     assert f"\n  {name} " not in typed("--help").stdout
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script_asks_keyhouse(shell: str) -> None:
-    ended = typed("completion", shell)
-
-    assert ended.exit_code == 0
-    assert "_KEYHOUSE_COMPLETE" in ended.stdout
-
-
-def test_bash_completes_commands_and_options() -> None:
-    script = typed("completion", "bash").stdout
-    asks = (
-        "COMPREPLY=(); COMP_WORDS=(keyhouse {words}); COMP_CWORD={at};"
-        ' _keyhouse_completion keyhouse; echo "${{COMPREPLY[@]}}"'
-    )
-    text = "\n".join(
-        [script, asks.format(words="manifest s", at=2), asks.format(words="status --att", at=2)]
-    )
-
-    ended = subprocess.run(
-        ["bash", "-ec", text],
-        env={"PATH": f"{Path(KEYHOUSE).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-
-    assert ended.stdout.splitlines() == ["schema set signature", "--attestation"]
 
 
 def test_commands_that_need_no_network_import_no_client() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 import msgspec
 
-from keyhouse.cli.options.context_chosen import locating_contexts
+from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser.command import AsJson
 from keyhouse.cli.parser.group import Group
@@ -130,7 +130,9 @@ def _absolute(path: Path) -> str:
 
 app = Group()
 
-NameArgument = Annotated[str, Argument(metavar="NAME", help="name of the context")]
+NameArgument = Annotated[
+    str, Argument(metavar="NAME", help="name of the context", complete=known_contexts)
+]
 
 
 @app.command("add")
@@ -209,7 +211,12 @@ def list_(*, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, Argument(metavar="NAME", help="name of the context; the one in use")] = "",
+    name: Annotated[
+        str,
+        Argument(
+            metavar="NAME", help="name of the context; the one in use", complete=known_contexts
+        ),
+    ] = "",
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
+from keyhouse.cli.manifest.names import names_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_chosen import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
@@ -33,7 +34,11 @@ app = Group()
 def get(
     words: Annotated[
         list[str],
-        Argument(metavar="NAME... HOST", help="names of secrets, then the address (see status)"),
+        Argument(
+            metavar="NAME... HOST",
+            complete=names_of("Secrets"),
+            help="names of secrets, then the address (see status)",
+        ),
     ],
     trusting: TrustOptions,
     user: User,
@@ -83,6 +88,7 @@ def set_secrets(
         str,
         Argument(
             metavar="FILE|NAME",
+            complete=names_of("Secrets"),
             help='JSON {"name": {"key": base64} ...}, or - for standard input; with --from-file or'
             " --value the name of one secret",
         ),
@@ -94,6 +100,7 @@ def set_secrets(
         Option(
             "--from-pem",
             metavar="NAME",
+            complete=names_of("Secrets"),
             help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
         ),
     ] = "",

@@ -6,16 +6,23 @@ from typing import Annotated, Final
 
 import click
 
-from keyhouse.base.errors import Problem
+from keyhouse.base.errors import KeyhouseError, Problem
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.parser.usage import WrongUsageError
-from keyhouse.client.contexts import ContextsSyntaxError, NamedContext, chosen_context
+from keyhouse.client.contexts import (
+    ContextsSyntaxError,
+    NamedContext,
+    chosen_context,
+    contexts_path,
+    read,
+)
 
 __all__ = [
     "CONNECTION",
     "ContextOption",
     "context_for",
     "is_of_another",
+    "known_contexts",
     "locating_contexts",
     "not_applied",
     "not_empty",
@@ -37,6 +44,15 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str) ->
 CONNECTION: Final = "Connection"
 """The section of the options that say where the coordinator is."""
 
+
+def known_contexts() -> list[str]:
+    """Return the names of all contexts, for a shell to complete; none if they cannot be read."""
+    try:
+        return [*read(contexts_path()).contexts, "none"]
+    except (KeyhouseError, OSError):  # whoever presses Tab cannot read an error
+        return []
+
+
 ContextOption = Annotated[
     str,
     Option(
@@ -44,6 +60,7 @@ ContextOption = Annotated[
         metavar="NAME",
         section=CONNECTION,
         check=not_empty,
+        complete=known_contexts,
         help="a context of keyhouse context add (default: $KEYHOUSE_CONTEXT, or the one in use);"
         " none: do without",
     ),

@@ -250,8 +250,9 @@ def _given(default: Any) -> dict[str, Any]:
 
 
 def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
-    """Return how a shell completes the value: by names, by files; None: as the type does."""
-    if complete is None and metavar not in _OF_FILES:
+    """Return how a shell completes the value: by names, else by files; None: as the type does."""
+    kind = _OF_FILES.get(metavar.split("|", maxsplit=1)[0])  # FILE|NAME is both
+    if complete is None and kind is None:
         return None
 
     def completions(
@@ -259,8 +260,10 @@ def _completing(metavar: str, complete: Complete | None) -> _Completing | None:
     ) -> "list[CompletionItem[str]]":
         from click.shell_completion import CompletionItem
 
-        if complete is None:
-            return [CompletionItem(begun, type=_OF_FILES[metavar])]
-        return [CompletionItem(name) for name in complete() if name.startswith(begun)]
+        names = [] if complete is None else complete()
+        found = [CompletionItem(name) for name in names if name.startswith(begun)]
+        if not found and kind:
+            return [CompletionItem(begun, type=kind)]
+        return found
 
     return completions

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.secret import Secret
+from keyhouse.cli.manifest.names import names_of
 from keyhouse.cli.options.context_chosen import ContextOption, context_for
 from keyhouse.cli.options.token import (
     KeyPassword,
@@ -36,7 +37,13 @@ ShareFile = Annotated[
     ),
 ]
 ShareName = Annotated[
-    str, Option("--name", metavar="NAME", help="name of the recovery key, in a JSON file")
+    str,
+    Option(
+        "--name",
+        metavar="NAME",
+        complete=names_of("RecoveryKeys"),
+        help="name of the recovery key, in a JSON file",
+    ),
 ]
 OutputFile = Annotated[
     str,
