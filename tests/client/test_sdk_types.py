@@ -8,6 +8,7 @@ from typing import Any, assert_type
 import pytest
 from support.sdk_methods import METHODS, methods
 
+import keyhouse
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     AsyncCoordinator,
@@ -16,6 +17,7 @@ from keyhouse.client import (
     Pending,
     SecretObject,
     Status,
+    Trust,
     UpdateAnswer,
 )
 from keyhouse.client.steps import Answer, Request
@@ -35,6 +37,19 @@ async def on_a_loop(session: AsyncCoordinator) -> None:
     assert_type(await session.verify_manifest(b"{}"), CurrentManifest)
     assert_type(await session.pending(), Pending | None)
     await session.recover(b"share")  # type: ignore[call-arg]
+
+
+def as_a_program_begins() -> None:
+    trust = keyhouse.Trust.from_files("attestation.json", pccs="https://pccs.example.com:8081")
+    assert_type(trust, Trust)
+    with keyhouse.Coordinator.from_context("prod") as session:
+        assert_type(session, Coordinator)
+    keyhouse.Cordinator  # type: ignore[attr-defined]  # noqa: B018 checkers know what there is
+
+
+async def as_an_async_program_begins() -> None:
+    async with keyhouse.AsyncCoordinator.from_context() as session:
+        assert_type(session, AsyncCoordinator)
 
 
 def public(kind: type) -> dict[str, Callable[..., Any]]:
