@@ -7,13 +7,14 @@ from contextlib import suppress
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 from support.samples.authority import coordinator_keys
+from support.samples.fixed_keys import dsa_key
 from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
@@ -118,7 +119,7 @@ def test_usual_keys_are_accepted(
 
 
 def _dsa_request() -> bytes:
-    key = dsa.generate_private_key(2048)
+    key = dsa_key()
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
 

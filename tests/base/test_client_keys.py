@@ -5,9 +5,10 @@ import datetime as dt
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, mldsa, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, mldsa, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
+from support.samples.fixed_keys import dsa_key
 
 from keyhouse.base.client_keys import has_costly_key
 
@@ -43,7 +44,7 @@ COSTLY = {
     "RSA, exponent of 33 bits": rsa_key(2048, (1 << 32) + 1),
     "secp256k1": ec.generate_private_key(ec.SECP256K1()).public_key(),
     "brainpoolP384r1": ec.generate_private_key(ec.BrainpoolP384R1()).public_key(),
-    "DSA": dsa.generate_private_key(2048).public_key(),
+    "DSA": dsa_key().public_key(),
 }
 
 

@@ -9,11 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.process.command import Ended, run
+from support.samples.fixed_keys import RSA_4096
 from support.samples.recovery import OAEP, holder
 
 ANN, BEN = holder("rk0"), holder("rk1")
 SHARE = bytes(range(32))
-EPHEMERAL = rsa.generate_private_key(65537, 4096)
+EPHEMERAL = RSA_4096
 
 
 def _pem(key: rsa.RSAPrivateKey) -> bytes:

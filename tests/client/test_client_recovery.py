@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.peers.peer import Certified, Peer, certify, serving, success
 from support.process.command import Ended, run
+from support.samples.fixed_keys import RSA_4096
 from support.samples.recovery import OAEP, holder
 
 from keyhouse.base.secret import Secret
@@ -29,14 +30,18 @@ from keyhouse.client import (
 from keyhouse_simulation.folder import open_platform
 
 ANN = holder("rk0")
-EPHEMERAL = rsa.generate_private_key(65537, 4096)
+EPHEMERAL = RSA_4096
 SHARE = bytes(range(33))
 KEY_PATH = ("GET", "/api/v2/recover/public-key")
 UPLOAD_PATH = ("POST", "/api/v2/recover")
 
 
 def _spki(key: rsa.RSAPrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return _public(key.public_key())
+
+
+def _public(key: rsa.RSAPublicKey) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _offer(peer: Peer, kept: Certified, **bent: Any) -> dict[str, Any]:
@@ -160,18 +165,18 @@ def test_decrypted_share_is_signed_with_the_key(tmp_path: Path) -> None:
     assert _sent(scene) == (SHARE, ANN.sign(SHARE))
 
 
-SWAPPED = rsa.generate_private_key(65537, 4096)
-SHORT = rsa.generate_private_key(65537, 2048)
+# Nobody has its private key, and nobody needs it: nothing is encrypted to it.
+SWAPPED = rsa.RSAPublicNumbers(65537, EPHEMERAL.public_key().public_numbers().n + 2).public_key()
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "the ephemeral key is swapped": (
-        {"ephemeral": _spki(SWAPPED), "signer": certify("somebody")},
+        {"ephemeral": _public(SWAPPED), "signer": certify("somebody")},
         "not signed by the coordinator's root",
     ),
     "the key is signed for another purpose": (
         {"context": b""},
         "not signed by the coordinator's root",
     ),
-    "the key is weak": ({"ephemeral": _spki(SHORT)}, "no RSA key of 4096 bits"),
+    "the key is weak": ({"ephemeral": _spki(ANN.key)}, "no RSA key of 4096 bits"),
     "the key is none": ({"ephemeral": b"no key"}, "no RSA key of 4096 bits"),
     "the root is another": (
         {"root": certify("the root of the deployment").der},

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from support.peers.https import Pair, make_pair
 from support.peers.workloads import Http2Wire, client_context, framed, request
 from support.process.server import PATIENCE, Server
 from support.samples.costly_keys import COSTLY, LARGEST
 from support.samples.deployment import manifest
+from support.samples.fixed_keys import RSA_4096, dsa_key
 
 from keyhouse.manifest import check
 from keyhouse.server.net.grpc_status import Status
@@ -32,14 +33,14 @@ COSTLY_ISSUERS: Final = {  # the leaf has a usual key; the certificate behind it
     for name, issuer in COSTLY_PAIRS.items()
 }
 UNUSABLE: Final = COSTLY_PAIRS | {  # as the certificate of a user
-    "DSA": make_pair("dsa", key=dsa.generate_private_key(2048)),
+    "DSA": make_pair("dsa", key=dsa_key()),
     "Brainpool": make_pair("brainpool", key=ec.generate_private_key(ec.BrainpoolP256R1())),
     "secp256k1": make_pair("secp256k1", key=ec.generate_private_key(ec.SECP256K1())),
 }
 ALL_COSTLY: Final = COSTLY_PAIRS | COSTLY_ISSUERS
 USUAL: Final = {
     "RSA 2048": make_pair("usual", key=rsa.generate_private_key(65537, 2048)),
-    "RSA 4096": make_pair("usual", key=rsa.generate_private_key(65537, 4096)),
+    "RSA 4096": make_pair("usual", key=RSA_4096),
     "RSA, large, exponent of 32 bits": make_pair("usual", key=LARGEST),
     "P-256": make_pair("usual"),
     "P-384": make_pair("usual", key=ec.generate_private_key(ec.SECP384R1())),

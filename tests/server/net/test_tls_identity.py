@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from OpenSSL import SSL
 from support.peers.https import (
     ALICE,
@@ -25,6 +25,7 @@ from support.peers.https import (
     make_pair,
     running,
 )
+from support.samples.fixed_keys import dsa_key
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
@@ -102,7 +103,7 @@ def test_any_certificate_identifies(
 def test_key_of_a_kind_that_is_not_accepted_gives_no_identity(
     server: Running, tmp_path: Path
 ) -> None:
-    pair = make_pair("alice", key=dsa.generate_private_key(2048))
+    pair = make_pair("alice", key=dsa_key())
     context = client_context(pair, tmp_path, version=ssl.TLSVersion.TLSv1_2)
     context.set_ciphers("DEFAULT@SECLEVEL=0")
     with Client(server.port, context) as client:

@@ -39,7 +39,9 @@ _TURNS: Final = 2
 
 # Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
 # a library when it is loaded.
-_PLAIN: Final = frozenset({"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "OE_SIMULATION"})
+_PLAIN: Final = frozenset(
+    {"HOME", "OE_SIMULATION", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+)
 _PLAIN_PREFIXES: Final = ("KEYHOUSE_", "EDG_")
 # What a shell sets by itself, and Python where no locale is set.
 _OF_SHELLS: Final = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
