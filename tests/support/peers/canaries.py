@@ -41,7 +41,7 @@ class Canaries:
 
     def found_in(self, text: bytes) -> list[str]:
         """Return the names of the secrets of which a part is in ``text``."""
-        # One pass for how needles begin: most texts hold no such beginning, and there are thousands.
+        # One pass for how needles begin: there are thousands, and most texts hold no beginning.
         begun = {
             part
             for start in range(len(text) - _WINDOW + 1)

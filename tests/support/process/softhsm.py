@@ -43,12 +43,20 @@ __all__ = [
 _STATUS: Final = success({"code": 3, "message": "running"})
 TOKEN: Final = "house"  # noqa: S105 its label
 PIN: Final = Secret(b"73910284")
-LIBRARY: Final = next(Path("/usr/lib").glob("**/libsofthsm2.so"), Path("/no SoftHSM"))
+
+
+def _library(name: str) -> Path:
+    """Return where distributions put a library: below /usr/lib, or one folder deeper."""
+    places = (Path("/usr/lib"), *Path("/usr/lib").glob("*-linux-*"))
+    return next((place / name for place in places if (place / name).exists()), Path("/none"))
+
+
+LIBRARY: Final = _library("softhsm/libsofthsm2.so")
 
 _START: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _IN_CI: Final = "CI" in os.environ
 _has_token: Final = shutil.which("softhsm2-util") is not None and LIBRARY.exists()
-_has_engine: Final = any(Path("/usr/lib").glob("**/engines-3/pkcs11.so"))
+_has_engine: Final = _library("engines-3/pkcs11.so").exists()
 
 needs_token: Final = pytest.mark.skipif(
     not (_IN_CI or _has_token), reason="SoftHSM (Debian: softhsm2) is not installed"

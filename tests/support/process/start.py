@@ -102,7 +102,7 @@ def start(
             env=dict(environment),
             cwd=folder,
         )
-    kind = "serve" if arguments[:1] == ["serve"] else "command"
+    kind = "serve" if list(arguments[:1]) == ["serve"] else "command"
     with Path(os.devnull).open("rb") as nothing:
         given = nothing if isinstance(stdin, int) else stdin
         streams = (given.fileno(), output.fileno(), errors.fileno())
