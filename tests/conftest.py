@@ -2,12 +2,12 @@
 
 import signal
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # By default an example that takes more than 200 ms fails, and so does a machine that stalls once
-# among some ten thousand examples. What a test shows is no matter of time; the suite's own limit
-# ends one that hangs.
-settings.register_profile("keyhouse", deadline=None)
+# among some ten thousand examples, or that is busy while a test begins. What a test shows is no
+# matter of time; the suite's own limit ends one that hangs.
+settings.register_profile("keyhouse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keyhouse")
 
 # Shells start what is to run in the background with Ctrl-C ignored, and every process below would
