@@ -36,8 +36,7 @@ def read_package_update(raw: bytes) -> PackageUpdate | None:
         return None
     findings = Findings()
     if written.config != ConfigDocument():
-        problem = "cannot be changed by a package update"
-        findings.refuse(("Config",), problem, "upload a complete manifest")
+        findings.refuse(("Config",), _UNCHANGEABLE, "upload a complete manifest")
     return PackageUpdate(written.packages, (*read.problems, *findings.problems))
 
 
@@ -94,16 +93,15 @@ def _check_packages(
 
 
 def _check_fields(name: str, package: Package, findings: Findings) -> None:
-    fields = zip(Package.__struct_fields__, Package.__struct_encode_fields__, strict=True)
-    for field, spelled in fields:
-        given = getattr(package, field) != getattr(_NOTHING, field)
-        if given and field != "security_version":
-            problem = "cannot be changed by a package update"
+    for field in msgspec.structs.fields(Package):
+        given = getattr(package, field.name) != getattr(_NOTHING, field.name)
+        if given and field.name != "security_version":
             hint = "keep SecurityVersion alone, or upload a complete manifest"
-            findings.refuse(("Packages", name, spelled), problem, hint)
+            findings.refuse(("Packages", name, field.encode_name), _UNCHANGEABLE, hint)
 
 
 _NOTHING = Package()
+_UNCHANGEABLE = "cannot be changed by a package update"
 
 
 def _check_version(name: str, new: int | None, current: int | None, findings: Findings) -> None:

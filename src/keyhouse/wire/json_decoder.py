@@ -43,6 +43,7 @@ from typing import (
 import msgspec
 
 from keyhouse.base.errors import BadRequestError, Problem
+from keyhouse.base.findings import MOST
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64
@@ -136,8 +137,6 @@ def _convert(data: bytes, kind: type[T], *, ignore_rest: bool) -> tuple[T, "_Fin
 _Place = tuple[Any, ...]
 """A place as nested pairs ``(outer place, step)``: cheap to make, and rarely looked at."""
 
-_REPORTED = 1_000
-
 
 def _path(place: _Place) -> str:
     steps: list[str | int] = []
@@ -157,18 +156,18 @@ class _Findings:
         self.remarks: list[Problem] = []  # the value is made without what they name
 
     def mismatch(self, place: _Place, problem: str, wanted: str = "", hint: str = "") -> "_Failed":
-        if len(self.mismatches) < _REPORTED:
+        if len(self.mismatches) < MOST:
             text = f"{problem}, must be {wanted}" if wanted else problem
             self.mismatches.append(Problem(at=_path(place), problem=text, hint=hint))
         return _FAILED
 
     def unknown(self, place: _Place, name: str, known: tuple[str, ...]) -> None:
-        if len(self.remarks) < _REPORTED:
+        if len(self.remarks) < MOST:
             hint = nearest(name, known)
             self.remarks.append(Problem(_path((place, name)), UNKNOWN, hint))
 
     def repeated(self, place: _Place, name: str) -> None:
-        if len(self.remarks) < _REPORTED:
+        if len(self.remarks) < MOST:
             hint = "keep one of them; names of fields are the same in any case"
             self.remarks.append(Problem(_path((place, name)), REPEATED, hint))
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.place import quoted
+from keyhouse.wire.json_decoder import resembling
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -149,7 +151,8 @@ def open_for_quotes(
             return open_tdx()
         case _:
             raise PlatformMissingError(
-                "there is no platform of that name", hint=f"known are {', '.join(PLATFORMS)}"
+                f"there is no platform {quoted(name)}: known are {', '.join(PLATFORMS)}",
+                hint=f"did you mean {close}?" if (close := resembling(name, PLATFORMS)) else "",
             )
 
 

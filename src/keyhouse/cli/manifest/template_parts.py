@@ -7,7 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.place import quoted
 from keyhouse.cli.output.files import read_file
+from keyhouse.wire.json_decoder import nearest
 
 __all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
 
@@ -93,7 +95,8 @@ def secret_of(text: str) -> dict[str, Any]:
     found = _SECRET.fullmatch(text)
     if found is None:
         raise PartUnreadableError(
-            "a secret has no type that there is", hint=f"one of {', '.join(_SIZES)}; with :BITS"
+            f"{quoted(text)} is no type of a secret",
+            hint=f"{nearest(text.partition(':')[0], tuple(_SIZES))} (TYPE or TYPE:BITS)",
         )
     kind = found["type"]
     if kind == "plain":

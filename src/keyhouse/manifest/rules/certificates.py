@@ -3,6 +3,7 @@
 Whether a certificate can be made of it is found by trying, in ``keyhouse.authority``.
 """
 
+import msgspec
 from cryptography import x509
 
 from keyhouse.base.findings import Findings
@@ -31,20 +32,15 @@ def check_template(place: Place, template: TemplateDocument | bytes, findings: F
     _check_uris(place, template, findings)
 
 
-_IGNORED = {
-    field: spelled
-    for field, spelled in zip(
-        TemplateDocument.__struct_fields__, TemplateDocument.__struct_encode_fields__, strict=True
-    )
-    if field not in CertificateTemplate.__struct_fields__
-}
-_OF_OTHER_URIS = {
-    field: spelled
-    for field, spelled in zip(
-        UriDocument.__struct_fields__, UriDocument.__struct_encode_fields__, strict=True
-    )
-    if field not in Uri.__struct_fields__
-}
+def _beyond(document: type[msgspec.Struct], model: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the fields of ``document`` that ``model`` has not, and how they are spelled."""
+    fields = msgspec.structs.fields(document)
+    known = model.__struct_fields__
+    return {each.name: each.encode_name for each in fields if each.name not in known}
+
+
+_IGNORED = _beyond(TemplateDocument, CertificateTemplate)
+_OF_OTHER_URIS = _beyond(UriDocument, Uri)
 
 
 def _check_uris(place: Place, template: TemplateDocument, findings: Findings) -> None:

@@ -27,6 +27,7 @@ from yaml.events import (
 )
 
 from keyhouse.base.errors import Problem
+from keyhouse.base.findings import MOST
 from keyhouse.manifest.source.source_map import SourceMap, Span, below
 from keyhouse.manifest.source.text import NotTextError, text_of
 from keyhouse.wire.json_decoder import REPEATED
@@ -51,7 +52,6 @@ _WORDS: Final = {
 _LONGEST_INTEGER: Final = 25
 _OLD_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_REPORTED: Final = 1_000
 _BLOCKS: Final = frozenset("|>")
 _UNENDED: Final = "a string that does not end"
 _REASONS: Final = {
@@ -175,7 +175,7 @@ class _Reader:
 
     def _refuse(self, path: str, problem: str, hint: str = "") -> None:
         self.problems.append(Problem(path, problem, hint))
-        if len(self.problems) >= _REPORTED:
+        if len(self.problems) >= MOST:
             raise _EndedError
 
     def _value(self, event: Any, depth: int, path: str) -> Any:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import harden
 from keyhouse.base.process.left_out import leave_out
@@ -167,7 +167,11 @@ async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
 
     recovery_file = settings.startup_recovery_file
     raw = read_startup_manifest(settings.startup_manifest, recovery_file)
-    await apply_startup_manifest(engine, raw, recovery_file)
+    try:
+        await apply_startup_manifest(engine, raw, recovery_file)
+    except InvalidError as invalid:
+        what = "the manifest of --startup-manifest (keyhouse manifest check shows the lines)"
+        raise InvalidError(what, invalid.problems) from None
 
 
 def _settle_memory() -> None:
