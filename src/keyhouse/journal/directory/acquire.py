@@ -45,7 +45,7 @@ class DirectoryLock:
         """
         path = directory / _NAME
         disk.check_file(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
             self._handle = os.open(path, flags, 0o600)
         except OSError:
@@ -76,7 +76,7 @@ def unused(directory: Path) -> Iterator[None]:
     Raises ``StoreLockedError``, which names the process, if a coordinator has it. A directory in
     which no coordinator ever started has no lock file, and is not locked.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         handle = os.open(directory / _NAME, flags)
     except FileNotFoundError:
