@@ -166,6 +166,12 @@ def test_nothing_is_compressed() -> None:
     assert lib.SSL_CTX_get_options(native) & SSL.OP_NO_COMPRESSION
 
 
+def test_nothing_is_renegotiated() -> None:
+    """OpenSSL refuses what a client asks by itself, since 3.0; ``test_tls_clients`` asks it."""
+    native = pointer(TlsContext(SERVER.key, [SERVER.certificate])._server)
+    assert lib.SSL_CTX_get_options(native) & lib.SSL_OP_NO_RENEGOTIATION
+
+
 def test_client_that_offers_other_protocols_only_is_refused(
     server: Running, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """TLS as it is served, between a TCP transport and a connection whose bytes are in our hands."""
 
+import os
 import ssl
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
-from support.peers.https import ALICE, SERVER, client_context
+from support.peers.https import ALICE, SERVER, client_context, make_pair
 from support.peers.tls_wire import Above, Wire, soil
 
 from keyhouse.base.errors import BrokenError
@@ -96,6 +97,26 @@ def test_close_notify_is_the_end(wire: Wire) -> None:
     assert wire.socket.is_closing()
     with pytest.raises(ssl.SSLZeroReturnError):
         wire.client.read()
+
+
+def test_handshakes_leave_no_memory_behind(tmp_path: Path) -> None:
+    client = client_context(make_pair("large", padding=12_000), tmp_path)
+    context = TlsContext(SERVER.key, [SERVER.certificate])
+
+    def connect(times: int) -> int:
+        for _ in range(times):
+            wire = Wire(client, context=context)
+            wire.flush()
+            wire.transport.connection_lost(None)
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    before = connect(60)
+    assert connect(60) - before < 60 * 12_000
+
+
+def test_idle_connections_keep_no_buffers_of_openssl() -> None:
+    context = TlsContext(SERVER.key, [SERVER.certificate])._server
+    assert context.set_mode(0) & SSL.MODE_RELEASE_BUFFERS
 
 
 def test_context_refuses_a_second_thread() -> None:

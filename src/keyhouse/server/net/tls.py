@@ -58,7 +58,6 @@ SIGNATURES: Final = (
 _TICKET_SECONDS: Final = 3600  # the identity in a session is looked up again for each request
 BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
-_RELEASE_BUFFERS: Final = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps no 34 KiB
 
 _bio_length = lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
@@ -178,7 +177,7 @@ def _openssl_context(
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_CIPHER_SERVER_PREFERENCE | lib.SSL_OP_NO_RENEGOTIATION)
-    context.set_mode(_RELEASE_BUFFERS)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)  # an idle connection keeps no 34 KiB
     context.set_cipher_list(TLS12_CIPHERS)
     # No session cache: an entry holds the client's whole chain (up to 100 KiB), 20,480 entries
     # would be 2 GB. Tickets, which the client stores, resume in both versions without it.
