@@ -32,7 +32,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         "coordinator/engine/test_recovery_steps",
         "server/services/test_recovery_session",
     ),
-    "journal/directory/acquire": ("journal/test_home", "journal/test_lock"),
+    "journal/directory/acquire": ("journal/test_lock", "journal/test_home"),
     "journal/store/sqlite_file": ("journal/test_sqlite", "journal/test_stores"),
     "server/http/head": ("server/http/test_http_request",),
     "server/http/chunks": ("server/http/test_http_chunks",),
