@@ -55,3 +55,13 @@ def test_a_problem_without_a_place_names_the_file() -> None:
     assert shown("{}", "Packages")[0] == "m.json: error: Packages: is wrong"
     (told,) = as_objects([Problem("Packages", "is wrong")], json_places(b"{}"))
     assert (told["line"], told["column"]) == (None, None)
+
+
+def test_the_value_of_a_secret_on_a_line_of_its_own_is_left_out() -> None:
+    text = '{"Secrets": {"s": {\n"Private":\n"Q0FOQVJZ",,\n"Type": "plain"}}}'
+
+    assert shown(text, "")[0].startswith("m.json:3:12: error")
+    assert not any("Q0FOQVJZ" in line for line in shown(text, ""))
+    assert any(
+        '"Type"' in line for line in shown(text.replace(",,", ",").replace("}}}", ",}}}"), "")
+    )
