@@ -95,14 +95,7 @@ def apply(
     What it would change is shown first, and it is refused if by then something else would happen.
     It is in force at once if nobody else has to agree; otherwise it waits for them.
     """
-    given = open_manifest(str(file))
-    raw = given.raw
-    with given.explained(), coordinator_of(target, user) as coordinator:
-        plan = reviewed.plan(coordinator, raw, quiet=as_json)
-        with recovery_place(recoverydata, raw) as place:
-            answer = coordinator.update(raw, place.keep, plan or "")
-            _show(answer, raw, place, plan, as_json=as_json)
-    _show_next_step(answer, file, target)
+    _send(file, target, user, reviewed, recoverydata, is_pending=False, as_json=as_json)
 
 
 @update_app.command("acknowledge")
@@ -122,13 +115,29 @@ def acknowledge(
 
     What it would change is shown first, and it is refused if by then something else would happen.
     """
+    _send(file, target, user, reviewed, recoverydata, is_pending=True, as_json=as_json)
+
+
+def _send(
+    file: Path,
+    target: Target,
+    user: User,
+    reviewed: ReviewOptions,
+    recoverydata: str,
+    *,
+    is_pending: bool,
+    as_json: bool,
+) -> None:
+    """Upload the update, or agree to it if it ``is_pending``, once its plan is confirmed."""
     given = open_manifest(str(file))
     raw = given.raw
     with given.explained(), coordinator_of(target, user) as coordinator:
-        require_pending(coordinator, raw)
+        if is_pending:
+            require_pending(coordinator, raw)
         plan = reviewed.plan(coordinator, raw, quiet=as_json)
+        send = coordinator.acknowledge if is_pending else coordinator.update
         with recovery_place(recoverydata, raw) as place:
-            answer = coordinator.acknowledge(raw, place.keep, plan or "")
+            answer = send(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)
     _show_next_step(answer, file, target)
 
