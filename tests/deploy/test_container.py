@@ -1,4 +1,4 @@
-"""The Dockerfile keeps the rules of an image for production; no engine runs in the tests."""
+"""The rules of the images, for production and for development; no engine runs in the tests."""
 
 import json
 import re
@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.process.command import run
 
 from keyhouse.server.process.settings import SETTINGS, read_settings
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _FOLDER: Final = _ROOT / "deploy" / "container"
+_PRODUCTION: Final = _FOLDER / "Dockerfile"
+_DEVELOPMENT: Final = _ROOT / "deploy" / "dev" / "Containerfile"
 
 
-def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile: name and rest, continued lines joined."""
-    text = (_FOLDER / "Dockerfile").read_text(encoding="utf-8")
+def instructions(file: Path = _PRODUCTION) -> list[tuple[str, str]]:
+    """Return the instructions of ``file``: name and rest, continued lines joined."""
+    text = file.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     found = re.findall(r"^([A-Z]+) (.*)$", joined, re.MULTILINE)
@@ -31,39 +34,53 @@ def last_stage() -> list[tuple[str, str]]:
     return found[begin:]
 
 
-def test_the_base_is_named_by_who_builds_and_no_instruction_fetches() -> None:
-    names = [name for name, _ in instructions()]
-    assert instructions()[0] == ("ARG", "PYTHON_IMAGE")  # without a default
-    assert {rest.split()[0] for name, rest in instructions() if name == "FROM"} == {
-        "${PYTHON_IMAGE}"
-    }
-    assert "ADD" not in names
-    assert all(rest.startswith("[") for name, rest in instructions() if name == "RUN")  # no shell
+both_images: Final = pytest.mark.parametrize(
+    "file", [_PRODUCTION, _DEVELOPMENT], ids=["production", "development"]
+)
 
 
-def test_packages_come_by_hash_as_wheels_and_from_the_lock() -> None:
-    runs = [json.loads(rest) for name, rest in instructions() if name == "RUN"]
-    installs = [words for words in runs if "install" in words]
+@both_images
+def test_the_base_is_named_by_who_builds_and_no_instruction_fetches(file: Path) -> None:
+    found = instructions(file)
+    assert found[0] == ("ARG", "PYTHON_IMAGE")  # without a default
+    assert {rest.split()[0] for name, rest in found if name == "FROM"} == {"${PYTHON_IMAGE}"}
+    assert "ADD" not in dict(found)
+    assert all(rest.startswith("[") for name, rest in found if name == "RUN")  # no shell
+
+
+@both_images
+def test_packages_come_by_hash_as_wheels_and_from_the_lock(file: Path) -> None:
+    runs = [json.loads(rest) for name, rest in instructions(file) if name == "RUN"]
+    installs = [words for words in runs if "pip" in words]
     locked, ours = installs
     assert {"--require-hashes", "--only-binary", ":all:", "locks/runtime.txt"} <= set(locked)
     assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(ours)
 
 
-def test_the_simulation_is_not_copied_and_would_be_refused() -> None:
-    copied = [shlex.split(rest) for name, rest in instructions() if name == "COPY"]
+@pytest.mark.parametrize(
+    ("file", "further"),
+    [(_PRODUCTION, "deploy/container/finish.py"), (_DEVELOPMENT, "simulation")],
+    ids=["production", "development"],
+)
+def test_only_the_image_for_development_gets_the_simulation(file: Path, further: str) -> None:
+    copied = [shlex.split(rest) for name, rest in instructions(file) if name == "COPY"]
     sources = {word for words in copied for word in words[:-1] if not word.startswith("-")}
     given = {source for source in sources if not source.startswith("/")}
-    assert given == {
-        "locks/runtime.txt",
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        "src",
-        "deploy/container/finish.py",
-    }
+    ours = {"locks/runtime.txt", "pyproject.toml", "README.md", "LICENSE", "src"}
+    assert given == ours | {further}
     assert all((_ROOT / source).exists() for source in given)
-    ignored = (_FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").split("\n")
+    ignored = file.with_name(f"{file.name}.dockerignore").read_text(encoding="utf-8").split("\n")
     assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == given
+
+
+def test_the_image_for_development_runs_keyhouse_dev_as_nobody() -> None:
+    found = dict(instructions(_DEVELOPMENT))
+    words = [*json.loads(found["ENTRYPOINT"]), *json.loads(found["CMD"])]
+    assert found["USER"] == "65532:65532"
+    assert words[:2] == ["keyhouse", "dev"]
+    # Refused after the words were read, and before anything is started.
+    ended = run(*words[1:], "--no-user")
+    assert "--no-user has no effect here" in ended.err
 
 
 def test_the_image_runs_as_nobody_isolated_with_settings_that_keyhouse_takes() -> None:
