@@ -131,11 +131,11 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         manifest = Step("print the manifest that it enforces", _command("manifest", "get"))
         if not self.has_sample:
             return [state, manifest]
-        upload = """echo '{"greeting": {"key": "aGVsbG8="}}' | """
+        upload = "printf 'good morning' | " + _command("secret", "set", "greeting", "--value", "-")
         return [
             state,
             Step(f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")),
-            Step("upload another value", upload + _command("secret", "set", "-")),
+            Step("upload another value", upload),
             manifest,
             Step("become a workload", self._launching()),
             *([Step("buy an apple in the shop", self._buying())] if self.shop else []),
