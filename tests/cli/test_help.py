@@ -12,6 +12,7 @@ from support.process.start import KEYHOUSE
 
 from keyhouse.cli.commands import COMMANDS, ROOT
 from keyhouse.cli.parser.help import summary_of
+from keyhouse.server.process.flags import read_flags
 
 _WIDTH = 80
 _LINE = 78  # of a help on a terminal of that width; tests have one that is wider by 2
@@ -83,6 +84,16 @@ def test_what_an_option_takes_is_said_in_a_few_words_for_all(leaf: Leaf) -> None
 @pytest.mark.parametrize("words", ["", "manifest", "manifest update", "status", "secret get"])
 def test_version_is_printed_wherever_it_is_asked_for(words: str) -> None:
     assert typed(*words.split(), "--version").stdout == typed("version").stdout
+
+
+@pytest.mark.parametrize("name", ["serve", "run"])
+def test_measured_processes_print_the_version_too(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        read_flags([], ["--version"], usage=f"keyhouse {name}", about="")
+
+    assert capsys.readouterr().out == typed("--version").stdout
 
 
 def _on_a_terminal(*words: str, **variables: str) -> str:

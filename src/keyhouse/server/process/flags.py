@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.version import VERSION
 
 __all__ = ["Setting", "SettingMisusedError", "SettingRefusedError", "read_flags"]
 
@@ -38,10 +39,11 @@ def read_flags(
     """Return the value of each flag by its name in snake case; None: not given.
 
     ``usage`` begins with the command. ``word``: what to do about a word that belongs to no flag.
-    Raises ``SettingMisusedError``. ``--help`` prints the help and ends the process.
+    Raises ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
     parser = _Parser(prog=name, usage=usage, description=about, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=VERSION, help="print the version")
     for setting in settings:
         variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
         default = f" (default: {setting.default})" if setting.default else ""
