@@ -1,18 +1,25 @@
-"""Draws every picture again, into ``docs/pictures``: ``scripts/pictures`` runs it.
+"""Draws every picture again, into ``docs/pictures``: ``scripts/pictures`` runs it."""
 
-With ``--record`` the session of ``terminal`` is recorded before.
-"""
+import argparse
+from pathlib import Path
 
-import sys
-
+from pictures.benchmark import keep_figures
 from pictures.record import record
 from pictures.table import FOLDER, pictures
 
 
 def main() -> None:
-    """Write each picture to its file."""
-    if "--record" in sys.argv[1:]:
+    """Record what is asked for, then write each picture to its file."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/pictures", description="Draw the pictures again."
+    )
+    parser.add_argument("--record", action="store_true", help="record the terminal session before")
+    parser.add_argument("--bench", type=Path, help="take figures of scripts/bench --json FILE")
+    options = parser.parse_args()
+    if options.record:
         record()
+    if options.bench:
+        keep_figures(options.bench)
     for name, text in pictures().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pictures.architecture import architecture
+from pictures.benchmark import benchmark_plot
 from pictures.canvas import Canvas
 from pictures.keys import keys
 from pictures.parties import parties
@@ -20,6 +21,7 @@ FOLDER: Final = Path(__file__).parents[1] / "docs" / "pictures"
 
 _DRAWN: Final[dict[str, Callable[[], Canvas]]] = {
     "architecture.svg": architecture,
+    "benchmark.svg": benchmark_plot,
     "keys.svg": keys,
     "parties.svg": parties,
     "rollback.svg": rollback,
