@@ -13,7 +13,7 @@ from support.process.command import Ended, run
 from keyhouse.attestation import TcbStatus, report_data, write_collateral
 from keyhouse_simulation import COORDINATOR, Parameters, SimulatedPlatform, TcbInfo, make_machine
 
-VECTORS = Path(__file__).parent.parent / "attestation" / "vectors"
+VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
 BUNDLE = VECTORS / "sgx_quote_collateral.json"
 ENCLAVE = "33d8736db756ed4997e04ba358d27833188f1932ff7b1d156904d3f560452fbb"
 SIGNER = "815f42f11cf64430c30bab7816ba596a1da0130c3b028b673133a66cf9a3e0e6"
