@@ -17,7 +17,7 @@ from keyhouse.launcher.errors import (
     NotReadyError,
 )
 from keyhouse.launcher.files import write_files
-from keyhouse.launcher.lookup import run, start_without_signals, within
+from keyhouse.launcher.lookup import run, within
 from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.program import Program, program_of, start
 from keyhouse.launcher.retries import Clock, MonotonicClock, retry
@@ -51,7 +51,6 @@ __all__ = [
     "retry",
     "run",
     "start",
-    "start_without_signals",
     "within",
     "write_files",
 ]

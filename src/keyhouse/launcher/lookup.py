@@ -7,21 +7,19 @@ runs on daemon threads that are never joined.
 """
 
 import asyncio
-import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from keyhouse.base.process.threads import start_without_signals
 from keyhouse.launcher.errors import NotReachableError
 
-__all__ = ["run", "start_without_signals", "within"]
+__all__ = ["run", "within"]
 
 T = TypeVar("T")
-
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -45,20 +43,6 @@ def within(seconds: float, work: Callable[[], T]) -> T:
             "the coordinator gives no proof in time",
             hint="check the address, that the coordinator runs, and that names are resolved",
         ) from None
-
-
-def start_without_signals(thread: threading.Thread) -> None:
-    """Start ``thread`` with SIGINT, SIGTERM and SIGHUP blocked: the main thread gets them.
-
-    Handlers run on the main thread, and only a signal delivered to that thread interrupts its
-    waiting. The kernel may deliver one to any thread that does not block it, and does so where the
-    process was stopped for a while, as by Ctrl-Z.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from keyhouse.base.process.threads import start_without_signals
+
 __all__ = ["process_below"]
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -24,8 +26,6 @@ def process_below(
     ``hear`` is called on another thread, at last with no bytes. Ctrl-C on the terminal is for this
     process alone, which then ends that one.
     """
-    from keyhouse.launcher import start_without_signals
-
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
         preexec_fn=_ends_with_this_process(),  # noqa: PLW1509 a system call, and nothing else
