@@ -414,12 +414,12 @@ def on_a_terminal(variables: dict[str, str], *words: str) -> bytes:
         except OSError:  # the terminal closed with the process
             pass
         os.close(ours)
-        assert process.wait() == 0
+        assert process.wait() == 0, shown
     return shown
 
 
 def test_colours_are_for_terminals_without_no_color(running: Server) -> None:
-    words = ("status", f"127.0.0.1:{running.port}", *trust(running))
+    words = ("status", f"127.0.0.1:{running.port}", *trust(running), "--memory", "none")
 
     assert b"\x1b[" in on_a_terminal({}, *words)
     assert b"\x1b[" not in on_a_terminal({"NO_COLOR": "1"}, *words)
