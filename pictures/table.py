@@ -8,6 +8,7 @@ from pictures.architecture import architecture
 from pictures.benchmark import benchmark_plot
 from pictures.canvas import Canvas
 from pictures.keys import keys
+from pictures.kills import kill_plot
 from pictures.parties import parties
 from pictures.rollback import rollback
 from pictures.rooms import rooms
@@ -23,6 +24,7 @@ _DRAWN: Final[dict[str, Callable[[], Canvas]]] = {
     "architecture.svg": architecture,
     "benchmark.svg": benchmark_plot,
     "keys.svg": keys,
+    "kills.svg": kill_plot,
     "parties.svg": parties,
     "rollback.svg": rollback,
     "rooms.svg": rooms,
