@@ -33,7 +33,7 @@ def shares() -> Canvas:
         canvas.icon("share", 322, y + 18, "violet", 1.7)
         canvas.icon("lock", 372, y + 20, kind, 1.5)
         canvas.text(426, y + 36, f"share {number + 1}, encrypted to {name}", "name")
-        words = "decrypts, signs, hands it in" if needed else "not needed this time"
+        words = "decrypts, signs, submits it" if needed else "not needed this time"
         canvas.text(426, y + 58, words, "what")
         if needed:
             canvas.arrow(
