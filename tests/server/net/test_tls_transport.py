@@ -119,6 +119,18 @@ def test_idle_connections_keep_no_buffers_of_openssl() -> None:
     assert context.set_mode(0) & SSL.MODE_RELEASE_BUFFERS
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_groups_that_are_not_listed_are_refused(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    client = client_context(None, tmp_path, version=version)
+    client.set_ecdh_curve("secp521r1")
+    with pytest.raises(ssl.SSLError, match="ALERT_HANDSHAKE_FAILURE"):
+        Wire(client)
+
+
+def test_no_chain_of_a_client_is_verified_beyond_its_leaf() -> None:
+    assert TlsContext(SERVER.key, [SERVER.certificate])._server.get_verify_depth() == 0
+
+
 def test_context_refuses_a_second_thread() -> None:
     context = TlsContext(SERVER.key, [SERVER.certificate])
     handshakes = Handshakes(Limits().handshake_bytes)
