@@ -192,7 +192,7 @@ def test_holder_sends_nothing_to_a_deployment_that_the_attacker_set_up(tmp_path:
     with lost.server:
         for words, said in (
             (("--root", "root.pem"), "another root certificate than the one that you kept"),
-            ((), "your key is not among the recovery keys"),
+            (("--unverified-deployment",), "your key is not among the recovery keys"),
         ):
             ended = lost.command(KEYS[0], *words)
             assert ended.code == 4, ended.err
