@@ -97,7 +97,9 @@ def test_the_example_comes_with_the_wheels(newcomer: Path, wheels: Path) -> None
     install(newcomer, wheels, "keyhouse", "keyhouse_simulation")
 
     with Terminal(newcomer, environment(newcomer)) as terminal:
-        terminal.type(". .venv/bin/activate\nkeyhouse dev --example\n")
+        terminal.type(
+            ". .venv/bin/activate\nkeyhouse dev --example --client-port 0 --workload-port 0\n"
+        )
         [port] = re.findall(
             r"^curl .* https://localhost:(\d+)/apples$", terminal.shown, re.MULTILINE
         )
