@@ -38,6 +38,7 @@ from keyhouse.journal import (
     Position,
     Replay,
     RolledBackError,
+    SqliteStore,
     StoreDamagedError,
     StoreEmptyError,
     StoreEndedError,
@@ -135,10 +136,12 @@ async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
         home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"),
         home.archive(),
         home.recover(DEK),
+        home.relock(),
     ):
         with pytest.raises(BrokenError, match="store is open"):
             await attempt
     await home.close()
+    await home.close()  # nothing is left to release
 
 
 async def test_a_base_that_fails_leaves_a_fresh_directory(tmp_path: Path) -> None:
@@ -295,6 +298,11 @@ async def test_an_emptied_journal_stops_the_start(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path)
     os.truncate(path / "journal.db", 0)
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty, but a manifest was set"):
+        await found(path)
+    assert (path / "journal.db").stat().st_size == 0  # it was not written to
+    (path / "journal.db").unlink()
+    await (await SqliteStore.open(path / "journal.db")).close()  # a schema without a record
     with pytest.raises(StoreEmptyError, match=r"journal\.db is empty, but a manifest was set"):
         await found(path)
 
