@@ -20,6 +20,8 @@ from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import manifest
 
 from keyhouse.base.errors import ConflictError
+from keyhouse.cli.dev.coordinator import Places, coordinator_at
+from keyhouse.cli.dev.folder import opened
 from keyhouse.cli.dev.sample import with_user
 from keyhouse.client.identity import make_user
 from keyhouse.manifest import check, decode
@@ -223,6 +225,15 @@ def test_what_cannot_be_started_leaves_no_context(
     assert (ended.code != 0, ended.out) == (True, "")
     assert ended.err.startswith(problem)
     assert not (tmp_path / ".config").exists()
+
+
+def test_a_port_that_is_taken_after_it_was_found_is_replaced(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        late = Places("127.0.0.1", taken.getsockname()[1], 0)
+        found = iter([late, Places("127.0.0.1", 0, 0)])
+        with opened(tmp_path) as folder, coordinator_at(folder, lambda: next(found)) as (it, _):
+            host, _, port = it.client.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=30).close()
 
 
 def test_the_user_is_added_whatever_case_the_sections_are_written_in() -> None:

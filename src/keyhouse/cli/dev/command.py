@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
@@ -14,7 +15,12 @@ import msgspec
 from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
 from keyhouse.base.errors import BrokenError
 from keyhouse.cli.dev.context import context_for, in_contexts
-from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_below, places_at
+from keyhouse.cli.dev.coordinator import (
+    Places,
+    Serving,
+    coordinator_at,
+    places_at,
+)
 from keyhouse.cli.dev.folder import opened
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.dev.watching import line_of, show_line
@@ -88,8 +94,8 @@ def dev(
     usual = Path("keyhouse-example" if example else "keyhouse-dev")
     with _until_signalled(), ExitStack() as ends:
         kept = ends.enter_context(opened(None if ephemeral else folder or usual))
-        places = places_at(listen, client_port, workload_port)
-        serving = ends.enter_context(coordinator_below(kept, places))
+        find = partial(places_at, listen, client_port, workload_port)
+        serving, places = ends.enter_context(coordinator_at(kept, find))
         enforced = prepare(kept, serving.client, wanted)
         context = context_for(kept, serving.client, has_user=wanted.has_user)
         named = ends.enter_context(in_contexts(context))

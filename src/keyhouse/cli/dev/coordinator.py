@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,15 @@ from keyhouse.cli.dev.folder import Folder
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["Entry", "Heard", "Places", "Serving", "can_listen", "coordinator_below", "places_at"]
+__all__ = [
+    "Entry",
+    "Heard",
+    "Places",
+    "Serving",
+    "can_listen",
+    "coordinator_at",
+    "places_at",
+]
 
 _PATIENCE: Final = 60.0  # seconds until a start is given up
 _ERROR: Final = "error: "
@@ -105,7 +113,25 @@ class Serving(NamedTuple):
 
 
 @contextmanager
-def coordinator_below(folder: Folder, places: Places) -> Iterator[Serving]:
+def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple[Serving, Places]]:
+    """Serve at the places that ``find`` returns, found again if a port was taken meanwhile.
+
+    Raises what ``_below`` does.
+    """
+    places = find()
+    with ExitStack() as ends:
+        try:
+            serving = ends.enter_context(_below(folder, places))
+        except StartRefusedError:
+            tried, places = places, find()
+            if places == tried:
+                raise
+            serving = ends.enter_context(_below(folder, places))
+        yield serving, places
+
+
+@contextmanager
+def _below(folder: Folder, places: Places) -> Iterator[Serving]:
     """Serve from the state in ``folder`` on the simulated platform while the context lasts.
 
     A port of 0 is any that is free. What the coordinator logs is in the file for it, too.
