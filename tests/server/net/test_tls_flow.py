@@ -7,20 +7,30 @@ import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.bindings.openssl.binding import Binding
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from structlog.testing import capture_logs
-from support.peers.https import ALICE, SERVER, client_context, make_pair
+from support.peers.https import ALICE, BOB, SERVER, Pair, client_context, make_pair
 from support.peers.tls_wire import Wire
 from support.samples.costly_keys import COSTLY
 
+from keyhouse.base.errors import BrokenError
+from keyhouse.base.secret import Secret
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.tls import TlsContext
 
 lib = Binding().lib
 
+RSA = make_pair("rsa", key=rsa.generate_private_key(65537, 2048))
 GOODBYE = 512
 RECORD = 16 * 1024
 FRAMING = 22  # bytes that TLS 1.3 adds to a record
@@ -542,3 +552,25 @@ async def test_lost_connection_keeps_nothing_and_does_nothing(wire: Wire) -> Non
     assert len(wire.socket.writes) == sent
     assert not wire.socket.is_closing()
     assert wire.above.told[2:] == ["pause", "ConnectionResetError"]
+
+
+@pytest.mark.parametrize("own", [SERVER, RSA], ids=["EC", "RSA"])
+def test_served_chain_is_the_leaf_and_what_stands_behind_it(tmp_path: Path, own: Pair) -> None:
+    chain = [own.certificate, ALICE.certificate, BOB.certificate]
+    wire = Wire(client_context(None, tmp_path), context=TlsContext(own.key, chain))
+    sent: Any = getattr(wire.client, "_sslobj").get_unverified_chain()  # noqa: B009 - no type has it
+    assert [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in sent] == chain
+
+
+def test_key_or_certificate_that_tls_cannot_use_is_refused() -> None:
+    edwards = ed25519.Ed25519PrivateKey.generate()
+    pkcs8 = (Encoding.DER, PrivateFormat.PKCS8)
+    locked = edwards.private_bytes(*pkcs8, BestAvailableEncryption(b"password"))
+    version = SERVER.certificate.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", 1)
+    for key, certificate, message in (
+        (edwards.private_bytes(*pkcs8, NoEncryption()), SERVER.certificate, "EC or RSA key"),
+        (locked, SERVER.certificate, "cannot be read"),
+        (SERVER.key.reveal(), version, "cannot be read"),
+    ):
+        with pytest.raises(BrokenError, match=message):
+            TlsContext(Secret(key), [certificate])
