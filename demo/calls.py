@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
         except ValueError:
             envelope = None
         if not isinstance(envelope, dict):
-            raise UnexpectedError("the answer is no JSON object")
+            raise UnexpectedError("the answer is not a JSON object")
         return envelope
 
 

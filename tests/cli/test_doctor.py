@@ -160,10 +160,10 @@ def test_a_state_directory_that_others_can_open_is_a_problem(tmp_path: Path) -> 
     assert told["ok"] is False
     problems = [each for each in told["findings"] if each["level"] == "problem"]
     assert [each["check"] for each in problems] == ["state directory"]
-    assert problems[0]["mend"]
+    assert problems[0]["fix"]
 
 
-def test_people_are_told_how_to_mend_each_problem(tmp_path: Path) -> None:
+def test_people_are_told_how_to_fix_each_problem(tmp_path: Path) -> None:
     key = tmp_path / "alice.key"
     key.write_bytes(user("alice").key_pem)
     key.chmod(0o666)
@@ -171,5 +171,5 @@ def test_people_are_told_how_to_mend_each_problem(tmp_path: Path) -> None:
     ended = run("doctor", "--key", str(key), env={"HOME": str(tmp_path)}, folder=tmp_path)
 
     assert (ended.code, ended.err) == (1, "1 problem\n")
-    assert "problem  user key: others may open it (0666)\n         mend: chmod 600 it" in ended.out
+    assert "problem  user key: others may open it (0666)\n         fix: chmod 600 it" in ended.out
     assert "PRIVATE KEY" not in ended.out

@@ -176,8 +176,8 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         {"context": b""},
         "not signed by the coordinator's root",
     ),
-    "the key is weak": ({"ephemeral": _spki(ANN.key)}, "no RSA key of 4096 bits"),
-    "the key is none": ({"ephemeral": b"no key"}, "no RSA key of 4096 bits"),
+    "the key is weak": ({"ephemeral": _spki(ANN.key)}, "not an RSA key of 4096 bits"),
+    "the key is none": ({"ephemeral": b"no key"}, "not an RSA key of 4096 bits"),
     "the root is another": (
         {"root": certify("the root of the deployment").der},
         "another root certificate than the one that you kept",
@@ -222,7 +222,7 @@ def test_coordinator_that_is_under_another_root_afterwards_is_not_trusted(tmp_pa
     scene.peer.replies[UPLOAD_PATH] = success({"remaining": 0, "message": "recovered"})
     ended = scene.upload("--key", "ann.key", "--root", "root.pem")  # it still shows the temporary
     assert ended.code == 4
-    assert "recovered under another root than it had said" in ended.err
+    assert "recovered under another root than it had offered" in ended.err
 
 
 FILES: dict[str, tuple[dict[str, bytes], tuple[str, ...], str]] = {

@@ -254,7 +254,7 @@ def test_a_memory_that_others_can_write_or_that_is_no_file_is_refused(tmp_path: 
     memory = FileMemory(tmp_path / "known.json")
     memory.change(lambda _: seen(f"1.5.{A}"))
     memory.path.chmod(0o620)
-    with pytest.raises(MemoryUnusableError, match="only you can write"):
+    with pytest.raises(MemoryUnusableError, match="can be written by others"):
         memory.read()
     memory.path.chmod(0o600)
     link, pipe = tmp_path / "link.json", tmp_path / "pipe.json"

@@ -185,7 +185,7 @@ def strange_chains(peer: Peer) -> dict[str, tuple[str, str]]:
         "root alone": (root, "has 1 certificates"),
         "three": (intermediate + intermediate + root, "has 3 certificates"),
         "foreign intermediate": (foreign + root, "not signed by its root"),
-        "intermediate is no CA": (no_ca + root, "of no CA"),
+        "intermediate is no CA": (no_ca + root, "is not a CA"),
         "text between": (intermediate + "hello\n" + root, "chain"),
         "nothing": ("", "chain"),
         "another root": (foreign + other.pem.decode(), "not the root of its quote"),

@@ -112,7 +112,7 @@ def test_something_else_than_a_file_is_refused_at_once(tmp_path: Path, make: obj
     assert callable(make)
     make(tmp_path / "uuid")
 
-    with pytest.raises(LaunchRefusedError, match="no regular file"):
+    with pytest.raises(LaunchRefusedError, match="not a regular file"):
         own_uuid(str(tmp_path / "uuid"))
 
 

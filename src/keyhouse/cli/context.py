@@ -39,7 +39,8 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         str, Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
     ] = ""
     attestation: Annotated[
-        Path | None, _file("--attestation", "who the coordinator must be: an attestation file")
+        Path | None,
+        _file("--attestation", "the expected identity of the coordinator: an attestation file"),
     ] = None
     simulation_root: Annotated[
         Path | None,
@@ -106,7 +107,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
                 "--cert and --key go together", hint="or --pkcs11-config, for a token"
             )
         if self.cert is not None and self.pkcs12 is not None:
-            raise WrongUsageError("there are two of you", hint="--pkcs12, or --cert with --key")
+            raise WrongUsageError("two users", hint="--pkcs12, or --cert with --key")
         if self.address:
             parse_address(self.address)
         memory = self.memory if self.memory in {"", "none"} else _absolute(Path(self.memory))
@@ -140,7 +141,7 @@ def add(
     name: NameArgument,
     described: ContextOptions,
     *,
-    replace: Annotated[bool, Option("--replace", help="put it in place of NAME")] = False,
+    replace: Annotated[bool, Option("--replace", help="replace NAME if it exists")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a deployment under a name.
@@ -259,7 +260,7 @@ def _change(step: Callable[[Contexts], Contexts]) -> Contexts:
     path: Path | None = contexts_path()
     if path is None:
         raise ContextUnusableError(
-            "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
     with locating_contexts():
         return change(path, step)

@@ -51,7 +51,7 @@ def forget(
 
     Example: keyhouse trust forget localhost:4433
 
-    For a deployment that was made anew, or an older copy that was put back, on purpose.
+    For a deployment that was set up again, or an older copy that was restored, on purpose.
     """
     from keyhouse.client import forgotten, parse_address
 

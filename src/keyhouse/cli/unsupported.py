@@ -25,5 +25,5 @@ def _unsupported(reason: str, hint: str = _CHART) -> click.Command:
 
 install = _unsupported("keyhouse installs nothing in a cluster")
 uninstall = _unsupported("keyhouse removes nothing from a cluster")
-precheck = _unsupported("keyhouse asks no Kubernetes which machines it has")
-check = _unsupported("keyhouse asks no Kubernetes whether its parts are ready", _CHECK)
+precheck = _unsupported("keyhouse does not ask Kubernetes which machines it has")
+check = _unsupported("keyhouse does not ask Kubernetes whether its parts are ready", _CHECK)

@@ -96,7 +96,7 @@ def document(answer: Answer) -> bytes:
     try:
         decode(answer.body, _Anything)
     except UnreadableError:
-        raise AnswerUnreadableError("the coordinator's answer is no JSON object") from None
+        raise AnswerUnreadableError("the coordinator's answer is not a JSON object") from None
     return answer.body
 
 
@@ -105,7 +105,7 @@ def log_entry(text: str) -> LogEntry:
     try:
         return msgspec.structs.replace(decode(text.encode(), LogEntry), text=text)
     except (UnreadableError, UnicodeEncodeError):
-        raise AnswerUnreadableError("a line of the update log is no JSON object") from None
+        raise AnswerUnreadableError("a line of the update log is not a JSON object") from None
 
 
 def old_status(answer: Answer) -> Status:
@@ -120,7 +120,7 @@ def old_manifest(answer: Answer) -> ManifestData:
     data = data_of(answer, OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
-            "the coordinator's answer has no manifest", hint="is there one?"
+            "the coordinator's answer has no manifest", hint="has one been set?"
         )
     return ManifestData(data.signature, data.fingerprint, data.manifest)
 
@@ -141,7 +141,7 @@ def old_log(answer: Answer) -> tuple[LogEntry, ...]:
     try:
         entries = msgspec.json.decode(text or "[]", type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeEncodeError):
-        raise AnswerUnreadableError("the update log is no JSON array") from None
+        raise AnswerUnreadableError("the update log is not a JSON array") from None
     return tuple(log_entry(bytes(entry).decode()) for entry in entries)
 
 
@@ -170,7 +170,7 @@ def _decoded(answer: Answer, whole: type[E]) -> E:
         # Its findings could name what an answer with secrets holds; the status is enough.
         raise AnswerUnreadableError(
             f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
-            hint="is it a coordinator, and of this version?",
+            hint="check that it is a coordinator of this version",
         ) from None
 
 
@@ -179,7 +179,9 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
     if status == _OK or envelope.status not in {"fail", "error"}:
         return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
     if answer.is_of_older:
-        return AnswerUnreadableError("the coordinator does not know this call", hint="is it older?")
+        return AnswerUnreadableError(
+            "the coordinator does not know this call", hint="it may be an older version"
+        )
     message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_put_off:
         return ServiceUnavailableError(message, hint="try again later")

@@ -111,7 +111,7 @@ def _text(name: str) -> str:
 
 
 def _no_text() -> ClientSetupError:
-    return ClientSetupError("a name is no text", hint="it holds bytes that are no UTF-8")
+    return ClientSetupError("a name is not text", hint="it has bytes that are not UTF-8")
 
 
 def _data(kind: type[T]) -> Callable[[Answer], T]:

@@ -230,7 +230,9 @@ def _string(text: str) -> str:
 
 def _require_own(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ContextUnusableError(f"the contexts in {path} cannot be read: it is no file")
+        raise ContextUnusableError(
+            f"the contexts in {path} cannot be read: it is not a regular file"
+        )
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
         raise ContextUnusableError(
             f"others can write {path}, which says whom you trust",
@@ -242,7 +244,9 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
     tables = tree.get("contexts", {})
     current = tree.get("current", "")
     if tree.keys() - {"current", "contexts"} or not isinstance(tables, dict):
-        raise ContextUnusableError(f"{path} has other fields than current and contexts")
+        raise ContextUnusableError(
+            f"{path} has unknown fields: only current and contexts are known"
+        )
     if not isinstance(current, str) or (current and current not in tables):
         raise ContextUnusableError(f"{path} names a current context that is not in it")
     return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
@@ -252,7 +256,7 @@ def _context(path: Path, name: str, table: object) -> Context:
     """Return one context. Unknown fields are refused: one may have been meant as a restriction."""
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
-        raise ContextUnusableError(f"{where} has no proper name, or is no table")
+        raise ContextUnusableError(f"{where} has an invalid name, or is not a table")
     known = {one.encode_name: one.name for one in msgspec.structs.fields(Context)}
     kinds = get_type_hints(Context)
     for field, value in table.items():
@@ -266,7 +270,7 @@ def _context(path: Path, name: str, table: object) -> Context:
                 f"{where}: {field} is no {'list of strings' if listed else 'string'}"
             )
         if "\0" in "".join(value):
-            raise ContextUnusableError(f"{where}: {field} holds a NUL, which nothing can be named")
+            raise ContextUnusableError(f"{where}: {field} contains a zero byte")
     return msgspec.convert(table, Context)
 
 

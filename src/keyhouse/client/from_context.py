@@ -68,7 +68,7 @@ def _entries(kept: tuple[str, ...]) -> list[str]:
     """Return the entries of a list, several of which may stand between commas."""
     found = [each.strip() for text in kept for each in text.split(",") if each.strip()]
     if kept and not found:
-        raise ContextUnusableError("a list of what the context accepts names nothing")
+        raise ContextUnusableError("a list of what the context accepts is empty")
     return found
 
 

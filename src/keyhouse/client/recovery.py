@@ -181,7 +181,7 @@ def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
             return name
     raise TrustError(
         "the share is not signed by a recovery key of the state to be recovered",
-        hint="send nothing: it is another deployment, or the signature is of something else",
+        hint="send nothing: it is another deployment, or the signature is over something else",
     )
 
 
@@ -200,7 +200,7 @@ def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
         key = None
     if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
         return key
-    raise TrustError("the key for the recovery is no RSA key of 4096 bits", hint="send nothing")
+    raise TrustError("the key for the recovery is not an RSA key of 4096 bits", hint="send nothing")
 
 
 def _is_strong(key: rsa.RSAPublicKey) -> bool:

@@ -303,7 +303,7 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
     except Exception:  # noqa: BLE001 parsers raise many things on invalid bytes
         raise _untrusted("its intermediate certificate is not signed by its root") from None
     if not is_ca:
-        raise _untrusted("its intermediate certificate is of no CA")
+        raise _untrusted("its intermediate certificate is not a CA")
 
 
 def _require_remembered(

@@ -69,7 +69,7 @@ def expected_identity(
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
         raise RefusedError(
-            f"no TCB status is named {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
+            f"unknown TCB status {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
         )
     if statuses:
         found = msgspec.structs.replace(
@@ -112,7 +112,7 @@ def bundle_file(
         return Path(collateral)
     if not simulation_root:
         raise RefusedError(
-            "without collateral no quote can be verified",
+            "no collateral: quotes cannot be verified",
             hint="name a PCCS (pccs) or a bundle (collateral)",
         )
     return Path(simulation_root).with_name("collateral.json")

@@ -95,7 +95,7 @@ def _place(path: str) -> Place:
     try:
         raw = path.encode("utf-8")
     except UnicodeEncodeError:
-        raise _misplaced(path, "is no text") from None
+        raise _misplaced(path, "is not text") from None
     names = [name for name in raw.split(b"/") if name not in {b"", b"."}]
     last = raw.rpartition(b"/")[2]
     if not names or b"\0" in raw or b".." in names or last in {b"", b"."}:

@@ -40,7 +40,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         if begun.done():  # at the last moment, or the error is its own
             return begun.result()
         raise NotReachableError(
-            "the coordinator gives no proof in time",
+            "the coordinator did not prove its identity in time",
             hint="check the address, that the coordinator runs, and that names are resolved",
         ) from None
 

@@ -101,7 +101,7 @@ def require_issued(intermediate: bytes, root: bytes) -> None:
     parent = _certificate(root, "its root certificate")
     _require(
         _is_ca(child) and _has_signed(parent, child) and not _same_key(child, parent),
-        "its intermediate certificate is of no CA that the trusted root has signed",
+        "its intermediate certificate is not a CA that the trusted root has signed",
     )
 
 
@@ -113,7 +113,7 @@ def require_served(served: bytes, anchor: Anchor | None) -> None:
     root = _certificate(served, "the certificate that it serves")
     _require(
         _is_ca(root) and _has_signed(root, root),
-        "the certificate that it serves is no marble root",
+        "the certificate that it serves is not a marble root",
     )
     if anchor is not None and anchor.intermediate is not None:
         _require_twins(root, _certificate(anchor.intermediate, "the intermediate certificate"))
@@ -166,7 +166,7 @@ def _require_key(pem: Secret | None, leaf: x509.Certificate) -> None:
 def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate) -> None:
     _require(
         _same_key(marble_root, intermediate) and marble_root.subject == intermediate.subject,
-        "the certificate that it serves has not the key of the intermediate certificate",
+        "the certificate that it serves does not have the key of the intermediate certificate",
     )
 
 

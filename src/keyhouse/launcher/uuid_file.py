@@ -27,9 +27,9 @@ def read_uuid(text: bytes) -> uuid.UUID:
     """
     found = uuid_of(text.decode("ascii", "replace").strip())
     if found is None:
-        raise ValueError("is no UUID")
+        raise ValueError("is not a UUID")
     if found.int == 0:
-        raise ValueError("is the nil UUID, which is nobody's")
+        raise ValueError("is the nil UUID")
     return found
 
 
@@ -64,7 +64,7 @@ def _kept(path: str) -> uuid.UUID:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError("is no regular file")
+            raise ValueError("is not a regular file")
         text = os.read(handle, LARGEST + 1)
     finally:
         os.close(handle)

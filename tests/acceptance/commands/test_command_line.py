@@ -323,7 +323,7 @@ def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
         ("version", ">&-", 1, b"error: the output cannot be written: bad file descriptor\n"),
         ("version --json", ">&- <&-", 1, b"error: the output cannot be written: bad file desc"),
         ("manifest check -", "<&-", 1, b"<standard input>:1:1: error: is empty"),
-        ("manifest template", "<&-", 1, b"error: nobody can be asked"),
+        ("manifest template", "<&-", 1, b"error: not a terminal"),
         ("manifest check none", "2>&-", 1, b""),
         ("version", "2>&-", 0, b""),
     ],
@@ -378,7 +378,7 @@ def test_names_that_are_no_text_make_no_manifest(option: str) -> None:
     ended = run("manifest", "template", *words)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: a name is no text")
+    assert ended.err.startswith("error: a name is not text")
 
 
 def test_names_that_are_no_text_are_escaped_in_json() -> None:

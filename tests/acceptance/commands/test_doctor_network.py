@@ -51,7 +51,7 @@ def test_a_coordinator_that_cannot_be_reached_or_lost_its_state(
 ) -> None:
     lost = servers[Phase.RECOVERY]
 
-    assert looked_at(lost, tmp_path)["state"]["mend"] == "keyhouse recover"
+    assert looked_at(lost, tmp_path)["state"]["fix"] == "keyhouse recover"
     away = looked_at(lost, tmp_path, port=free_port())
     assert (away["code"], away["coordinator"]["level"]) == (1, "problem")
     assert "state" not in away

@@ -175,7 +175,10 @@ def test_a_store_of_another_machine_cannot_be_decrypted_and_no_machine_is_made(
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with Server(tmp_path / "data"):
         pass
-    for path, words in ((tmp_path / "data", "there is no store"), (tmp_path / "x", "no directory")):
+    for path, words in (
+        (tmp_path / "data", "there is no store"),
+        (tmp_path / "x", "is not a directory"),
+    ):
         ended = run("store", "verify", str(path))
         assert (ended.code, ended.out) == (1, "")
         assert words in ended.err

@@ -173,7 +173,7 @@ def test_proof_of_the_real_coordinator_does_not_vouch_for_another_one(
         ended = launch(peer.port, *_proof(server), "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 4
-    assert "has not the key of the intermediate" in ended.err
+    assert "does not have the key of the intermediate" in ended.err
     assert peer.asked == []
 
 

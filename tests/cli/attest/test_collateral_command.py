@@ -120,10 +120,10 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("quote",), "no PCCS is named"),
-        (("--pccs", "https://a"), "platform is not clear"),
-        (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "platform is not clear"),
-        (("--fmspc", "5111", "--pccs", "https://a"), "FMSPC is not right"),
+        (("quote",), "no PCCS: pass --pccs"),
+        (("--pccs", "https://a"), "no platform: pass"),
+        (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "no platform: pass"),
+        (("--fmspc", "5111", "--pccs", "https://a"), "invalid --fmspc"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
         (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "is empty"),
         (("/dev/null", "--pccs", "https://a"), "malformed"),

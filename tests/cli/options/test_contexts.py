@@ -124,7 +124,7 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
         (("add", "none"), "cannot name a context"),
         (("add", "x", "--cert", "c"), "go together"),
         (("add", "x", "--address", "https://x"), "not host:port"),
-        (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two of you"),
+        (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
         (("use", "nobody"), "there is no context"),
         (("remove", "nobody"), "there is no context"),
         (("show", "nobody"), "there is no context"),

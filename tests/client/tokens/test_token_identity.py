@@ -83,7 +83,7 @@ def test_labels_may_hold_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"pin": Secret(b"90817263")}, "does not take the PIN"),
+        ({"pin": Secret(b"90817263")}, "rejects the PIN"),
         ({"token": "flat"}, "no token with this label"),
         ({"label": "DSA"}, "no such private key"),
         ({"key_id": b"RSA"}, "no such private key"),

@@ -58,12 +58,13 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
 
         if bool(self.quote) == bool(self.fmspc):
             raise RefusedError(
-                "the platform is not clear", hint="name a file with its quote, or --fmspc"
+                "no platform: pass a file with its quote, or --fmspc",
+                hint="name a file with its quote, or --fmspc",
             )
         if self.quote:
             return platform_kind(read_file(self.quote), root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
-            raise RefusedError("the FMSPC is not right", hint="it has 12 hex digits")
+            raise RefusedError("invalid --fmspc", hint="12 hexadecimal digits")
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
 
 
@@ -94,7 +95,7 @@ def fetch(
 
     root_ca = vendor_root(simulation_root)
     if not pccs:
-        raise RefusedError("no PCCS is named", hint="name it: --pccs https://name:port")
+        raise RefusedError("no PCCS: pass --pccs", hint="name it: --pccs https://name:port")
     kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     with long_work(f"fetching collateral from {pccs}"):

@@ -114,7 +114,7 @@ def _moment(text: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise RefusedError(
-        "--at is no time, or has no zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
+        "--at is not a time with a zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
     )
 
 

@@ -47,7 +47,7 @@ def read_sigstruct(raw: bytes) -> Signed:
     """
     if len(raw) != SIZE or raw[:16] != _HEADER or raw[24:40] != _HEADER_2:
         raise SigstructUnusableError(
-            "the file is no enclave's signature (SIGSTRUCT)",
+            "the file is not the signature of an enclave (SIGSTRUCT)",
             hint=f"Gramine writes one, of {SIZE} bytes, as APP.sig",
         )
     modulus = raw[128:512]

@@ -86,7 +86,7 @@ def dev(
     _require_simulation()
     raw = _checked(manifest) if manifest is not None else None
     if raw is None and no_user:
-        raise WrongUsageError("--no-user has no effect here", hint="it goes with --manifest")
+        raise WrongUsageError("--no-user has no effect here", hint="use it with --manifest")
     if raw is not None and example:
         raise WrongUsageError("--example has a manifest of its own", hint="leave --manifest out")
     files = (shop() / "manifest.json").read_bytes() if example else None

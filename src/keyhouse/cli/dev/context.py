@@ -49,7 +49,7 @@ def in_contexts(context: Context) -> Iterator[Named]:
     path = contexts_path()
     if path is None:
         raise ContextUnusableError(
-            "there is no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+            "no place for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
         )
     names: list[str] = []
 

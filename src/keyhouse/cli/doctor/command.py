@@ -104,10 +104,8 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
     if target.host and target.attestation is not None:
         yield from coordinator_findings(target, now)
     else:
-        mend = "name HOST and --attestation, or a --context"
-        yield Finding(
-            "coordinator", "skipped", "it is not said which one, and who it must be", mend
-        )
+        fix = "pass HOST and --attestation, or --context"
+        yield Finding("coordinator", "skipped", "no HOST and no expected identity", fix)
     if target.pccs:
         yield from pccs_findings(target.pccs, target.pccs_ca, now)
     else:
@@ -120,5 +118,5 @@ def _show(finding: Finding) -> None:
         click.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word
     )
     sys.stdout.write(f"{shown} {printable(f'{finding.check}: {finding.found}')}\n")
-    if finding.mend:
-        sys.stdout.write(f"         mend: {printable(finding.mend)}\n")
+    if finding.fix:
+        sys.stdout.write(f"         fix: {printable(finding.fix)}\n")

@@ -31,16 +31,16 @@ def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterato
     """Yield what is found about a user's certificate and key."""
     certificate = None
     if cert is None and key is None:
-        mend = "name them, PEM: --cert and --key"
-        yield Finding("user certificate", "skipped", "no certificate and no key is named", mend)
+        fix = "pass --cert and --key (PEM)"
+        yield Finding("user certificate", "skipped", "no certificate and no key", fix)
     if cert is not None:
         try:
             certificate = x509.load_pem_x509_certificate(read_file(str(cert)))
         except KeyhouseError as error:
             yield failed("user certificate", error)
         except ValueError:
-            mend = "name the certificate, PEM"
-            yield Finding("user certificate", "problem", f"{cert} holds no certificate", mend)
+            fix = "name the certificate, PEM"
+            yield Finding("user certificate", "problem", f"{cert} holds no certificate", fix)
     if certificate is not None:
         early = check_start("user certificate", certificate.not_valid_before_utc, now)
         end = certificate.not_valid_after_utc
@@ -59,8 +59,8 @@ def _key(path: Path, certificate: x509.Certificate | None) -> Iterator[Finding]:
         yield Finding("user key", "problem", f"{path} cannot be read", "name another file")
         return
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        mend = "name the private key, PEM, not encrypted"
-        yield Finding("user key", "problem", f"{path} holds no key that can be used", mend)
+        fix = "name the private key, PEM, not encrypted"
+        yield Finding("user key", "problem", f"{path} holds no key that can be used", fix)
         return
     yield check_mode("user key", stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())
     if certificate is not None:
@@ -72,12 +72,12 @@ def _pair(key: "PrivateKeyTypes", certificate: x509.Certificate) -> Finding:
     try:
         certified = certificate.public_key().public_bytes(*form)
     except (ValueError, UnsupportedAlgorithm):
-        mend = "make one for a key of another kind, such as ECDSA P-256"
-        return Finding("user certificate", "problem", "is of a key that cannot be used", mend)
+        fix = "make one for a key of another kind, such as ECDSA P-256"
+        return Finding("user certificate", "problem", "is of a key that cannot be used", fix)
     if key.public_key().public_bytes(*form) == certified:
         return Finding("user key", "ok", "belongs to the certificate")
-    mend = "name the key and the certificate that were made together"
-    return Finding("user key", "problem", "belongs to another certificate", mend)
+    fix = "name the key and the certificate that were made together"
+    return Finding("user key", "problem", "belongs to another certificate", fix)
 
 
 def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
@@ -95,8 +95,8 @@ def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
     yield Finding("state directory", "ok", user or "private, and nobody is using it")
     free = shutil.disk_usage(path if path.exists() else path.absolute().parent).free
     if free < _LITTLE_SPACE:
-        mend = "make room: a full disk stops every change"
-        yield Finding("disk space", "warning", f"{free >> 20} MiB are free", mend)
+        fix = "make room: a full disk stops every change"
+        yield Finding("disk space", "warning", f"{free >> 20} MiB are free", fix)
     else:
         yield Finding("disk space", "ok", f"{free >> 20} MiB are free")
 
@@ -111,7 +111,7 @@ def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            mend = "see that you may read it"
-            yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", mend)
+            fix = "see that you may read it"
+            yield Finding(check, "problem", f"{path} cannot be used: {os_reason(error)}", fix)
             continue
         yield check_mode(check, stat.S_IMODE(seen.st_mode), mine=seen.st_uid == os.getuid())

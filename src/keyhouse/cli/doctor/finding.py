@@ -21,7 +21,7 @@ class Finding(msgspec.Struct, frozen=True):
     check: str
     level: Literal["ok", "warning", "problem", "skipped"]
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def failed(check: str, error: KeyhouseError) -> Finding:
@@ -29,13 +29,13 @@ def failed(check: str, error: KeyhouseError) -> Finding:
     return Finding(check, "problem", error.message, error.hint)
 
 
-def check_expiry(check: str, not_after: datetime, now: datetime, mend: str) -> Finding:
+def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> Finding:
     """Return whether a certificate has expired, or does so within 30 days."""
     day = not_after.strftime("%Y-%m-%d")
     if not_after <= now:
-        return Finding(check, "problem", f"expired on {day}", mend)
+        return Finding(check, "problem", f"expired on {day}", fix)
     if not_after - now < _SOON:
-        return Finding(check, "warning", f"expires on {day}", mend)
+        return Finding(check, "warning", f"expires on {day}", fix)
     return Finding(check, "ok", f"good until {day}")
 
 
@@ -44,8 +44,8 @@ def check_start(check: str, not_before: datetime, now: datetime) -> Finding | No
     if not_before <= now:
         return None
     when = not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
-    mend = "set the clock of this machine, or find out who made it with a wrong one"
-    return Finding(check, "problem", f"is good from {when} only, which is to come", mend)
+    fix = "set the clock of this machine, or find out who made it with a wrong one"
+    return Finding(check, "problem", f"is good from {when} only, which is to come", fix)
 
 
 def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Finding:

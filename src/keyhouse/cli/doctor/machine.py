@@ -58,16 +58,16 @@ def _platforms() -> Iterator[Finding]:
             yield Finding(f"platform {name}", "ok", f"here: {place}")
     if not found:
         places = f"neither {DEV_ATTESTATION} nor {TSM_REPORTS}"
-        mend = "a coordinator needs one; commands that talk to a coordinator do not"
-        yield Finding("platform", "skipped", f"no hardware shows itself: {places}", mend)
+        fix = "a coordinator needs one; commands that talk to a coordinator do not"
+        yield Finding("platform", "skipped", f"no hardware found: {places}", fix)
     try:
         simulation()
     except PlatformMissingError as missing:
         yield Finding("simulation", "ok", missing.message)
         return
     level: Literal["ok", "warning"] = "warning" if found else "ok"
-    mend = "leave it out of production" if found else ""
-    yield Finding("simulation", level, "installed", mend)
+    fix = "leave it out of production" if found else ""
+    yield Finding("simulation", level, "installed", fix)
 
 
 def check_descriptors(most: int) -> Finding:
@@ -75,8 +75,8 @@ def check_descriptors(most: int) -> Finding:
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:
-        mend = "raise the hard limit: ulimit -Hn, or LimitNOFILE=65536 of the systemd unit"
-        return Finding("open files", "warning", f"at most {most}, one for each connection", mend)
+        fix = "raise the hard limit: ulimit -Hn, or LimitNOFILE=65536 of the systemd unit"
+        return Finding("open files", "warning", f"at most {most}, one for each connection", fix)
     return Finding("open files", "ok", f"at most {most}")
 
 
@@ -84,9 +84,9 @@ def check_locked_memory(most: int) -> Finding:
     """Return whether a process may lock its memory; ``most`` in bytes."""
     if most == resource.RLIM_INFINITY:
         return Finding("locked memory", "ok", "no limit")
-    mend = "LimitMEMLOCK=infinity of the systemd unit, or a machine without swap"
+    fix = "LimitMEMLOCK=infinity of the systemd unit, or a machine without swap"
     found = f"at most {most} bytes: a coordinator's secrets may be swapped out"
-    return Finding("locked memory", "warning", found, mend)
+    return Finding("locked memory", "warning", found, fix)
 
 
 def _port(port: int, flag: str) -> Finding:

@@ -36,7 +36,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         return
     verdict = proven.verdict
     simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
-    yield Finding("coordinator", "ok", f"proves who it is; TCB {verdict.tcb_status}{simulated}")
+    yield Finding("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
     yield _state(status.code, status.message)
     yield _version(described)
     for check, der in (
@@ -45,8 +45,8 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
     ):
         certificate = x509.load_der_x509_certificate(der)
         early = check_start(check, certificate.not_valid_before_utc, now)
-        mend = "set the manifest anew in a new deployment, in time"
-        yield early or check_expiry(check, certificate.not_valid_after_utc, now, mend)
+        fix = "set up a new deployment in time"
+        yield early or check_expiry(check, certificate.not_valid_after_utc, now, fix)
 
 
 def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:
@@ -68,12 +68,12 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
         yield failed("PCCS", error)
         return
     except (httpx.HTTPError, ssl.SSLError, OSError):
-        mend = "check address, CA (--pccs-ca) and network, and that it runs"
-        yield Finding("PCCS", "problem", "gives no answer over TLS that is trusted", mend)
+        fix = "check address, CA (--pccs-ca) and network, and that it runs"
+        yield Finding("PCCS", "problem", "no answer over trusted TLS", fix)
         return
     if code != httpx.codes.OK:
-        mend = "make sure that it is a PCCS, and look at its own log"
-        yield Finding("PCCS", "problem", f"answers {code}", mend)
+        fix = "make sure that it is a PCCS, and look at its own log"
+        yield Finding("PCCS", "problem", f"answers {code}", fix)
     else:
         yield Finding("PCCS", "ok", "answers")
     yield _clock_by(date, now)
@@ -91,8 +91,8 @@ def _clock_by(date: str, now: datetime) -> Finding:
 def _state(code: int, message: str) -> Finding:
     if code == _WORKS:
         return Finding("state", "ok", f"{code}  {message}")
-    mend = "keyhouse recover" if code == 1 else "keyhouse manifest set"
-    return Finding("state", "warning", f"{code}  {message}", mend)
+    fix = "keyhouse recover" if code == 1 else "keyhouse manifest set"
+    return Finding("state", "warning", f"{code}  {message}", fix)
 
 
 def _version(described: bytes) -> Finding:
@@ -102,8 +102,8 @@ def _version(described: bytes) -> Finding:
         return Finding("its version", "skipped", "it does not tell")
     if theirs == VERSION:
         return Finding("its version", "ok", f"{theirs}, as here")
-    mend = "take the same version on both sides, where you can"
-    return Finding("its version", "warning", f"{theirs}; here it is {VERSION}", mend)
+    fix = "take the same version on both sides, where you can"
+    return Finding("its version", "warning", f"{theirs}; here it is {VERSION}", fix)
 
 
 def _context(ca_pem: bytes) -> ssl.SSLContext:

@@ -59,7 +59,7 @@ def compare(
         if target.settled(required=False).attestation is None:
             raise RefusedError(
                 f"{side} is no file, and without --attestation no coordinator is asked",
-                hint="correct the name, or say who the coordinator must be",
+                hint="correct the name, or pass --attestation or --context",
             )
         with coordinator_of(target) as coordinator:
             return decode(coordinator.manifest().manifest)

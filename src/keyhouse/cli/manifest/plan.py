@@ -210,7 +210,7 @@ def _requested(coordinator: "Coordinator", raw: bytes) -> "PlanData":
     except AnswerUnreadableError as unreadable:
         raise RefusedError(
             f"there is no plan: {unreadable.message}",
-            hint="is it older? --no-plan sends the update without one",
+            hint="it may be an older version; --no-plan sends the update without one",
         ) from unreadable
 
 

@@ -77,7 +77,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
             return found
         if not sys.stdin.isatty():
             raise RefusedError(
-                "nobody can be asked, and no part is named", hint="--package and --marble, at least"
+                "not a terminal, and no part is given", hint="--package and --marble, at least"
             )
         return _ask_for_parts()
 
@@ -123,7 +123,7 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
     try:
         return canonical_json(tree)
     except UnicodeEncodeError:  # an argument that is not UTF-8
-        raise RefusedError("a name is no text", hint="write names in UTF-8") from None
+        raise RefusedError("a name is not text", hint="write names in UTF-8") from None
 
 
 def _commented(tree: Mapping[str, Any]) -> str:

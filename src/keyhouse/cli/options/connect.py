@@ -180,7 +180,7 @@ def _listed(option: str, given: list[str]) -> list[str]:
     found = [each.strip() for text in given for each in text.split(",") if each.strip()]
     if given and not found:
         raise WrongUsageError(
-            f"{option} names nothing", hint="leave it out for what the attestation file accepts"
+            f"{option} is empty", hint="leave it out for what the attestation file accepts"
         )
     return found
 
@@ -207,6 +207,6 @@ def _collateral(target: Target, root_ca: bytes) -> Collateral | CollateralFor:
     if file is None:
         return from_pccs(target.pccs, target.pccs_ca, root_ca)
     if target.pccs_ca is not None:
-        raise WrongUsageError("--pccs-ca has no effect here", hint="it goes with --pccs")
+        raise WrongUsageError("--pccs-ca has no effect here", hint="use it with --pccs")
     with reading(str(file)) as content:
         return read_collateral(content)

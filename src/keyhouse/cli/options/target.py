@@ -40,7 +40,7 @@ AttestationFile = Annotated[
         "--attestation",
         "--era-config",
         metavar="FILE",
-        help="who the coordinator must be: an attestation file",
+        help="the expected identity of the coordinator: an attestation file",
     ),
 ]
 CollateralFile = Annotated[
@@ -66,7 +66,7 @@ Statuses = Annotated[
     Option(
         "--accepted-tcb-statuses",
         metavar="LIST",
-        help="states of the platform that are good enough, instead of those in the attestation"
+        help="TCB statuses that are accepted, instead of those in the attestation"
         " file: UpToDate,SWHardeningNeeded,...",
     ),
 ]
@@ -83,7 +83,7 @@ Nonce = Annotated[
     Option(
         "--nonce",
         metavar="BASE64",
-        help="what the quote has to be made for (default: 32 new bytes)",
+        help="nonce that the quote must contain (default: 32 random bytes)",
     ),
 ]
 SavedQuote = Annotated[

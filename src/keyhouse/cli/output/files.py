@@ -82,8 +82,8 @@ class NewFile:
             self._file = create(path)
         except FileExistsError:
             raise FileUnwritableError(
-                f"{path} is there already, and is not overwritten",
-                hint="name another file, or move that one away",
+                f"{path} already exists, and is not overwritten",
+                hint="choose another name, or move that file away",
             ) from None
         except OSError as error:
             raise _unwritable(path, error) from None

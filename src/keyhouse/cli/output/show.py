@@ -14,6 +14,7 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_object, error_text
+from keyhouse.cli.output.coordinator_words import in_commands
 
 __all__ = [
     "ShownError",
@@ -50,6 +51,7 @@ def coloured(stream: TextIO) -> bool:
 
 def show_error(error: KeyhouseError, *, as_json: bool) -> None:
     """Print ``error`` on standard error: as lines for people, or as one JSON object."""
+    error.message, error.hint = in_commands(error.message), in_commands(error.hint)
     if isinstance(error, ShownError):
         fields, text = error.as_object(), error.text(colour=coloured(sys.stderr))
     else:

@@ -131,7 +131,7 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
 
     again = trusted(msgspec.structs.replace(target, save_sgx_quote=""))
     if again.root_der != offer.index.root:
-        raise TrustError("the coordinator recovered under another root than it had said")
+        raise TrustError("the coordinator recovered under another root than it had offered")
 
 
 def _show(progress: "Progress", *, as_json: bool) -> None:

@@ -35,7 +35,7 @@ def sign(
     with holder.opened(chosen_in.context) as own:
         if own is None:
             raise WrongUsageError(
-                "it is not said who signs", hint="--key FILE, or --pkcs11-config FILE"
+                "no key: pass --key or --pkcs11-config", hint="--key FILE, or --pkcs11-config FILE"
             )
         signature = own.sign(plain_share(chosen(shares_in(file), name), own))
     _give("signature", signature, output, as_json=as_json)

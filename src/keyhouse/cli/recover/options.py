@@ -99,7 +99,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     def _settled(self, context: str, host: str) -> "Holder":
         if self.key is not None and self.is_on_token():
-            raise WrongUsageError("two keys are named", hint="--key, or the key on a token")
+            raise WrongUsageError("two keys", hint="--key, or the key on a token")
         is_typed = self.key is not None or self.is_on_token()
         named = None if is_typed else context_for(context, host)
         if named is not None and named.context.pkcs11_config:

@@ -18,6 +18,7 @@ from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.isolation import forbid_dumps, release_environment
 from keyhouse.base.process.standard_streams import write_error
+from keyhouse.cli.output.coordinator_words import in_commands
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json
 from keyhouse.server.process.flags import SettingMisusedError
 
@@ -44,6 +45,7 @@ class Report:
 
     def error(self, error: KeyhouseError) -> None:
         """Tell why the program does not start."""
+        error.message = in_commands(error.message)
         if self._as_json:
             self._line("error", error.message, hint=error.hint, code=error.code)
         else:
@@ -150,7 +152,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
         return run(activate(request, anchor, max(end - clock.now(), 0)))
 
     def report_retry(error: UnavailableError, pause: float) -> None:
-        report.progress(f"{error.message}; trying again in {pause:.1f} s")
+        report.progress(f"{in_commands(error.message)}; trying again in {pause:.1f} s")
 
     return retry(attempt, seconds=settings.timeout, clock=clock, told=report_retry)
 
@@ -180,8 +182,7 @@ def _platform(settings: RunSettings, report: Report) -> "Platform | None":
         name = platform_name(settings.platform)
     except PlatformMissingError:
         report.warning(
-            "there is no platform here, so the quote is empty: only a SIMULATED coordinator"
-            " accepts that"
+            "no platform found, so the quote is empty: only a SIMULATED coordinator accepts that"
         )
         return None
     if name == "simulation":

@@ -60,7 +60,7 @@ RUN_SETTINGS: Final = (
         "--platform",
         "measured",
         "auto",
-        "what makes the quote: auto (hardware that shows itself, or no quote), gramine, tdx, or"
+        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, or"
         " simulation",
     ),
     Setting(

@@ -84,7 +84,7 @@ def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anc
         raise CoordinatorNotTrustedError(
             "the coordinator is not trusted: it proves what it is, and is another deployment than"
             f" that of {settings.root_certificate}",
-            hint="a deployment that was made anew has a new root: bring the file up to date",
+            hint="a new deployment has a new root: update the file",
         )
     return found
 

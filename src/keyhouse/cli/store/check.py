@@ -213,7 +213,7 @@ def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileChecked:
     return FileChecked(
         TOMBSTONE,
         f"{ended}, but a store is there",
-        "it is an older copy: move it away; to go on from it on purpose, remove tombstone while"
+        "it is an older copy: move it away; to continue from it on purpose, remove tombstone while"
         " Keyhouse is stopped",
     )
 

@@ -119,7 +119,7 @@ def restore(
 @command
 def backup(
     directory: Directory,
-    target: Annotated[Path, Argument(metavar="BACKUP", help="a directory to be made")],
+    target: Annotated[Path, Argument(metavar="BACKUP", help="a new directory")],
     *,
     platform: SealedFor = "",
     as_json: AsJson = False,
@@ -135,7 +135,7 @@ def backup(
     """
     from keyhouse.journal import make_backup
 
-    directory = _existing(directory, "name one that is there")
+    directory = _existing(directory, "name an existing one")
     found: list[StoreChecked] = []
     verify = _verifier(platform, directory, found)
     with long_work(f"copying and checking {directory}"):
@@ -166,7 +166,7 @@ def restore_backup(
 
     directory, found = directory.absolute(), list["StoreChecked"]()
     verify = _verifier(platform, directory, found)
-    source = _existing(source, "name one that is there")
+    source = _existing(source, "name an existing one")
     with long_work(f"checking and restoring {source}"):
         asyncio.run(put_back(source, directory, verify))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
@@ -180,7 +180,7 @@ def restore_backup(
 
 def _existing(directory: Path, hint: str = "name a state directory") -> Path:
     if not directory.is_dir():
-        raise RefusedError(f"{directory} is no directory", hint=hint)
+        raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()
 
 

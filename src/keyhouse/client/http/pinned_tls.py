@@ -114,7 +114,7 @@ def pinned_context(root_der: bytes) -> PeerContext:
     def check(leaf: bytes) -> None:
         if not hmac.compare_digest(leaf, root_der):
             raise TrustError(
-                "the peer showed another certificate than the verified root",
+                "the peer presented another certificate than the verified root",
                 hint="it is not the coordinator that was verified; send it nothing",
             )
 

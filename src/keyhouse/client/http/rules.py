@@ -63,7 +63,7 @@ def _base_url(address: Address) -> httpx.URL:
         _ = url.host  # is decoded when it is asked for
     except (UnicodeError, httpx.InvalidURL):
         raise ClientSetupError(
-            f"{address} is no address of a host",
+            f"{address} is not the address of a host",
             hint="write international names in their ASCII form (xn--...)",
         ) from None
     return url

@@ -124,7 +124,7 @@ class FileMemory:
                 or found.st_mode & others
             ):
                 raise MemoryUnusableError(
-                    f"the memory {self.path} is no file that only you can write",
+                    f"the memory {self.path} can be written by others",
                     hint="find out who else wrote it; chmod 600 once it is right",
                 )
             return file.read(_LARGEST + 1)

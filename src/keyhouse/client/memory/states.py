@@ -217,5 +217,5 @@ def _contradiction(problem: str) -> TrustError:
     return TrustError(
         problem,
         hint="an older copy of its state was put back, or two copies run: find out which, and send"
-        " it nothing; to go on from this state on purpose: keyhouse trust forget HOST",
+        " it nothing; to continue from this state on purpose: keyhouse trust forget HOST",
     )

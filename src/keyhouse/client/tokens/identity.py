@@ -38,7 +38,7 @@ class TokenIdentity(Readable, frozen=True, kw_only=True):
                 "a key on a token is named by the token's label and its own, or id"
             )
         if not (_is_text(self.token) and _is_text(self.label)):
-            raise ClientSetupError("the label of a token, or of a key on it, is no text")
+            raise ClientSetupError("the label of a token, or of a key on it, is not text")
         # By another path the loader would search elsewhere.
         if not self.module.is_absolute() or "\0" in str(self.module):
             raise ClientSetupError("the token's PKCS #11 library is given by its absolute path")

@@ -90,7 +90,7 @@ def _public_key(key: Any) -> bytes:
     try:
         modulus, exponent = key[Attribute.MODULUS], key[Attribute.PUBLIC_EXPONENT]
         if key.key_type != KeyType.RSA:
-            raise ClientSetupError("the key on the token is no RSA key", hint=LOOK)
+            raise ClientSetupError("the key on the token is not an RSA key", hint=LOOK)
     except (PKCS11Error, KeyError) as error:
         raise ClientSetupError(
             f"the token does not tell the public half of the key ({type(error).__name__})",

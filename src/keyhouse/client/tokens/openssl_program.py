@@ -55,12 +55,12 @@ _OPTIONS: Final = (
     *("-engine", "pkcs11", "-keyform", "engine"),
 )
 _NO_CORE: Final = (1, 1)  # bytes; 0 would still hand it to a program, see core(5)
-_STRANGER: Final = "the peer showed another certificate than the verified root"
+_STRANGER: Final = "the peer presented another certificate than the verified root"
 _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _TALK: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
-    (PIN_REFUSED.decode(), "the token does not take the PIN; it may lock after a few tries"),
+    (PIN_REFUSED.decode(), "the token rejects the PIN; it may lock after a few tries"),
     ("No matching initialized token", "there is no token with this label; is it plugged in?"),
     ("key was not found", "the token has no such private key; pkcs11-tool lists those it has"),
     ("does not match the certificate", "the user's certificate is not for the key on the token"),

@@ -45,7 +45,7 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
     except (pkcs11.PKCS11Error, RuntimeError, UnicodeDecodeError) as error:
         raise ClientSetupError(
             f"the token {token!r} cannot be opened ({type(error).__name__})",
-            hint="are the library, the label of the token and the PIN right?",
+            hint="check the library, the label of the token and the PIN",
         ) from None
 
 

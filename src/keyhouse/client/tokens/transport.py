@@ -74,9 +74,7 @@ class _Tries:
     def start(self, where: Address) -> OpensslProgram:
         """Start a program, unless the PIN is known to be wrong."""
         if self._pin_is_wrong:
-            raise ClientSetupError(
-                "the token did not take the PIN before, so it is not tried again"
-            )
+            raise ClientSetupError("the token rejected the PIN before, so it is not tried again")
         return start(self._tls, where)
 
     def further(self, said: bytes, piece: bytes) -> bytes:
