@@ -116,7 +116,7 @@ def test_json_is_one_object_on_one_line(desk: Desk, words: tuple[str, ...]) -> N
         ("manifest", "update", "get"),
         ("manifest", "set", "m.json"),
         ("secret", "get", "no such"),
-        ("recover", "public-key"),
+        ("recover", "public-key", "--unverified-deployment"),
         ("recover", "m.json", "--key", "me.key"),
         ("trust", "forget", "elsewhere"),
         ("package-info", "m.json"),
@@ -242,7 +242,7 @@ def test_user_may_be_in_a_pkcs12_file(desk: Desk) -> None:
     assert "shared" in desk.done(*words, "password")
     refused = desk.type(*words, "wrong")
     assert refused.code == 1
-    assert "is the password right?" in refused.err
+    assert "check the file, and its password" in refused.err
     assert "horse" not in refused.err
 
 

@@ -61,7 +61,7 @@ def test_the_output_is_a_new_file(files: Path) -> None:
     assert run("manifest", "check", "m.yaml", folder=files).code == 0
     again = run(*words, folder=files)
     assert again.code == 1
-    assert "is there already" in again.err
+    assert "already exists" in again.err
 
 
 def test_nobody_is_asked_without_a_terminal() -> None:

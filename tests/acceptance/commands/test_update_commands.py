@@ -227,7 +227,7 @@ def test_the_manifest_in_force_is_printed_byte_for_byte_and_verified(deployed: D
     assert done(desk.type("manifest", "get", "HOST")).encode() == raw
     done(desk.type("manifest", "get", "HOST", "-o", "out.json"))
     assert (desk.folder / "out.json").read_bytes() == raw
-    assert "there already" in refused(desk.type("manifest", "get", "HOST", "-o", "out.json"))
+    assert "already exists" in refused(desk.type("manifest", "get", "HOST", "-o", "out.json"))
     found = one_object(desk.type("manifest", "get", "HOST", "-s"))
     assert base64.b64decode(found["manifest"]) == raw
     assert found["manifestFingerprint"] == fingerprint(raw)
@@ -511,7 +511,7 @@ def test_secrets_are_uploaded_and_read_by_those_who_may(deployed: Deploy) -> Non
     assert certificate.public_bytes(Encoding.PEM) == user("web").pem
     assert desk.type(*words, "-o", "out.json", by="writer") == Ended(0, "", "")
     assert desk.read("out.json")["secrets"] == found
-    assert "there already" in refused(desk.type(*words, "-o", "out.json", by="writer"))
+    assert "already exists" in refused(desk.type(*words, "-o", "out.json", by="writer"))
     assert "alice" in refused(desk.type(*words, by="alice"))
 
 

@@ -148,7 +148,7 @@ def test_a_time_that_is_none_is_refused(at: str) -> None:
     ended = explain(VECTORS / "sgx_quote", at=at)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: --at is no time")
+    assert ended.err.startswith("error: --at is not a time")
 
 
 def test_tomorrows_collateral_tells_which_workloads_a_recovery_would_stop(tmp_path: Path) -> None:

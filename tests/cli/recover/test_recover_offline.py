@@ -100,7 +100,7 @@ def test_wrong_use_is_refused_and_nothing_printed(
     ("key", "said", "code"),
     [
         (b"no key", "holds no PEM public key", 1),
-        (_pem(ANN.key), "no RSA key of 4096 bits", 4),
+        (_pem(ANN.key), "not an RSA key of 4096 bits", 4),
     ],
     ids=["no key", "weak key"],
 )
