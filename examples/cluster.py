@@ -53,7 +53,7 @@ class Cluster:
     def joining(self, kind: str, enclave: str, names: str = "localhost") -> tuple[str, ...]:
         """Return the words that let a program join as a ``kind`` from a folder of its own.
 
-        ``enclave``: the file that says whom the simulated machine measures.
+        ``enclave``: the file that says what the simulated machine measures.
         """
         return (
             *("keyhouse", "run"),

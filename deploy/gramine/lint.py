@@ -151,7 +151,7 @@ def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
         elif not isinstance(value, str):
             yield f"{place}: must be a text"
         if name not in _FIXED:
-            yield f"{place}: is none of the variables that may be set; it could change the program"
+            yield f"{place}: is not a variable that may be set; it could change the program"
 
 
 def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _folder(uri: str) -> str:
-    """Return ``uri`` so that what begins with it lies in it."""
+    """Return ``uri`` so that what begins with it is in it."""
     return uri if uri.endswith("/") else uri + "/"
 
 

@@ -58,7 +58,7 @@ def test_what_is_unknown_in_a_file_stands_at_its_line(tmp_path: Path) -> None:
     assert (ended.code, ended.err.splitlines()[1:]) == (
         1,
         [
-            "a.json:3:2: error: Debugg: is no known field",
+            "a.json:3:2: error: Debugg: unknown field",
             '     3 |  "Debugg": true}',
             "       |  ^^^^^^^^",
             "  hint: did you mean Debug?",

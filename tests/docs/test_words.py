@@ -1,5 +1,6 @@
-"""The prose of all pages is in plain English: it has none of the words of ``docs/words.yaml``."""
+"""Pages, messages and docstrings are in plain English, without the words of ``docs/words.yaml``."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ _RULES = [
 ]
 _PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md", "benchmarks/*.md")
 _PAGES = sorted(page for place in (*_PLACES, "fuzz/*.md") for page in _ROOT.glob(place))
+_SOURCES = [*_ROOT.glob("src/**/*.py"), *_ROOT.glob("simulation/src/**/*.py")]
 _NO_PROSE = re.compile(  # blocks of code, generated tables, code in a line, targets of links
     r"^ *```.*?^ *```$|<!-- generated:.*?<!-- end -->|`[^`\n]+`|\]\([^)]*\)",
     re.DOTALL | re.MULTILINE,
@@ -33,6 +35,18 @@ def _found(text: str) -> list[str]:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(_ROOT)))
 def test_page_has_no_word_of_the_list(page: Path) -> None:
     assert _found(page.read_text(encoding="utf-8")) == []
+
+
+def test_no_text_of_the_program_has_a_word_of_the_list() -> None:
+    found = {
+        f"{source.relative_to(_ROOT)}:{text.lineno}": _found(text.value)
+        for source in _SOURCES
+        for text in ast.walk(ast.parse(source.read_bytes()))
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+    }
+
+    assert len(found) > len(_SOURCES)  # it has looked at them
+    assert {place: words for place, words in found.items() if words} == {}
 
 
 def test_words_are_found_with_their_line_and_code_is_left_alone() -> None:

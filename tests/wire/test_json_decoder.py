@@ -61,8 +61,8 @@ def test_unknown_fields_are_ignored_or_told() -> None:
     raw = b'{"nane":1,"byName":{"my key":{"Sise":2}}}'
     assert decode(raw, Outer) == Outer(by_name={"my key": Inner()})
     assert read(raw, Outer).problems == (
-        Problem('byName["my key"].Sise', "is no known field", "did you mean Size?"),
-        Problem("nane", "is no known field", "did you mean name?"),
+        Problem('byName["my key"].Sise', "unknown field", "did you mean Size?"),
+        Problem("nane", "unknown field", "did you mean name?"),
     )
 
 

@@ -35,7 +35,7 @@ def utc_now() -> datetime:
 
 
 class SimulatedPlatform:
-    """A ``Platform`` that protects nothing: its keys lie in memory and in a file.
+    """A ``Platform`` that protects nothing: its keys are in memory and in a file.
 
     ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``.
     """

@@ -89,6 +89,6 @@ class ConfigurationRefusedError(RefusedError):
 
 
 class IdentityRefusedError(RefusedError):
-    """The quote is true, but speaks for somebody else, or its platform is not accepted."""
+    """The quote is true, but is of another enclave, or its platform is not accepted."""
 
     code = "identity-refused"

@@ -31,7 +31,7 @@ _MAX_NONCE = 1024
 class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     """The one coordinator (or several versions of it) that a client is ready to trust.
 
-    Making one that would let in anybody raises ``ConfigurationRefusedError``: it names a
+    Making one that would admit anybody raises ``ConfigurationRefusedError``: it names a
     ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0.
     ``b""``, 0 and ``()`` mean: not given. A string in place of a tuple raises ``TypeError``.
     Source: wire reference, "Attestation configuration file".

@@ -36,10 +36,10 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     QuoteProblem.EXPIRED: ("the collateral or a certificate has expired", _CLOCK),
     QuoteProblem.WRONG_PLATFORM: ("the collateral is for another kind of platform", _FETCH),
     QuoteProblem.TCB_LEVEL: (
-        "the platform is older than every level that its maker knows",
+        "the platform is older than every level that its vendor knows",
         _UPDATE,
     ),
-    QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform maker's", _FORGED),
+    QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform vendor's", _FORGED),
     QuoteProblem.SIGNATURE: ("a signature of the quote or its collateral is wrong", _FORGED),
     QuoteProblem.CHAIN: ("its certificates do not lead to the pinned root", _FETCH),
     QuoteProblem.COLLATERAL: ("the collateral is unreadable", _FETCH),

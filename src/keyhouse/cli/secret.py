@@ -205,7 +205,7 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
     host = last if len(names) < len(words) else ""
     if named is not None and trusting.attestation is None and is_of_another(named, host):
         raise WrongUsageError(
-            f"{host} is taken for an address, and the context {named.name!r} is for"
+            f"{host} is read as an address, and the context {named.name!r} is for"
             f" {named.context.address}",
             hint=f"if it is a secret, name the address, too: keyhouse secret get ... {host}"
             f" {named.context.address}",
@@ -222,7 +222,7 @@ def _is_shown(output: str) -> bool:
 
 
 def _require_no_watcher(output: str, *, show: bool) -> None:
-    """Return if secrets may be printed: not on a terminal, where somebody may look on."""
+    """Return if secrets may be printed: not on a terminal, where someone may look on."""
     if sys.stdout.isatty() and not output and not show:
         raise WrongUsageError(
             "secrets are not printed on a terminal",

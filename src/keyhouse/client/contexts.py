@@ -235,7 +235,7 @@ def _require_own(path: Path, found: os.stat_result) -> None:
         )
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o022:
         raise ContextUnusableError(
-            f"others can write {path}, which says whom you trust",
+            f"others can write {path}, which says who is trusted",
             hint=f"see what is in it, then: chmod 600 {path}",
         )
 

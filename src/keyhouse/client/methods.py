@@ -156,11 +156,11 @@ class Methods:
         return self._connection.run(operations.recovery_offer(self._session))
 
     def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
-        """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
         return self._connection.run(operations.recover(self._session, encrypted_share, signature))
 
     def recover_with(self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes) -> Progress:
-        """Decrypt the holder's share with ``key``; hand it in, if the deployment is the kept one.
+        """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
         ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
         anything is decrypted or sent if the state is of another deployment.

@@ -158,7 +158,7 @@ class AsyncMethods:
         return await self._connection.run(operations.recovery_offer(self._session))
 
     async def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
-        """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
         return await self._connection.run(
             operations.recover(self._session, encrypted_share, signature)
         )
@@ -166,7 +166,7 @@ class AsyncMethods:
     async def recover_with(
         self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> Progress:
-        """Decrypt the holder's share with ``key``; hand it in, if the deployment is the kept one.
+        """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
         ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
         anything is decrypted or sent if the state is of another deployment.

@@ -244,14 +244,14 @@ def recovery_offer(session: Session) -> Steps[Offer]:
 
 
 def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[Progress]:
-    """Hand in a share, encrypted to the key of ``recovery_offer``, with its signature."""
+    """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
     return (yield from carry(session, calls.handing_in(encrypted_share, signature)))
 
 
 def recover_with(
     session: Session, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[Progress]:
-    """Decrypt the holder's share with ``key``; hand it in, if the deployment is the kept one.
+    """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
 
     ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
     anything is decrypted or sent if the state is of another deployment.

@@ -126,7 +126,7 @@ def require_offer(offer: Offer, root_der: bytes) -> None:
         message,
         offer.signature,
         "the key for the recovery",
-        hint="send nothing: whoever put it there could read the share",
+        hint="send nothing: anyone who put it there could read the share",
     )
     _ephemeral_key(offer.ephemeral_public_key)
 

@@ -109,7 +109,7 @@ class Trust(Readable, frozen=True, kw_only=True):
         accepted_tcb_statuses: Sequence[str] = (),
         accepted_advisories: Sequence[str] = (),
     ) -> Self:
-        """Return whom an attestation file pins, and what verifies it, as the commands' options do.
+        """Return what an attestation file pins, and what verifies it, as the commands' options do.
 
         ``collateral``: a bundle. ``pccs``: the URL of a PCCS instead, with ``pccs_ca``, the only CA
         (PEM) that may vouch for it. ``simulation_root``: trust a SIMULATED platform under this root

@@ -29,8 +29,8 @@ class UnencodableError(BrokenError):
 class Codec(Generic[T]):
     """Encodes values of ``kind`` (a Struct, a tagged union of Structs, or any type of msgspec).
 
-    Equal values give equal bytes in every process: map keys and sets are sorted, fields stand in
-    their order. Keys of maps are strings. ``Secret`` becomes bytes and comes back
+    Equal values give equal bytes in every process: map keys and sets are sorted, fields are
+    in their order. Keys of maps are strings. ``Secret`` becomes bytes and comes back
     as a Secret; ``immutables.Map`` is a map.
     """
 

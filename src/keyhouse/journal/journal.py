@@ -274,7 +274,7 @@ class Journal:
             raise StoreConflictError("another wrote first")
         raise NotDurableError(
             "the change could not be written and has not happened",
-            hint="try again; if it goes on, look at the disk of the state directory",
+            hint="try again; if it continues, look at the disk of the state directory",
         )
 
     async def _read_back(self, before: int, count: int) -> tuple[list[Sealed], EpochStart | None]:
@@ -304,7 +304,7 @@ class Journal:
 
     def _require_settled(self) -> None:
         if self._unsettled:
-            raise _outcome_unknown("the journal has to be opened anew")
+            raise _outcome_unknown("the journal has to be opened again")
 
 
 class _BaseRun:

@@ -55,7 +55,7 @@ _UNORDERED: Final[Mapping[type, frozenset[str]]] = {
     User: frozenset({"roles"}),
     Role: frozenset({"resource_names", "actions"}),
 }
-"""Lists whose order, and what stands in them twice, mean nothing."""
+"""Lists whose order, and what is in them twice, mean nothing."""
 
 
 def _sections(old: Manifest, new: Manifest) -> dict[str, tuple[Any, Any]]:

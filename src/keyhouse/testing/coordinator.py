@@ -103,7 +103,7 @@ class Coordinator:
         )
 
     def _catch_up(self, engine: "Engine") -> None:
-        """Let the clock go on from where it was when this state was last in use."""
+        """Let the clock continue from where it was when this state was last in use."""
         behind = engine.now() - self._clock.now()
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))

@@ -65,7 +65,7 @@ __all__ = [
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 
-UNKNOWN: Final = "is no known field"
+UNKNOWN: Final = "unknown field"
 REPEATED: Final = "is given more than once"
 """Problems of a name; others are of the value that stands under it."""
 

@@ -14,7 +14,7 @@ __all__ = ["MEANINGS", "Effect", "Plan", "PlanChange", "PlanData", "plan_digest"
 
 
 class Effect(StrEnum):
-    """What happens to something: the ``what`` of a change. Words are for ever."""
+    """What happens to something: the ``what`` of a change. Words are permanent."""
 
     PACKAGE_ADDED = "package-added"
     PACKAGE_REMOVED = "package-removed"
@@ -71,7 +71,7 @@ MEANINGS: Final[Mapping[Effect, str]] = {
     Effect.INFRASTRUCTURE_REMOVED: "a description of platforms",
     Effect.INFRASTRUCTURE_CHANGED: "a description of platforms",
     Effect.MARBLE_ADDED: "a type of workload that was not there before",
-    Effect.MARBLE_REMOVED: "no workload of the type can activate any more; those that run go on",
+    Effect.MARBLE_REMOVED: "no workload of the type can activate any more; those that run continue",
     Effect.MARBLE_CHANGED: "one field; of files and variables `names` are those that differ",
     Effect.LIMIT_REACHED: "so many have activated already that the new limit lets none in",
     Effect.DERIVED_KEYS_CHANGED: "each workload's own keys (`names`) are derived in another way:"
@@ -88,7 +88,7 @@ MEANINGS: Final[Mapping[Effect, str]] = {
     Effect.VALUE_LOST: "a value that is stored now is gone, also as a previous one",
     Effect.VALUE_NEEDED: "empty until a user uploads it",
     Effect.VALUE_GIVEN: "the value in the manifest",
-    Effect.USER_ADDED: "a new user; the rights stand in lines of their own",
+    Effect.USER_ADDED: "a new user; the rights have lines of their own",
     Effect.USER_REMOVED: "out with the next request",
     Effect.USER_CHANGED: "other roles, or another certificate: who has the old one is out",
     Effect.RIGHT_GAINED: "an action (`field`) on `names`, which are of the kind `after`; no names"
@@ -137,8 +137,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of what was sent.
     ``versions``: the security versions in force. ``users`` may acknowledge, ``needed`` of them have
-    to, whoever sends it included. ``changes`` is what will differ, ``renewals`` what every update
-    of this kind makes anew, ``kept`` the secrets that keep their values.
+    to, the sender included. ``changes`` is what will differ, ``renewals`` what every update
+    of this kind regenerates, ``kept`` the secrets that keep their values.
     """
 
     kind: str
@@ -175,7 +175,7 @@ _CONTEXT: Final = b"keyhouse plan v1\0"
 def plan_digest(plan: Plan) -> str:
     """Return the SHA-256, in hex, of what ``plan`` says, whatever its words.
 
-    It covers ``keyhouse plan v1`` and a zero byte, then JSON in UTF-8 without blanks, names of
+    It covers ``keyhouse plan v1`` and a zero byte, then JSON in UTF-8 without spaces, names of
     fields sorted, fields of changes that are empty left out, and every ``text`` left out.
     """
     content = msgspec.to_builtins(plan)

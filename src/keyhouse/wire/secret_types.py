@@ -92,7 +92,7 @@ class AddressRange(msgspec.Struct, frozen=True, rename=manifest_name):
 
 
 class Extension(msgspec.Struct, frozen=True, rename=manifest_name):
-    """An extension as it stands in the certificate; ``value`` is its DER."""
+    """An extension as it is in the certificate; ``value`` is its DER."""
 
     id: Oid
     value: bytes

@@ -306,7 +306,7 @@ BAD_MANIFESTS: dict[str, tuple[bytes, tuple[tuple[str, str, str], ...]]] = {
     ),
     "a field with a typing mistake": (
         manifest()[:-1] + b',"Secret":{}}',
-        (("Secret", "is no known field", "did you mean Secrets?"),),
+        (("Secret", "unknown field", "did you mean Secrets?"),),
     ),
 }
 

@@ -119,7 +119,7 @@ m.yaml:2:19: error: Packages.app.UniqueID: is a number with leading zeros
   hint: if it is text, put it between quotes
 """
 _UNKNOWN = """\
-m.json:2:15: error: Packages.app.Debugg: is no known field
+m.json:2:15: error: Packages.app.Debugg: unknown field
      2 |  {"app": {    "Debugg": true}}}
        |               ^^^^^^^^
   hint: did you mean Debug?
@@ -159,7 +159,7 @@ def test_the_line_of_a_secret_is_not_shown(tmp_path: Path) -> None:
 
     ended = run("manifest", "check", "m.yaml", folder=tmp_path)
 
-    assert "m.yaml:2:7: error: Secrets.s.Typ: is no known field" in ended.err
+    assert "m.yaml:2:7: error: Secrets.s.Typ: unknown field" in ended.err
     assert "m.yaml:4:5: error: Secrets.t.Private" in ended.err
     assert "c2VjcmV0" not in ended.err
 

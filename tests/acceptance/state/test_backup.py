@@ -190,7 +190,7 @@ def test_a_spoiled_backup_is_refused_and_nothing_is_put_in_place(
 def test_a_backup_of_nothing_and_onto_something_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir(mode=0o700)
     assert "there is no store" in refused("backup", tmp_path / "empty", tmp_path / "backup")
-    assert "is there already" in refused("backup", place / "data", tmp_path / "empty")
+    assert "already exists" in refused("backup", place / "data", tmp_path / "empty")
     assert "no simulated machine" in refused(
         "restore", place / "backup0", tmp_path / "empty", *_SIMULATION
     )

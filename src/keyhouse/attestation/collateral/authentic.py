@@ -36,7 +36,7 @@ def require_vendor_root(root_ca: bytes) -> None:
         _p256(root)
     except Exception:  # noqa: BLE001 - see above
         raise ConfigurationRefusedError(
-            "the platform maker's root certificate cannot be used",
+            "the platform vendor's root certificate cannot be used",
             hint="give the DER of a self-signed P-256 root, such as Intel's SGX root",
         ) from None
 

@@ -84,7 +84,7 @@ class CollateralCache:
         except OSError as error:
             raise RefusedError(
                 f"the collateral cache {self._folder} cannot be written: {os_reason(error)}",
-                hint="it is fetched anew after a restart until the directory can be written",
+                hint="it is fetched again after a restart until the directory can be written",
             ) from None
 
     def _path(self, kind: PlatformKind) -> Path:

@@ -27,7 +27,7 @@ __all__ = ["CollateralFacts", "read_facts", "require_kind", "require_sound", "sh
 
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
-_FETCH = "fetch the collateral again, with the root of the platform's maker"
+_FETCH = "fetch the collateral again, with the root of the platform's vendor"
 
 
 class CollateralFacts(msgspec.Struct, frozen=True):
@@ -244,5 +244,5 @@ def _require_unrevoked(collateral: Collateral) -> None:
             raise CollateralUnusableError(
                 QuoteProblem.REVOKED,
                 "a certificate that signs the collateral has been revoked by the root",
-                hint="fetch the collateral again; if it stays so, the maker has to replace it",
+                hint="fetch the collateral again; if it stays so, the vendor has to replace it",
             )

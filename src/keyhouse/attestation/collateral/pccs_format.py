@@ -12,7 +12,7 @@
 
 For TDX the first two are under ``/tdx``. With ``update=early`` they are those of a TCB recovery
 that has been announced and is not in force yet. Chains are PEM, leaf first, percent-encoded. A
-signature covers the bytes of the document as they stand in the answer, so they are cut out, never
+signature covers the bytes of the document as they are in the answer, so they are cut out, never
 written again. Source: Intel, "Provisioning Certification Service API", version 4.
 """
 

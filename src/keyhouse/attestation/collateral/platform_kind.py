@@ -1,6 +1,6 @@
 """What kind of platform made a quote: what its collateral is asked for by.
 
-It stands in the PCK certificate, which is not authentic until its chain leads to the pinned root:
+It is in the PCK certificate, which is not authentic until its chain leads to the pinned root:
 nothing in it is read, and nothing fetched for it, before.
 """
 
@@ -63,7 +63,7 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
         raise QuoteRefusedError(
             QuoteProblem.CHAIN,
             "the quote's PCK certificate does not say what kind of platform it is of",
-            hint="its maker issued it otherwise than known; no collateral can be found for it",
+            hint="its vendor issued it otherwise than known; no collateral can be found for it",
         ) from None
     return PlatformKind(tee, fmspc, ca)
 

@@ -193,7 +193,7 @@ class PccsSource:
         return kept.collateral
 
     async def look_after(self, *, every: float = LOOKED_AFTER) -> None:
-        """Keep what is kept new, also what lies in the folder, until cancelled.
+        """Keep what is kept new, also what is in the folder, until cancelled.
 
         ``every``: seconds from one look to the next.
         """
@@ -210,7 +210,7 @@ class PccsSource:
             await asyncio.sleep(every)
 
     async def _recall(self, cache: CollateralCache) -> None:
-        """Take what lies in the folder into memory."""
+        """Take what is in the folder into memory."""
         for kept in await asyncio.to_thread(cache.read_all, self._now()):
             if kept.facts.kind not in self._kept:
                 self._remember(kept)

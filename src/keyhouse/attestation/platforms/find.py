@@ -132,7 +132,7 @@ def open_for_quotes(
     """
     if simulated is not None and name != "simulation":
         raise PlatformMissingError(
-            "only the simulated platform can be told whom it measures",
+            "only the simulated platform can be told what it measures",
             hint="leave the identity out, or say --platform simulation",
         )
     match name:

@@ -35,7 +35,7 @@ class Platform(Protocol):
 
     @property
     def kind(self) -> str:
-        """``gramine``, ``tdx`` or ``simulation``: fixed for ever by the first record."""
+        """``gramine``, ``tdx`` or ``simulation``: fixed forever by the first record."""
         ...
 
     @property

@@ -38,7 +38,7 @@ def read_report(form: QuoteForm) -> Report:
 
 
 def read_sgx_report(report: bytes) -> Report:
-    """Return what stands in an SGX report, of 384 bytes or more; the rest is not read."""
+    """Return what is in an SGX report, of 384 bytes or more; the rest is not read."""
     return Report(
         report_data=report[320:384],
         debug=bool(report[48] & _SGX_DEBUG),

@@ -1,4 +1,4 @@
-"""The unencrypted index that lies beside the journal for the time of a recovery.
+"""The unencrypted index beside the journal for the time of a recovery.
 
 It may only refuse: a share, a signature or a key that does not fit it. What it accepts has to be
 checked again against the recovered manifest, because the host can replace the file.

@@ -80,7 +80,7 @@ def trial(
     """Return everything for which a value of this secret could not be made; empty if nothing.
 
     Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
-    really built, over a throw-away key; no RSA key is generated. Without ``building`` it is only
+    really built, over a temporary key; no RSA key is generated. Without ``building`` it is only
     planned: the little that shows when all parts come together is left to ``generate``. Nothing is
     made of user-defined secrets, so theirs is only the rule of sizes.
     """

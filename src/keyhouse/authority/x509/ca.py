@@ -75,7 +75,7 @@ def make_coordinator_keys(
     """Return fresh keys, certificates and root secret for a coordinator of these names.
 
     The certificates hold from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
-    ``simulated`` the common names say so, for ever. Source: Client API, "The coordinator's
+    ``simulated`` the common names say so, forever. Source: Client API, "The coordinator's
     certificates".
     """
     dns, addresses = parse_names(",".join((*dns_names, *ip_addresses)))

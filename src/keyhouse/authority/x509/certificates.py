@@ -92,7 +92,7 @@ def template_problems(
 ) -> tuple[Problem, ...]:
     """Return everything for which a certificate could not be planned; ``building``: or made.
 
-    Nothing that can be refused depends on the key, so a throw-away one stands in for all kinds.
+    Nothing that can be refused depends on the key, so a temporary one stands in for all kinds.
     """
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):

@@ -131,7 +131,7 @@ def uri(value: Uri) -> str:
     if value.host and not _URI_HOST.fullmatch(value.host):
         raise ValueError("no host, or one that programs cannot read")
     if not value.host and not value.path.startswith("/"):
-        raise ValueError("no host, and a path that would stand in its place")
+        raise ValueError("no host, and a path that would take its place")
     path = quote(value.path, safe="/$&+,:;=@")
     separator = "/" if value.host and path and not path.startswith("/") else ""
     return f"{value.scheme}://{value.host}{separator}{path}"
@@ -230,7 +230,7 @@ def _locations(
         if value and all("!" <= c <= "~" for c in value):
             yield x509.UniformResourceIdentifier(value)
         else:
-            hint = "use ASCII without blanks, such as http://example.com/ca.crl"
+            hint = "use ASCII without spaces, such as http://example.com/ca.crl"
             findings.refuse(("Cert", field, position), "is not a URL", hint)
 
 

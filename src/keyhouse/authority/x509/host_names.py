@@ -1,4 +1,4 @@
-"""DNS names and IP addresses as they stand in certificates."""
+"""DNS names and IP addresses as they are in certificates."""
 
 import ipaddress
 import re

@@ -74,8 +74,8 @@ def issue_marble_certificate(
 
     ``lifetime`` is at most ``LIFETIME``, that of the issuer.
 
-    It verifies against the marble root, and against the root by way of the intermediate. The type
-    stands in its extension as plain UTF-8, without any ASN.1 around it.
+    It verifies against the marble root, and against the root by way of the intermediate.
+    The type is in its extension as plain UTF-8, without any ASN.1 around it.
 
     Encoded here from parts that are checked or constant: the library's builder takes as long as
     the rest of an activation together.

@@ -102,7 +102,7 @@ def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.Nam
 def attribute(
     identifier: x509.ObjectIdentifier, value: str, here: Place, findings: Findings
 ) -> x509.NameAttribute[str] | None:
-    """Return one attribute of a name; None if ``value`` cannot stand in it, which is noted."""
+    """Return one attribute of a name; None if ``value`` cannot be in it, which is noted."""
     if (identifier in _PRINTABLE and not _is_printable(value)) or (
         identifier in _ASCII and not value.isascii()
     ):
@@ -116,10 +116,10 @@ def attribute(
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
     # A lone surrogate has no encoding, and for some readers a NUL ends the name.
     if not value or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        findings.refuse(here, "cannot stand in a certificate", hint)
+        findings.refuse(here, "cannot be in a certificate", hint)
         return None
     make = partial(x509.NameAttribute, identifier)
-    return attempt(findings, make, value, here, "cannot stand in a certificate", hint)
+    return attempt(findings, make, value, here, "cannot be in a certificate", hint)
 
 
 def _is_printable(value: str) -> bool:

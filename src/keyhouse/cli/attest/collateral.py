@@ -29,7 +29,7 @@ Root = Annotated[
     Path | None,
     Option(
         "--simulation-root",
-        help="root certificate (PEM) of a SIMULATED platform's maker; without it Intel's",
+        help="root certificate (PEM) of a SIMULATED platform's vendor; without it Intel's",
     ),
 ]
 

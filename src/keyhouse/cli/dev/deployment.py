@@ -97,7 +97,7 @@ def _kept(folder: Folder, coordinator: Coordinator, wanted: Wanted) -> Enforced:
     if is_other or not _shop_in(wanted) <= decode(found.manifest).marbles.keys():
         raise ConflictError(
             f"the coordinator in {folder.path} has another manifest",
-            hint="change it with keyhouse manifest update; or begin anew with"
+            hint="change it with keyhouse manifest update; or begin again with"
             f" rm -r {folder.path}, --folder or --ephemeral",
         )
     sample = folder.sample

@@ -25,7 +25,7 @@ def called_as() -> tuple[str, ...]:
     """Return the words before a subcommand, for another shell.
 
     ``keyhouse`` where the shell finds this very program by that name, else the place of it: in a
-    clone it lies in an environment that is not on PATH. An environment of uvx is on the PATH of
+    clone it is in an environment that is not on PATH. An environment of uvx is on the PATH of
     what runs in it only.
     """
     called, found = Path(sys.argv[0]), shutil.which(_NAME)

@@ -81,7 +81,7 @@ def _pair(key: "PrivateKeyTypes", certificate: x509.Certificate) -> Finding:
 
 
 def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
-    """Yield what is found about a state directory; ``named``: somebody asked for this one."""
+    """Yield what is found about a state directory; ``named``: someone asked for this one."""
     from keyhouse.journal import check_state_directory
 
     if not path.exists() and not named:
@@ -102,7 +102,7 @@ def directory_findings(path: Path, *, named: bool) -> Iterator[Finding]:
 
 
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[Finding]:
-    """Yield what is found about files that say whom to trust, if they are there."""
+    """Yield what is found about files that say who is trusted, if they are there."""
     for check, path in files.items():
         if path is None:
             continue

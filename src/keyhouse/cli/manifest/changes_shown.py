@@ -35,7 +35,7 @@ def section_lines(
 ) -> Iterator[str]:
     """Yield each section, then its changes (section, sign, text), with a sign in front.
 
-    Unless it ``wraps``, each text is on one line, with its blanks as they are.
+    Unless it ``wraps``, each text is on one line, with its spaces as they are.
     """
     for section, inside in groupby(changes, lambda each: each[0]):
         head = f"  {printable(section)}"

@@ -124,7 +124,7 @@ def verify(
 
 @command
 def log(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
-    """Print the update log: what has changed, when, by whom.
+    """Print the update log: what has changed, when, and who changed it.
 
     The oldest entry comes first.
 

@@ -109,7 +109,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def long_work(what: str) -> Iterator[None]:
-    """Show ``what``, that it goes on and for how long, if standard error is a terminal.
+    """Show ``what``, that it continues and for how long, if standard error is a terminal.
 
     For what may take minutes; nothing is left of it afterwards.
     """

@@ -96,7 +96,7 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return ``error`` as one of ours. Without a path it is about the output, and raised again."""
+    """Return ``error`` as one of Keyhouse; one without a path, of the output, is raised again."""
     if error.filename is None:
         raise error
     path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename

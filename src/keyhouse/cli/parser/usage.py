@@ -33,7 +33,7 @@ class Choice(click.Choice[str]):
 
 
 def usage_error(error: click.ClickException) -> WrongUsageError:
-    """Return ``error``, which the parser raised, as one of ours."""
+    """Return ``error``, which the parser raised, as an error of Keyhouse."""
     from keyhouse.wire.json_decoder import nearest, resembling
 
     context = getattr(error, "ctx", None)

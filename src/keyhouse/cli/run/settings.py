@@ -87,13 +87,13 @@ RUN_SETTINGS: Final = (
         "--attestation",
         "measured",
         "",
-        "trust coordinators that prove by their quote to be whom this attestation file says",
+        "trust coordinators that prove by their quote to be what this attestation file pins",
     ),
     Setting(
         "--unverified-coordinator",
         "measured",
         "",
-        "trust whoever answers, who can feed the program any parameters: for a trial on your own"
+        "trust anyone who answers, who can feed the program any parameters: for a trial on your own"
         " machine",
         is_switch=True,
     ),
@@ -153,7 +153,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     simulated_identity: Path | None  # None: the coordinator's
     root_certificate: Path | None
     attestation: Path | None
-    is_unverified: bool  # trust whoever answers; then there is neither of the two above
+    is_unverified: bool  # trust anyone who answers; then there is neither of the two above
     client_api: str  # empty: port 4433 of the coordinator's host
     collateral: Path | None
     pccs: str
@@ -234,7 +234,7 @@ def _is_json(log_format: str) -> bool:
 
 
 def _require_trust(values: Mapping[str, str], *, is_unverified: bool) -> None:
-    """Raise ``SettingMisusedError`` unless the coordinator is verified, or it is said not to be.
+    """Raise ``SettingMisusedError`` unless the coordinator is verified, or explicitly is not.
 
     The environment has no say: it is the host's.
     """

@@ -82,7 +82,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Retries(msgspec.Struct, frozen=True):
     """How long to wait before each further attempt, in seconds; there are as many as numbers.
 
-    A coordinator that says how long to wait (``Retry-After``) is heeded up to ``longest``.
+    A coordinator that says how long to wait (``Retry-After``) is respected up to ``longest``.
     """
 
     pauses: tuple[float, ...] = (0.1, 0.5)

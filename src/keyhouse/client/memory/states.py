@@ -3,7 +3,7 @@
 A quote proves which code answers and under which root, not that its state is the newest: a host can
 restore an older copy of everything, or run two copies that diverge. But every answer of a
 coordinator that enforces a manifest carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``, its
-place in an append-only journal. A state that was seen once must hold for ever:
+place in an append-only journal. A state that was seen once must hold forever:
 
 ====================================================  =============================================
 another root certificate at an address                another deployment answers
@@ -186,7 +186,7 @@ def forgotten(memories: Memories, address: Address) -> Memories:
 
 
 def _with(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
-    """Return ``places`` with ``seen``; the same tuple if it is there already."""
+    """Return ``places`` with ``seen``; the same tuple if it already has it."""
     at = bisect_left(places, seen.sequence, key=_sequence)
     before, after = places[max(at - 1, 0) : at], places[at : at + 1]
     if after and after[0].sequence == seen.sequence:

@@ -1,6 +1,6 @@
 """The audit trail: who was activated, newest last. Derived from the events, bounded in length.
 
-It is separate from the update log, because activations are many and the log is kept for ever. Each
+It is separate from the update log, because activations are many and the log is kept forever. Each
 line is a JSON object. A UUID that appears on another platform is marked: the workload may have
 moved on purpose, or may have been copied, and only an operator can tell which.
 """

@@ -1,4 +1,4 @@
-"""The recovery index of one epoch, as a state determines it; its file lies beside the journal."""
+"""The recovery index of one epoch, as a state determines it; its file is beside the journal."""
 
 import hashlib
 

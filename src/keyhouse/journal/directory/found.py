@@ -92,7 +92,7 @@ def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
     """Return the refusal of a store whose file ``present`` is beside a tombstone."""
     return StoreEndedError(
         f"{ended}, but {present} is there",
-        hint="it is an older copy: move it away; to go on from it on purpose, remove "
+        hint="it is an older copy: move it away; to continue from it on purpose, remove "
         f"{TOMBSTONE} while Keyhouse is stopped",
     )
 

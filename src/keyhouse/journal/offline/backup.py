@@ -105,7 +105,7 @@ def _new_place(target: Path) -> Path:
     """Return an empty directory (0700) beside ``target``, which must not be there."""
     if os.path.lexists(target):
         raise NotEmptyError(
-            f"{target.name or target} is there already", hint="name a directory to be made"
+            f"{target.name or target} already exists", hint="name a directory to be made"
         )
     try:
         return Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}-", dir=target.parent))

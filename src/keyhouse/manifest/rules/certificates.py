@@ -54,7 +54,7 @@ def _check_uris(place: Place, template: TemplateDocument, findings: Findings) ->
 
 def _warn_of_ca(here: Place, findings: Findings) -> None:
     problem = (
-        "makes a CA: whoever has its key can issue certificates below the deployment's root, for"
+        "makes a CA: anyone who has its key can issue certificates below the deployment's root, for"
         " all names but the coordinator's own"
     )
     hint = "remove it if no workload issues certificates, or limit it with PermittedDNSDomains"

@@ -144,7 +144,7 @@ def _check_entry(
 
 
 class _Parsed:
-    """Templates that were parsed already: the same text often stands in many marbles."""
+    """Templates that were parsed already: the same text is often in many marbles."""
 
     __slots__ = ("_actions", "_templates")
 

@@ -61,7 +61,7 @@ def _check_identity(place: Place, package: Package, findings: Findings) -> None:
                 findings.refuse((*place, field), "is missing", hint)
     for field, value in (("UniqueID", package.unique_id), ("SignerID", package.signer_id)):
         if value and not _MEASUREMENT.fullmatch(value):
-            findings.refuse((*place, field), "is not 64 hex digits", "without 0x or blanks")
+            findings.refuse((*place, field), "is not 64 hex digits", "without 0x or spaces")
 
 
 def _check_numbers(place: Place, package: Package, findings: Findings) -> None:

@@ -297,7 +297,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
             "ValidFor": Field("Validity in days; excludes Cert.NotAfter. Neither: 365."),
             "Private": Field(
-                "First value of a UserDefined secret, in base64. Whoever reads the manifest can "
+                "First value of a UserDefined secret, in base64. Anyone who reads the manifest can "
                 "read it."
             ),
             "Public": Field("Equal to Private, or left out."),
@@ -438,7 +438,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
     ),
     Extension: Shape(
-        "An extension as it stands in the certificate.",
+        "An extension as it is in the certificate.",
         {
             "Id": Field("OID as a list of arcs.", _OID, _ARC),
             "Value": Field("DER, in base64."),
@@ -449,7 +449,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         "A client identity.",
         {
             "Certificate": Field(
-                "PEM; compared byte by byte, whoever signed it.",
+                "PEM; compared byte by byte, regardless of who signed it.",
                 {"pattern": "-----BEGIN CERTIFICATE-----"},
                 given=True,
             ),

@@ -1,4 +1,4 @@
-"""The text of a file that somebody wrote, or what the file is instead of text."""
+"""The text of a file that a person wrote, or what the file is instead of text."""
 
 from typing import Final
 

@@ -55,7 +55,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BLOCKS: Final = frozenset("|>")
 _UNENDED: Final = "a string that does not end"
 _REASONS: Final = {
-    r"'\t'": ("a tab", "indent with blanks"),
+    r"'\t'": ("a tab", "indent with spaces"),
     "found character": ("a character that begins no value", _QUOTE),
     "mapping values are not": (
         "a colon where no name ends, or wrong indentation",

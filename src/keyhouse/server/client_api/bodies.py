@@ -128,7 +128,7 @@ class LogBody:
         return self._body
 
     def line(self, line: bytes) -> bytes:
-        """Return one entry as it stands in the data."""
+        """Return one entry as it is in the data."""
         return msgspec.json.encode(line.decode("utf-8"))
 
     def whole(self, encoded: list[bytes]) -> bytes:

@@ -108,7 +108,7 @@ class GrpcCalls:
                 pass
 
     def send_more(self) -> None:
-        """Go on with the answers that wait for their client."""
+        """Continue with the answers that wait for their client."""
         for call in tuple(self._calls.values()):
             if call.answer is not None:
                 self._send(call)
@@ -290,7 +290,7 @@ class GrpcCalls:
             self._end(call, Status.OK)
 
     def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
-        """End a call with a status that is none of success. ``code`` is for programs."""
+        """End a call with a status other than success. ``code`` is for programs."""
         headers = [
             *self._service.headers,
             ("grpc-status", str(int(status))),

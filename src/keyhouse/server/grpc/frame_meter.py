@@ -4,7 +4,7 @@ HTTP/2 has many frames that cost the server something and the client nothing: st
 opened and reset at once (CVE-2023-44487), headers that never end (CVE-2024-27316), pings, settings,
 priorities, empty data. Each has a price here. A connection has an allowance, which answers fill up
 again; one that has used it up brings nothing and is closed. So no kind of frame, known or not, can
-be sent for ever, and the HTTP/2 library sees few of them.
+be sent forever, and the HTTP/2 library sees few of them.
 
 A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source: RFC 9113, 4.1.
 """

@@ -410,7 +410,7 @@ class HttpConnection:
             self._awaited.add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
-        """Send the answer that was awaited, then go on reading."""
+        """Send the answer that was awaited, then continue to read."""
         self._awaited = None
         self._forget_body()
         error = asyncio.CancelledError() if future.cancelled() else future.exception()

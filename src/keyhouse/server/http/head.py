@@ -3,8 +3,8 @@
 Only the strict grammar of RFC 9112 and RFC 9110 is read. Whatever parsers in the world disagree
 about is refused, for a disagreement between a proxy and this server is how requests are smuggled:
 
-1. Lines end with CRLF. A bare CR or LF, a NUL or another control byte, a folded line and a blank
-   before a colon are refused.
+1. Lines end with CRLF. A bare CR or LF, a NUL or another control byte, a folded line
+   and a space before a colon are refused.
 2. One Host field, well formed (HTTP/1.0: at most one). Only HTTP/1.0 and 1.1.
 3. The body's length comes from one Content-Length of digits or from exactly
    ``Transfer-Encoding: chunked`` under HTTP/1.1; never from both, from two fields or from a list.
@@ -201,7 +201,7 @@ def _request_line(line: bytes) -> tuple[str, bytes, bool]:
 
 
 def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
-    """Return the values by lower-case name, in the order received, without blanks around them."""
+    """Return the values by lower-case name, in the order received, without spaces around them."""
     fields: dict[bytes, list[bytes]] = {}
     for line in lines:
         name, colon, value = line.partition(b":")

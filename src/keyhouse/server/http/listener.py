@@ -49,7 +49,7 @@ class Listener(Acceptor):
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``; return the number of its generation.
 
-        Connections that are open, or in their handshake, go on under the context they have.
+        Connections that are open, or in their handshake, continue under the context they have.
         """
         self._context = context
         return self.begin_generation()

@@ -1,6 +1,6 @@
 """What is measured, as families of the Prometheus client: read from counts kept elsewhere.
 
-Nothing here is registered globally, and nothing happens before somebody asks.
+Nothing here is registered globally, and nothing happens before a scrape asks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -29,7 +29,7 @@ class _Piece(Collector):
 
 
 async def text_of(families: Iterable[Metric]) -> bytes:
-    """Return all of ``families``; other work of the event loop goes on meanwhile."""
+    """Return all of ``families``; other work of the event loop continues meanwhile."""
     return b"".join([piece async for piece in _pieces(families)])
 
 

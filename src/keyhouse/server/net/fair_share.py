@@ -1,6 +1,6 @@
 """Fair shares of what all clients of a listener have together: streams, calls, memory.
 
-A bound that belongs to whoever comes first lets a few clients lock all others out. Here, when a
+A bound that belongs to those who come first lets a few clients lock all others out. Here, when a
 pool is full, the client that holds the most loses something, and a client that asks is refused only
 if it would hold about as much as that one. So of n clients each can have half of its n-th part,
 whatever the others do. Sizes are compared as powers of two, which makes each step constant work.

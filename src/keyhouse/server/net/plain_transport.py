@@ -79,7 +79,7 @@ class PlainTransport(asyncio.Protocol):
         self._held = True
 
     def resume_reading(self) -> None:
-        """Go on with what came and what comes."""
+        """Continue with what came and what comes."""
         self._held = False
         kept, self._kept = self._kept, b""
         if kept and self._linger is None:

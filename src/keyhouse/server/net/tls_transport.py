@@ -168,7 +168,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._held = True
 
     def resume_reading(self) -> None:
-        """Go on with what came and what comes."""
+        """Continue with what came and what comes."""
         self._held = False
         self._decrypt()
         self._control_reading()
@@ -220,7 +220,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             raise MemoryError
 
     def _shake_hands(self) -> bool:
-        """Go on with the handshake; return whether it is complete."""
+        """Continue with the handshake; return whether it is complete."""
         _clear_errors()
         result = lib.SSL_do_handshake(self._ssl)
         waits = lib.SSL_get_error(self._ssl, result) == lib.SSL_ERROR_WANT_READ

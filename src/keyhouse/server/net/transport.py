@@ -20,7 +20,7 @@ class Transport(Protocol):
         """Hold what comes."""
 
     def resume_reading(self) -> None:
-        """Go on with what came and what comes."""
+        """Continue with what came and what comes."""
 
     def write(self, data: bytes) -> None:
         """Send ``data``: now as far as the socket takes it, the rest as it does."""

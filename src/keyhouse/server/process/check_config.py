@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Print what is found; return the exit code: 0 a start can go on, 1 it cannot."""
+    """Print what is found; return the exit code: 0 a start can continue, 1 it cannot."""
     try:
         settings = read_settings(arguments, environment)
     except SettingRefusedError as refused:

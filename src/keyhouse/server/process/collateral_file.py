@@ -48,7 +48,7 @@ class CollateralFile:
         self._seen = version
         try:
             self._bundle = self._read()
-            log.info("read the collateral anew", path=str(self._path))
+            log.info("read the collateral again", path=str(self._path))
         except RefusedError as problem:
             log.warning("the collateral stays as it was", reason=problem.message)
         return self._bundle

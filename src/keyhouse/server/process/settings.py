@@ -125,7 +125,7 @@ SETTINGS: Final = (
         "--collateral",
         "host",
         "",
-        "file of the collateral that verifies quotes, of workloads too, read anew when it changes;"
+        "file of the collateral that verifies quotes, of workloads too, read again when it changes;"
         " on the simulated platform its own if not given",
         ("KEYHOUSE_COLLATERAL",),
     ),

@@ -96,7 +96,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
         raise StartupRefusedError(
             f"the manifest that is set has the fingerprint {fingerprint(running.manifest)},"
             f" that of {_FLAG} {fingerprint(raw)}",
-            hint="start without it to go on with the one that is set",
+            hint="start without it to continue with the one that is set",
         )
     if recovery_file is not None and running.recovery.holders:
         await asyncio.to_thread(_keep, running, recovery_file)

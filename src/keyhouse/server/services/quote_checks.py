@@ -77,7 +77,7 @@ AT_ONCE: Final = 1
 """Quotes verified at the same time: reads have to stay served on one core."""
 
 FETCHES_AT_ONCE: Final = 4
-"""Callers for whom collateral is fetched at the same time; it then serves all of their kind."""
+"""Callers that wait for the same collateral at a time; it then serves all of their kind."""
 
 WAITING: Final = 16_384
 """Callers who may wait for a check, and as many for collateral; anybody may be one.
@@ -107,7 +107,8 @@ class QuoteChecks:
     """Verifies quotes under ``root_ca`` (DER) with the collateral and the time of the call.
 
     ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
-    new it was so far; by default of this process alone. ``pace``: seconds that always go on; what
+    new it was so far; by default of this process alone. ``pace``: seconds that never stand still;
+    what
     ``now`` gives may stand still, while the host's clock is behind the journal.
     """
 

@@ -75,7 +75,7 @@ class Progress(msgspec.Struct, frozen=True):
         names = ", ".join(quoted(name) for name in self.received)
         if self.remaining:
             return f"shares are in of: {names}; {self.remaining} more needed"
-        return f"recovered with the shares of: {names}; verify the coordinator anew"
+        return f"recovered with the shares of: {names}; verify the coordinator again"
 
 
 class RecoverySession:
@@ -155,7 +155,7 @@ class RecoverySession:
         if len(submitted) == self._index.threshold:
             return await self._recover(submitted)
         self._submitted = submitted
-        log.warning("a recovery share was handed in", of=submission.name, received=self.received)
+        log.warning("a recovery share was submitted", of=submission.name, received=self.received)
         remaining = self._index.threshold - len(submitted)
         return Progress(remaining, self.received, self._engine.view)
 

@@ -26,7 +26,7 @@ Activate = Callable[[ActivationRequest, bytes | None], Awaitable[Parameters]]
 
 
 class WorkloadListener(Acceptor):
-    """Serves ``activate`` to whoever has a TLS client certificate, any one.
+    """Serves ``activate`` to anyone who has a TLS client certificate, any one.
 
     It presents the marble root of the engine's present state. ``simulated`` shows itself in the
     headers of every answer.

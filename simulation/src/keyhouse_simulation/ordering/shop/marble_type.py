@@ -1,7 +1,8 @@
 """Reads the marble type from a certificate.
 
 TLS has verified that the certificate leads to the marble root. That is not enough for the type: a
-secret of the manifest may be a CA, and whoever has its key can write any type into a certificate.
+secret of the manifest may be a CA, and anyone who has its key can write any type into a
+certificate.
 Only the coordinator has the key of the marble root itself, and it writes the type that it checked.
 """
 

@@ -85,7 +85,7 @@ def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
     text = "the intermediate CA gets a new key and certificate; the root certificate stays"
     yield change("Coordinator", Effect.INTERMEDIATE_RENEWED, "", text)
     text = (
-        "the marble root certificate is made anew: workloads that activate from now on and those"
+        "the marble root certificate is regenerated: workloads that activate from now on and those"
         " from before do not accept each other's certificates"
     )
     yield change("Coordinator", Effect.MARBLE_ROOT_RENEWED, "", text)

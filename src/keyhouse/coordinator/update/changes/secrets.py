@@ -144,7 +144,7 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
             continue
         if equal_definitions(old.secrets.get(name), definition):
             text = (
-                f"certificate {quoted(name)} is issued anew with a new key;"
+                f"certificate {quoted(name)} is issued again with a new key;"
                 " the old one becomes its previous one"
             )
             yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
@@ -155,7 +155,7 @@ def certificates_of_packages(
 ) -> Iterator[PlanChange]:
     """Yield what a package update does to shared certificates. Previous values do not change."""
     for name in renewed:
-        text = f"certificate {quoted(name)} is issued anew with a new key; the old one is gone"
+        text = f"certificate {quoted(name)} is issued again with a new key; the old one is gone"
         yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
     for name in ended:
         text = f"certificate {quoted(name)} stays as it is: it has ended, so none like it is issued"

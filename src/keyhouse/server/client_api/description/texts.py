@@ -136,7 +136,7 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         data=wire.Offer,
     ),
     ("POST", "/api/v2/recover"): Described(
-        summary="Hand in one recovery secret.",
+        summary="Submit one recovery secret.",
         body=wire.RecoverBody,
         data=wire.Progress,
         refused=(*_CHANGE, ConflictError),
