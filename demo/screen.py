@@ -109,7 +109,7 @@ def _key() -> str:
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     try:
-        tty.setcbreak(keyboard)  # Ctrl-C still interrupts
+        tty.setcbreak(keyboard, termios.TCSADRAIN)  # Ctrl-C still interrupts; no key is lost
         return sys.stdin.read(1)
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
