@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -55,17 +56,11 @@ def _processor() -> int:
 
 
 def _load(program: LoadProgram, bare: tuple[Process, int], job: Job) -> LoadReport:
+    """Load the process for a short while; longer where a busy machine answered nothing in it."""
     process, port = bare
-    return run_load(
-        program,
-        job,
-        port=port,
-        pid=process.pid,
-        processor=_processor(),
-        seconds=0.2,
-        warmup=0.05,
-        folder=ROOT,
-    )
+    load = partial(run_load, program, job, port=port, pid=process.pid, processor=_processor())
+    report = load(seconds=0.2, warmup=0.05, folder=ROOT)
+    return report if report.requests else load(seconds=10, warmup=0.05, folder=ROOT)
 
 
 def _jobs(folder: Path) -> dict[str, Job]:
