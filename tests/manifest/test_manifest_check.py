@@ -124,7 +124,7 @@ def test_replay_of_what_never_was_a_manifest_is_refused(raw: bytes) -> None:
 def test_field_names_match_in_any_case_of_ascii_only() -> None:
     accept(sample("small").replace(b"Packages", b"pAcKaGes"))
     kelvin = sample("small").replace(b"Packages", "Pac\u212aages".encode())
-    assert "no known field (did you mean Packages?)" in str(problems_of(kelvin)[-1])
+    assert "unknown field (did you mean Packages?)" in str(problems_of(kelvin)[-1])
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_known_one() -> None:

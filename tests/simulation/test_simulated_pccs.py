@@ -73,11 +73,11 @@ async def test_a_bad_day_gives_nothing(folder: Path, fault: Fault, error: type[E
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--fault", "tired"), "is none of slow, 404, stale, garbage, wrong-ca"),
+        (("--fault", "tired"), "is not one of slow, 404, stale, garbage, wrong-ca"),
         (("--fault", "slow=often"), "or has no number"),
         (("--fault", "slow=1.5"), "probability of 0 to 1"),
         (("--fault", "slow=nan"), "probability of 0 to 1"),
-        (("--port", "65536"), "is none of 0 to 65535"),
+        (("--port", "65536"), "is not one of 0 to 65535"),
         (("--port", "https"), "--port"),
         ((), "is not the folder of a simulated machine"),
     ],

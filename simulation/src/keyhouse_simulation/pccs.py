@@ -274,7 +274,7 @@ def _fault(text: str) -> tuple[Fault, float]:
         fault, probability = Fault(name), float(share or "1")
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f" is not one of  {', '.join(Fault)}, or has no number"
+            f"is not one of {', '.join(Fault)}, or has no number"
         ) from None
     if not 0 <= probability <= 1:
         raise argparse.ArgumentTypeError("has a probability of 0 to 1")
@@ -284,7 +284,7 @@ def _fault(text: str) -> tuple[Fault, float]:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(" is not one of  0 to 65535")
+        raise argparse.ArgumentTypeError("is not one of 0 to 65535")
     return port
 
 

@@ -352,7 +352,7 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 def test_name_that_is_taken_for_another_host_is_told(option: str) -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="taken for an address") as refused:
+    with pytest.raises(WrongUsageError, match="read as an address") as refused:
         split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 

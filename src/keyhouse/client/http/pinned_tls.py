@@ -51,9 +51,10 @@ class _Socket(ssl.SSLSocket):
             raise
 
     def _unread(self) -> bytes:
-        """Return what has come and TLS has not read."""
+        """Return what has come and TLS has not read, at once: the connection has failed."""
         try:
-            return socket.socket.recv(self, _PEEKED, socket.MSG_DONTWAIT)
+            super().settimeout(0)  # with one, Python waits for it even where the call does not
+            return socket.socket.recv(self, _PEEKED)
         except OSError:
             return b""
 
