@@ -1,5 +1,6 @@
 """What holds for all tests: settings of Hypothesis, and signals as in a terminal."""
 
+import gc
 import signal
 
 from hypothesis import HealthCheck, settings
@@ -14,3 +15,9 @@ settings.load_profile("keyhouse")
 # inherit that. Tests send it to programs that have to end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Never look for garbage in what collecting thousands of tests has made: it stays."""
+    gc.collect()
+    gc.freeze()
