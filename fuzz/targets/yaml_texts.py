@@ -49,7 +49,7 @@ _NULLS: Final = {"", "~", "null", "Null", "NULL"}
 _TRUTHS: Final = {"true": True, "True": True, "TRUE": True}
 _FALSEHOODS: Final = {"false": False, "False": False, "FALSE": False}
 _OLD: Final = re.compile(
-    r"(?i:yes|no|on|off)|=|[-+0-9_:.]+|0b[01_]+|[0-9:TtZ.+ \t-]+|0x[0-9a-fA-F_]*"
+    r"(?i:yes|no|on|off)|=|[-+0-9_:.]+|[-+]?0b[01_]+|[0-9:TtZ.+ \t-]+|[-+]?0x[0-9a-fA-F_]*"
 )
 
 
