@@ -78,7 +78,7 @@ def combine_shamir(shares: Sequence[Secret]) -> Secret:
         raise BrokenError("shares that are too short or of different lengths cannot be combined")
     points = [value[-1] for value in values]
     if 0 in points or len(set(points)) != len(points):
-        raise BrokenError("a share was given twice, or is none")
+        raise BrokenError("a share was given twice, or is invalid")
     total = 0
     for x, value in zip(points, values, strict=True):
         total ^= _multiply(_lanes(value[:-1]), _weight(x, points), length)

@@ -110,9 +110,9 @@ def _checked(
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
     if not all(map(is_dns_name, dns_names)):
-        findings.refuse(("CSR",), "asks for a DNS name that is none", "use ASCII host names")
+        findings.refuse(("CSR",), "asks for an invalid DNS name", "use ASCII host names")
     if "" in addresses:
-        findings.refuse(("CSR",), "asks for an IP address that is none", "use IPv4 or IPv6")
+        findings.refuse(("CSR",), "asks for an invalid IP address", "use IPv4 or IPv6")
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # shown, since it is public; only the first, since an anonymous client chooses how many
