@@ -270,6 +270,20 @@ def test_a_page_of_activations_is_read(tmp_path: Path) -> None:
     assert (page.first, page.next) == (6, 7)
 
 
+def test_a_page_of_counters_is_read(tmp_path: Path) -> None:
+    peer = Peer.new()
+    one = {"marbleType": "app", "uuid": "u", "counters": {"a": 2**64 - 1}}
+    limits = {"app": {"activations": 1, "maxActivations": 3}}
+    peer.replies["GET", "/api/v2/counters"] = success(
+        {"limits": limits, "workloads": [one], "first": 6, "next": 7}
+    )
+    with session(peer, tmp_path) as coordinator:
+        page = coordinator.counters(6)
+    assert peer.requests[-1][1] == "/api/v2/counters?from=6"
+    assert (page.limits["app"].max_activations, page.workloads[0].counters["a"]) == (3, 2**64 - 1)
+    assert (page.first, page.next) == (6, 7)
+
+
 @pytest.mark.parametrize("line", ["", "[]", "nonsense", '"text"'])
 def test_a_log_line_that_is_no_object_is_reported(tmp_path: Path, line: str) -> None:
     peer = Peer.new()

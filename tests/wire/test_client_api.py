@@ -66,6 +66,18 @@ SENT: dict[str, tuple[msgspec.Struct, bytes]] = {
         api.Activations((api.Activation(time="t", marble_type="m", uuid="u"),), 0, 1),
         b'{"activations":[{"time":"t","marbleType":"m","uuid":"u"}],"first":0,"next":1}',
     ),
+    "counters": (
+        api.Counters(
+            {"m": api.ActivationLimit(1, 2)},
+            (api.WorkloadCounters("m", "u", {"a": 2**64 - 1}),),
+            0,
+            1,
+        ),
+        (
+            b'{"limits":{"m":{"activations":1,"maxActivations":2}},"workloads":[{"marbleType":"m",'
+            b'"uuid":"u","counters":{"a":18446744073709551615}}],"first":0,"next":1}'
+        ),
+    ),
     "status 1": (api.OldStatusData(3, "running"), b'{"statusCode":3,"statusMessage":"running"}'),
     "manifest 1": (
         api.OldManifestData(b"\x00", "ab", b"{}"),

@@ -1,9 +1,9 @@
-"""`keyhouse workload list`: who has joined, when and as what, from the audit trail."""
+"""`keyhouse workload list`: who has joined, when and as what, and what was counted."""
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of
@@ -16,13 +16,16 @@ from keyhouse.cli.parser.parameters import Option
 from keyhouse.manifest import Manifest, decode
 
 if TYPE_CHECKING:
-    from keyhouse.client import Activation, Coordinator
+    from keyhouse.client import Activation, ActivationLimit, Coordinator, WorkloadCounters
 
 __all__ = ["app"]
 
 app = Group()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
+_ALWAYS: Final = 6  # columns that are shown even if they are empty
+_LIMITS: Final = ("type", "package", "activations")
+_SHOWN: Final = 3  # counters of a workload in the table
 _WIDTHS: Final = (24, 12, 12, 18, 36, 0, 0)  # of columns that grow, without a table
 
 
@@ -42,7 +45,7 @@ def list_workloads(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """List who has joined, oldest first.
+    """List who has joined, oldest first, with counters and the use of limits.
 
     It answers users who may update the manifest.
 
@@ -50,13 +53,14 @@ def list_workloads(
     --attestation attestation.json --simulation-root root.pem
 
     The package is that of the type in the manifest in force. With --watch and --json each
-    activation is an object on a line of its own.
+    activation is an object on a line of its own. With --watch no counters are shown.
     """
     with coordinator_of(target, user) as coordinator:
         found = _Trail(coordinator, 0 if everything else None)
         manifest = decode(coordinator.manifest().manifest)
         if not watch:
-            _show(list(found.until_now()), manifest, as_json=as_json)
+            joined = list(found.until_now())
+            _show(joined, _counted(coordinator, found.start), manifest, as_json=as_json)
             return
         try:
             _watch(found, manifest, interval, as_json=as_json)
@@ -69,7 +73,7 @@ class _Trail:
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:
         self._coordinator = coordinator
-        self._next = start
+        self._next = self.start = start
 
     def until_now(self) -> "Iterator[Activation]":
         """Yield those that are new since the last call."""
@@ -94,27 +98,70 @@ def _watch(found: _Trail, manifest: Manifest, interval: int, *, as_json: bool) -
         time.sleep(interval)
 
 
-def _show(found: "list[Activation]", manifest: Manifest, *, as_json: bool) -> None:
+class _Counted(NamedTuple):
+    """The limits of the types in the manifest, and the workloads with counters."""
+
+    limits: "Mapping[str, ActivationLimit]"
+    workloads: "Sequence[WorkloadCounters]"
+
+
+def _counted(coordinator: "Coordinator", start: int | None) -> _Counted:
+    """Return what was counted of the workloads from number ``start`` on, as in ``_Trail``."""
+    found: dict[tuple[str, str], WorkloadCounters] = {}
+    while True:
+        page = coordinator.counters(start)
+        found |= {(each.marble_type, each.uuid): each for each in page.workloads}
+        if page.next <= page.first:
+            return _Counted(page.limits, tuple(found.values()))
+        start = page.next
+
+
+def _show(
+    joined: "list[Activation]", counted: _Counted, manifest: Manifest, *, as_json: bool
+) -> None:
     if as_json:
-        show_json({"activations": found})
+        show_json({"activations": joined, **counted._asdict()})
         return
-    has_notes = any(each.moved_from for each in found)
-    rows = [_row(each, manifest) for each in found]
-    columns = len(_HEAD) if has_notes else len(_HEAD) - 1
-    show_table(_HEAD[:columns], [row[:columns] for row in rows])
+    counters = {(each.marble_type, each.uuid): each.counters for each in counted.workloads}
+    rows = []
+    for each in joined:
+        *cells, note = _row(each, manifest)
+        rows.append((*cells, _summary(counters.get((each.marble_type, each.uuid), {})), note))
+    head = (*_HEAD[:-1], "counters", "")
+    kept = [at for at in range(len(head)) if at < _ALWAYS or any(row[at] for row in rows)]
+    show_table([head[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    if counted.limits:
+        sys.stdout.write("\n")
+        show_table(_LIMITS, [_used(name, each, manifest) for name, each in counted.limits.items()])
+
+
+def _summary(counters: "Mapping[str, int]") -> str:
+    shown = [f"{name}={value}" for name, value in list(counters.items())[:_SHOWN]]
+    more = len(counters) - len(shown)
+    return ", ".join(shown) + (f", {more} more" if more else "")
+
+
+def _used(marble_type: str, limit: "ActivationLimit", manifest: Manifest) -> tuple[str, ...]:
+    end = ", used up" if limit.activations >= limit.max_activations else ""
+    used = f"{limit.activations} of {limit.max_activations}{end}"
+    return (marble_type, _package(marble_type, manifest), used)
 
 
 def _row(each: "Activation", manifest: Manifest) -> tuple[str, ...]:
-    marble = manifest.marbles.get(each.marble_type)
     return (
         each.time,
         each.marble_type,
-        marble.package if marble is not None else "",
+        _package(each.marble_type, manifest),
         each.tcb_status if each.quoted else "no quote",
         each.uuid,
         ", ".join(each.names),
         f"was on platform {each.moved_from}" if each.moved_from else "",
     )
+
+
+def _package(marble_type: str, manifest: Manifest) -> str:
+    marble = manifest.marbles.get(marble_type)
+    return marble.package if marble is not None else ""
 
 
 def _line(cells: tuple[str, ...]) -> str:

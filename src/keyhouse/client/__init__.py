@@ -143,7 +143,13 @@ if TYPE_CHECKING:
         Activation as Activation,
     )
     from keyhouse.wire.client_api import (
+        ActivationLimit as ActivationLimit,
+    )
+    from keyhouse.wire.client_api import (
         Activations as Activations,
+    )
+    from keyhouse.wire.client_api import (
+        Counters as Counters,
     )
     from keyhouse.wire.client_api import (
         LogEntry as LogEntry,
@@ -168,6 +174,9 @@ if TYPE_CHECKING:
     )
     from keyhouse.wire.client_api import (
         UpdateAnswer as UpdateAnswer,
+    )
+    from keyhouse.wire.client_api import (
+        WorkloadCounters as WorkloadCounters,
     )
     from keyhouse.wire.plan import (
         Plan as Plan,
@@ -215,8 +224,8 @@ else:
             ),
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
-                "Activation Activations LogEntry Offer Pending Progress "
-                "SecretObject SignedQuote Status UpdateAnswer"
+                "Activation ActivationLimit Activations Counters LogEntry Offer Pending "
+                "Progress SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

@@ -49,6 +49,7 @@ __all__ = [
     "planning",
     "quoting",
     "reading_activations",
+    "reading_counters",
     "reading_secrets",
     "setting",
     "signing",
@@ -196,11 +197,17 @@ def agreeing(path: str, manifest: bytes, plan: str = "") -> Call[wire.UpdateAnsw
 
 def reading_activations(start: int | None) -> Call[wire.Activations]:
     """Return the call for the page of activations from number ``start`` on; None: the newest."""
+    return Call(_page("/api/v2/activations", start), _data(wire.Activations))
+
+
+def reading_counters(start: int | None) -> Call[wire.Counters]:
+    """Return the call for the counters of the page that ``reading_activations`` asks for."""
+    return Call(_page("/api/v2/counters", start), _data(wire.Counters))
+
+
+def _page(path: str, start: int | None) -> Request:
     query = (("from", str(start)),) if start is not None else ()
-    return Call(
-        Request("GET", "/api/v2/activations", query=query, maximum=_LARGE),
-        _data(wire.Activations),
-    )
+    return Request("GET", path, query=query, maximum=_LARGE)
 
 
 def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:

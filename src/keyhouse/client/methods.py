@@ -13,6 +13,7 @@ from keyhouse.client.recovery import RecoveryKey
 from keyhouse.client.trust import Trust, TrustedCoordinator
 from keyhouse.wire.client_api import (
     Activations,
+    Counters,
     LogEntry,
     Offer,
     Pending,
@@ -73,6 +74,14 @@ class Methods:
         newest.
         """
         return self._connection.run(operations.activations(self._session, start))
+
+    def counters(self, start: int | None = None) -> Counters:
+        """Return limits and counters of workloads in a page of the trail; for users who may update.
+
+        All limits of activations are in every page. ``start`` is as for ``activations``; a workload
+        that is in two pages is answered in both.
+        """
+        return self._connection.run(operations.counters(self._session, start))
 
     def openapi(self) -> bytes:
         """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""

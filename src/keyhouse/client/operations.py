@@ -30,6 +30,7 @@ from keyhouse.client.steps import Steps, work
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, proven, require_signature
 from keyhouse.wire.client_api import (
     Activations,
+    Counters,
     LogEntry,
     Offer,
     Pending,
@@ -116,6 +117,15 @@ def activations(session: Session, start: int | None = None) -> Steps[Activations
     newest.
     """
     return (yield from carry(session, calls.reading_activations(start)))
+
+
+def counters(session: Session, start: int | None = None) -> Steps[Counters]:
+    """Return limits and counters of workloads in a page of the trail; for users who may update.
+
+    All limits of activations are in every page. ``start`` is as for ``activations``; a workload
+    that is in two pages is answered in both.
+    """
+    return (yield from carry(session, calls.reading_counters(start)))
 
 
 def openapi(session: Session) -> Steps[bytes]:

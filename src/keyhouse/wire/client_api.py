@@ -19,9 +19,11 @@ from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 __all__ = [
     "AcknowledgedData",
     "Activation",
+    "ActivationLimit",
     "Activations",
     "CounterBody",
     "CounterData",
+    "Counters",
     "EvidenceData",
     "LogEntry",
     "ManifestBody",
@@ -47,6 +49,7 @@ __all__ = [
     "UpdateAnswer",
     "UpdateBody",
     "UpdateLogData",
+    "WorkloadCounters",
 ]
 
 
@@ -282,6 +285,33 @@ class Activations(msgspec.Struct, frozen=True):
     """A page of the audit trail; ``first`` and ``next`` are numbers of activations."""
 
     activations: tuple[Activation, ...]
+    first: UInt64
+    next: UInt64
+
+
+class ActivationLimit(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a marble type was activated, of the times that its MaxActivations allows."""
+
+    activations: UInt64
+    max_activations: UInt64
+
+
+class WorkloadCounters(msgspec.Struct, frozen=True, rename="camel"):
+    """The monotonic counters of one workload, by name."""
+
+    marble_type: str
+    uuid: str
+    counters: dict[str, UInt64]
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """The limits by marble type, and the counters of the workloads in a page of the audit trail.
+
+    ``first`` and ``next`` are numbers of activations. A workload without counters is left out.
+    """
+
+    limits: dict[str, ActivationLimit]
+    workloads: tuple[WorkloadCounters, ...]
     first: UInt64
     next: UInt64
 

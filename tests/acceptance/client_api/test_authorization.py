@@ -38,6 +38,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("POST", "/api/v2/sign-quote"): (403, 403, 400, 400),
     ("POST", "/api/v2/monotonic-counter"): (403, 403, 401, 401),
     ("GET", "/api/v2/activations"): (401, 401, 401, 403),
+    ("GET", "/api/v2/counters"): (401, 401, 401, 403),
     ("GET", "/status"): (200, 200, 200, 200),
     ("GET", "/manifest"): (200, 200, 200, 200),
     ("POST", "/manifest"): (400, 400, 409, 409),
@@ -162,6 +163,7 @@ def test_callers_of_a_route_are_those_of_the_interface() -> None:
     users = {route.path for route in ROUTES if route.caller is Caller.USER}
     assert users == {
         "/api/v2/activations",
+        "/api/v2/counters",
         "/api/v2/secrets",
         "/api/v2/plan",
         "/api/v2/recovery-secrets",

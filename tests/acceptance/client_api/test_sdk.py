@@ -110,6 +110,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
     calls = [path for path in described if path.startswith("/api/v2/")]
     called = {
         "/api/v2/activations": {"activations"},
+        "/api/v2/counters": {"counters"},
         "/api/v2/manifest": {"manifest", "set_manifest", "verify_manifest"},
         "/api/v2/monotonic-counter": {"raise_counter"},
         "/api/v2/openapi.json": {"openapi"},

@@ -218,6 +218,7 @@ def workloads(server: Server) -> Answers:
         ask("GET", "/activations?from=x", by="admin", note="no number")
         ask("GET", "/activations", by="admin")
         ask("GET", "/activations?from=1", by="admin", note="beyond the last")
+        ask("GET", "/counters", by="admin")
     return answers
 
 

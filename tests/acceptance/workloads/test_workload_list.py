@@ -23,7 +23,10 @@ pytestmark = pytest.mark.acceptance
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("site") / "data") as server:
         with server.client() as client:
-            raw = marble_manifest({"web": {"Package": "app"}})
+            raw = marble_manifest(
+                {"web": {"Package": "app"}, "few": {"Package": "app", "MaxActivations": 1}},
+                Config={"FeatureGates": ["MonotonicCounter"]},
+            )
             assert client.set_manifest(raw).status == 200
         yield server
 
@@ -51,12 +54,33 @@ def test_who_joined_is_listed_with_the_package(server: Server, words: tuple[str,
 
     ended = run(*words)
     lines = [line.split() for line in ended.out.splitlines()]
+    lines = lines[: lines.index([])]  # the limits follow
     assert (ended.code, lines[0]) == (0, ["time", "type", "package", "TCB", "uuid", "names"])
     assert [line[1:6] for line in lines[1:]] == [
         ["web", "app", "no", "quote", marble] for marble in marbles
     ]
     found = json.loads(run(*words, "--json", "--all").out)["activations"]
     assert [each["uuid"] for each in found] == marbles
+
+
+def test_counters_and_limits_are_listed(server: Server, words: tuple[str, ...]) -> None:
+    marble = str(uuid.uuid4())
+    with server.client(joined(server, "few", marble)) as workload:
+        for name in "dcba":
+            body = {"name": name, "value": 7}
+            assert workload.post("/api/v2/monotonic-counter", body).status == 200
+
+    lines = run(*words).out.splitlines()
+    own = next(line for line in lines if marble in line)
+    assert own.endswith("  a=7, b=7, c=7, 1 more")
+    assert [line.split() for line in lines[-2:]] == [
+        ["type", "package", "activations"],
+        ["few", "app", "1", "of", "1,", "used", "up"],
+    ]
+    found = json.loads(run(*words, "--json").out)
+    assert found["limits"] == {"few": {"activations": 1, "maxActivations": 1}}
+    counters = {"a": 7, "b": 7, "c": 7, "d": 7}
+    assert found["workloads"] == [{"marbleType": "few", "uuid": marble, "counters": counters}]
 
 
 def test_watching_prints_who_joins_until_it_is_interrupted(

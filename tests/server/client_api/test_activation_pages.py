@@ -1,5 +1,6 @@
-"""Pages of the audit trail: bounded in bytes, and each tells where the next one begins."""
+"""Pages of the audit trail and of counters: bounded, and each tells where the next begins."""
 
+import uuid
 from pathlib import Path
 
 import msgspec
@@ -7,10 +8,12 @@ from support.samples.activation import deployment, marble_manifest
 from support.samples.deployment import user
 from support.samples.signing_request import signing_request
 
+from keyhouse.coordinator import Engine, SetCounter, View
+from keyhouse.coordinator.core.decide_activation import COUNTERS
 from keyhouse.server.client_api import Answers
-from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations
+from keyhouse.server.client_api.v2.activations import PAGE_BYTES, read_activations, read_counters
 from keyhouse.server.http.exchange import Head
-from keyhouse.wire.client_api import Activation, Activations
+from keyhouse.wire.client_api import Activation, ActivationLimit, Activations, Counters
 from keyhouse.wire.json_decoder import decode
 
 JOINED = 90
@@ -23,7 +26,13 @@ class Page(msgspec.Struct):
     data: Activations
 
 
-async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path) -> None:
+class CountersPage(msgspec.Struct):
+    """An answer with what was counted."""
+
+    data: Counters
+
+
+async def test_page_of_large_entries_is_cut_and_the_next_continues(tmp_path: Path) -> None:
     request = signing_request(NAMES, ())
     raw = marble_manifest({"web": {"Package": "app", "MaxActivations": JOINED}})
     async with deployment(tmp_path, raw) as opened:
@@ -43,3 +52,44 @@ async def test_page_of_large_entries_is_cut_and_the_next_goes_on(tmp_path: Path)
             found += page.activations
             start = page.next
         assert len({entry.uuid for entry in found}) == len(found) == JOINED
+
+
+async def test_page_of_many_counters_is_cut_and_the_next_continues(tmp_path: Path) -> None:
+    gates = {"FeatureGates": ["MonotonicCounter"]}
+    limited = {"Package": "app", "MaxActivations": 9}
+    raw = marble_manifest(
+        {"web": limited, "other": limited, "free": {"Package": "app"}}, Config=gates
+    )
+    marbles = [str(uuid.uuid4()) for _ in range(3)]
+    async with deployment(tmp_path, raw) as opened:
+        engine = opened.engine
+        for marble in (*marbles, marbles[0]):
+            await opened.join(marble=marble)
+        for number in range(COUNTERS):  # as many as one may have; the second has too many with it
+            await _count(engine, marbles[0], f"n{number:04}")
+        await _count(engine, marbles[1], "a")
+
+        pages, start = [], 0
+        while start < engine.view.log.audit.end:
+            pages.append(_counters(engine.view, start))
+            start = pages[-1].next
+        beyond = _counters(engine.view, 9)
+
+    assert [(page.first, page.next) for page in pages] == [(0, 1), (1, 3), (3, 4)]
+    full, small, again = ([(each.uuid, each.counters) for each in page.workloads] for page in pages)
+    assert full == again == [(marbles[0], {f"n{number:04}": 5 for number in range(COUNTERS)})]
+    assert small == [(marbles[1], {"a": 5})]
+    used = {"web": ActivationLimit(4, 9), "other": ActivationLimit(0, 9)}
+    assert all(page.limits == used for page in (*pages, beyond))
+    assert (beyond.workloads, beyond.next) == ((), 4)
+
+
+async def _count(engine: Engine, marble: str, name: str) -> None:
+    root = engine.view.running.keys.marble_root_cert
+    await engine.decision(SetCounter(root, ("web", marble), name, 5))
+
+
+def _counters(view: View, start: int) -> Counters:
+    head = Head("GET", "/api/v2/counters", b"from=%d" % start, user("admin").der)
+    answer = read_counters(Answers(lambda: view, simulated=True), view, head)
+    return decode(answer.body, CountersPage).data

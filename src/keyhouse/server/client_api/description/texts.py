@@ -166,6 +166,13 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         query=_PLACE,
         refused=(BadRequestError, ForbiddenError),
     ),
+    ("GET", "/api/v2/counters"): Described(
+        summary="The activations used of each limit, and the monotonic counters of the workloads "
+        "in a page of the audit trail; without a place the newest.",
+        data=wire.Counters,
+        query=_PLACE,
+        refused=(BadRequestError, ForbiddenError),
+    ),
     ("GET", "/status"): Described(
         summary="The phase that the coordinator is in.", data=wire.OldStatusData
     ),

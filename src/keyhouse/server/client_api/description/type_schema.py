@@ -30,6 +30,7 @@ _PLAIN: Final[dict[Any, Schema]] = {
 _COMPONENTS: Final[dict[type, str]] = {
     client_api.Activation: "ActivationEntry",
     client_api.Activations: "ActivationsData",
+    client_api.Counters: "CountersData",
     client_api.Offer: "RecoveryKeyData",
     client_api.Pending: "PendingData",
     client_api.Progress: "RecoverData",

@@ -1,17 +1,20 @@
-"""The audit trail of activations, for operators."""
+"""The audit trail of activations and what was counted, for operators: page by page."""
 
 from itertools import accumulate
 from typing import Final
 
+import msgspec
+
 from keyhouse.base.errors import BadRequestError
-from keyhouse.coordinator import View, policy_of
+from keyhouse.coordinator import Running, View, policy_of
+from keyhouse.coordinator.core.decide_activation import COUNTERS
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.server.http.query import values
-from keyhouse.wire.client_api import Activations
+from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 
-__all__ = ["PAGE", "read_activations"]
+__all__ = ["PAGE", "PAGE_BYTES", "read_activations", "read_counters"]
 
 PAGE: Final = 1000
 """Activations in one answer."""
@@ -23,6 +26,16 @@ _LARGEST: Final = 2**63 - 1
 _DIGITS: Final = 19  # of the largest
 
 
+class _Who(msgspec.Struct, frozen=True, rename="camel"):
+    """The workload of a line of the trail."""
+
+    marble_type: str
+    uuid: str
+
+
+_WHO: Final = msgspec.json.Decoder(_Who)
+
+
 def read_activations(answers: Answers, view: View, head: Head) -> Answer:
     """Answer a page of the trail, oldest first, to a user who may update the manifest.
 
@@ -30,13 +43,55 @@ def read_activations(answers: Answers, view: View, head: Head) -> Answer:
     else it is the newest one; ``next`` is where the following begins. Older activations than the
     newest 100,000 are forgotten.
     """
+    begin, following, lines = _page(view, head)
+    lines = _bounded(lines)
+    entries = tuple(map(encoded, lines))
+    return answers.success(Activations(entries, begin, following + len(lines)), view)
+
+
+def read_counters(answers: Answers, view: View, head: Head) -> Answer:
+    """Answer what was counted, to a user who may update the manifest.
+
+    That is all limits of activations, of the types in the manifest, and the monotonic counters of
+    the workloads in a page as ``read_activations`` has it. The page ends before it would have more
+    than ``COUNTERS``, which one workload may have alone.
+    """
+    begin, following, lines = _page(view, head)
+    state, room = view.running, COUNTERS
+    found: dict[tuple[str, str], WorkloadCounters] = {}
+    for line in lines:
+        who = _WHO.decode(line)
+        marble = (who.marble_type, who.uuid)
+        own = state.counters.get(marble)
+        if own is not None and marble not in found:
+            room -= len(own)
+            if room < 0:
+                break
+            found[marble] = WorkloadCounters(*marble, dict(sorted(own.items())))
+        following += 1
+    return answers.success(Counters(_limits(state), tuple(found.values()), begin, following), view)
+
+
+def _limits(state: Running) -> dict[str, ActivationLimit]:
+    marbles = policy_of(state.manifest).manifest.marbles
+    return {
+        name: ActivationLimit(state.activations.get(name, 0), marble.max_activations)
+        for name, marble in marbles.items()
+        if marble.max_activations
+    }
+
+
+def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
+    """Return where the page begins, the number of its first line, if any, and its lines.
+
+    The two numbers differ for a place beyond the end.
+
+    Raises ``UnauthenticatedError``, ``ForbiddenError``, ``BadRequestError``.
+    """
     policy_of(view.running.manifest).authorize_update(head.identity)
     audit = view.log.audit
     begin = max(_begin(head.query, audit.end - PAGE), audit.first)
-    lines = _bounded(audit.lines(begin, PAGE))
-    following = min(begin, audit.end) + len(lines)
-    entries = tuple(map(encoded, lines))
-    return answers.success(Activations(entries, begin, following), view)
+    return begin, min(begin, audit.end), audit.lines(begin, PAGE)
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:

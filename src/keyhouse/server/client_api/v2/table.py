@@ -9,7 +9,7 @@ from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.description.served import read_openapi
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
-from keyhouse.server.client_api.v2.activations import read_activations
+from keyhouse.server.client_api.v2.activations import read_activations, read_counters
 from keyhouse.server.http.body import ENCODED_BYTES
 
 __all__ = ["ROUTES"]
@@ -131,6 +131,12 @@ ROUTES: Final = (
         "/api/v2/activations",
         Operation.READ_ACTIVATIONS,
         lambda to: partial(read_activations, to.answers),
+        _USER,
+    ),
+    get(
+        "/api/v2/counters",
+        Operation.READ_COUNTERS,
+        lambda to: partial(read_counters, to.answers),
         _USER,
     ),
 )
