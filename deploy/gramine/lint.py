@@ -36,6 +36,7 @@ PASSED_THROUGH: Final = frozenset(
 
 _FIXED: Final = PASSED_THROUGH | {"KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "PATH", "TZ"}
 _COMMAND: Final = ["-I", "-B", "-m", "keyhouse.cli", "serve"]
+_ISOLATED: Final = ("KEYHOUSE_ISOLATED", "measured")  # or it would start again without libraries
 _PLATFORM_FILES: Final = ("/dev", "/proc", "/sys")
 _QUIET: Final = {"none", "error", "warning"}
 _SIZES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -140,7 +141,11 @@ def _flags(words: Sequence[str]) -> Iterator[str]:
 def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
     if "env_src_file" in loader:
         yield "loader.env_src_file: must not be set; the host would choose the environment"
-    for name, value in _table(loader, "env").items():
+    variables = _table(loader, "env")
+    name, word = _ISOLATED
+    if variables.get(name) not in (word, {"value": word}):
+        yield f'loader.env.{name}: must be "{word}"; it tells that this table is the environment'
+    for name, value in variables.items():
         place = f"loader.env.{name}"
         if isinstance(value, Mapping):
             fixed = value.get("value")

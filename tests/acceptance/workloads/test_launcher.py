@@ -13,7 +13,8 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 from support.peers.mesh import MeshPeer, coordinator_keys, pem
-from support.process.launcher import command, launch
+from support.process.launcher import ISOLATED, command, launch
+from support.process.start import KEYHOUSE
 
 pytestmark = pytest.mark.acceptance
 
@@ -47,8 +48,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("keyhouse", "measured"),
+    [
+        ((KEYHOUSE,), {}),
+        (ISOLATED, {}),
+        (ISOLATED, {"KEYHOUSE_ISOLATED": "measured", "LD_LIBRARY_PATH": "/lib"}),
+    ],
+    ids=["as people start it", "isolated", "in an enclave"],
+)
 def test_program_has_what_the_manifest_says_and_nothing_of_the_launcher(
-    tmp_path: Path, root: Path
+    tmp_path: Path, root: Path, keyhouse: Sequence[str], measured: Mapping[str, str]
 ) -> None:
     show = tmp_path / "show.py"
     show.write_text(_SHOW)
@@ -58,6 +68,7 @@ def test_program_has_what_the_manifest_says_and_nothing_of_the_launcher(
         "PYTHONPATH": str(tmp_path),
         "SSLKEYLOGFILE": str(tmp_path / "keylog"),
         "EDG_MARBLE_TYPE": "another",
+        **measured,
     }
     with MeshPeer(
         files={"conf/key": SECRET}, env={"REPLACED": SECRET, "ADDED": b"\xc3\xa9"}
@@ -72,8 +83,10 @@ def test_program_has_what_the_manifest_says_and_nothing_of_the_launcher(
             folder=tmp_path,
             env=env,
             stdin="from the terminal",
+            keyhouse=keyhouse,
         )
 
+    env.pop("KEYHOUSE_ISOLATED", None)
     shown = ended.shown
     got = shown["env"]
     delivered = {name for name in got if name.startswith("MARBLE_PREDEFINED_")}

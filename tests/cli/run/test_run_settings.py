@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.base.process.isolation import HELD_PREFIX, clean_environment, hold_environment
 from keyhouse.cli.run.settings import (
     RUN_SETTINGS,
     RunSettings,
@@ -154,13 +153,3 @@ def test_attestation_may_say_whose_collateral() -> None:
     found = _read("--type", "web", "--attestation", "a.json", "--simulation-root", "root.pem")
 
     assert (found.attestation, found.simulation_root) == (Path("a.json"), Path("root.pem"))
-
-
-def test_held_variables_have_names_without_effect() -> None:
-    given = {"LD_PRELOAD": "x.so", "PYTHONPATH": "/evil", "KEYHOUSE_MARBLE_TYPE": "web"}
-
-    kept = hold_environment(given)
-
-    assert set(kept) == {HELD_PREFIX + name for name in given}
-    # And nobody from outside can put one there.
-    assert clean_environment(kept | given) == {"KEYHOUSE_MARBLE_TYPE": "web"}

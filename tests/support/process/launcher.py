@@ -2,13 +2,17 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from support.process.start import KEYHOUSE
 
-__all__ = ["Launched", "command", "launch"]
+__all__ = ["ISOLATED", "Launched", "command", "launch"]
+
+ISOLATED: Final = (sys.executable, "-I", "-B", "-m", "keyhouse.cli")
+"""The command as an enclave's manifest starts it."""
 
 
 class Launched(NamedTuple):
@@ -38,10 +42,11 @@ def launch(
     folder: Path,
     env: Mapping[str, str] | None = None,
     stdin: str = "",
+    keyhouse: Sequence[str] = (KEYHOUSE,),
 ) -> Launched:
     """Return how it ended, started in ``folder`` with these variables only."""
     process = subprocess.Popen(
-        command(port, *words),
+        [*keyhouse, *command(port, *words)[1:]],
         cwd=folder,
         env=dict(env or {}),
         stdin=subprocess.PIPE,

@@ -1,8 +1,12 @@
 """The process itself: isolated from its environment, closed to debuggers, kept out of core files.
 
-A launcher carries the variables that it was started with through its own isolated start, for the
-program that it executes in the end. In between they have names that mean nothing to Python, OpenSSL
-or the loader. Source: security rules, "The process".
+A process that was started otherwise starts again, isolated. One that was started isolated, with no
+variable that could have had an effect, only removes those that it has, in half of the time. So does
+one in an enclave, where the measured manifest fixes the variables and says so.
+
+A launcher carries the variables that it was started with through this, for the program that it
+executes in the end. In between they have names that mean nothing to Python, OpenSSL or the loader.
+Source: security rules, "The process".
 """
 
 import os
@@ -15,11 +19,13 @@ from keyhouse.base.process.standard_streams import open_standard_streams, write_
 
 __all__ = [
     "HELD_PREFIX",
+    "MEASURED",
     "clean_environment",
     "forbid_dumps",
     "harden",
     "hold_environment",
     "isolate",
+    "isolated_environment",
     "release_environment",
 ]
 
@@ -28,6 +34,22 @@ HELD_PREFIX: Final = "KEYHOUSE_HELD_"
 _PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
 _NAMES: Final = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
 _ISOLATED: Final = "KEYHOUSE_ISOLATED"
+
+MEASURED: Final = "measured"
+"""Value of ``KEYHOUSE_ISOLATED`` in an enclave's manifest: the variables are fixed there."""
+
+# What shells, service managers, Kubernetes and Python's images set. Nothing in an isolated
+# interpreter reads it before it is removed. PATH is where a program without a folder in its name is
+# found, and whoever chose that name chose the program.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("_", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "USER"),
+        *("INVOCATION_ID", "JOURNAL_STREAM", "STATE_DIRECTORY", "SYSTEMD_EXEC_PID"),
+        *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"),
+        *("GPG_KEY", "PYTHON_SHA256", "PYTHON_VERSION"),
+    }
+)
+_OF_KUBERNETES: Final = "KUBERNETES_"
 
 PR_SET_DUMPABLE: Final = 4
 MCL_CURRENT: Final = 1
@@ -56,22 +78,54 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> None:
     """Isolate this process from its environment: ``python -I -B``, with clean variables.
 
-    Replaces the process unless it is isolated already. Call it before anything is imported that
-    reads the environment (OpenSSL does, when it is loaded). With ``hold`` the old variables are
-    kept for a program to be executed later: ``release_environment`` returns them.
+    Replaces the process unless it was started so. Call it before anything is imported that reads
+    the environment (OpenSSL does, when it is loaded). With ``hold`` the old variables are kept for
+    a program to be executed later: ``release_environment`` returns them.
     """
-    if sys.flags.isolated and os.environ.get(_ISOLATED) == str(os.getpid()):
-        del os.environ[_ISOLATED]
-        return
+    if _is_isolated_interpreter():
+        found = isolated_environment(os.environ, os.getpid(), hold=hold)
+        if found is not None:
+            os.environ.clear()
+            os.environ.update(found)
+            return
     open_standard_streams()
-    environment = clean_environment(os.environ) | {_ISOLATED: str(os.getpid())}
-    if hold:
-        environment |= hold_environment(os.environ)
+    environment = _kept(os.environ, hold=hold) | {_ISOLATED: str(os.getpid())}
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
     try:
         os.execve(sys.executable, command, environment)  # noqa: S606 our own interpreter, fixed words
     except OSError as error:
         _stay_away(error, command, environment)
+
+
+def isolated_environment(
+    environment: Mapping[str, str], process_id: int, *, hold: bool
+) -> dict[str, str] | None:
+    """Return the variables with which an interpreter started as ``python -I -B`` may continue.
+
+    None: it has to start again. It may continue if it is that second start, which is told by its
+    number; if all variables are allowed or without effect; or if they are measured, which has
+    an effect only with the words ``-I -B``, and no variable sets those.
+    """
+    mark = environment.get(_ISOLATED)
+    given = {name: value for name, value in environment.items() if name != _ISOLATED}
+    if mark == str(process_id):
+        return given
+    others = given.keys() - clean_environment(given).keys() - _WITHOUT_EFFECT
+    harmless = mark is None and all(name.startswith(_OF_KUBERNETES) for name in others)
+    if mark == MEASURED or harmless:
+        return _kept(given, hold=hold)
+    return None
+
+
+def _is_isolated_interpreter() -> bool:
+    """Tell whether this is ``python -I -B``, with standard streams that are open."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return bool(sys.flags.isolated and sys.flags.dont_write_bytecode) and None not in streams
+
+
+def _kept(environment: Mapping[str, str], *, hold: bool) -> dict[str, str]:
+    held = hold_environment(environment) if hold else {}
+    return clean_environment(environment) | held
 
 
 def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
