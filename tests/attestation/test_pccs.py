@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.peers.https import make_pair
+from support.process.watcher import Noted
 from support.samples.collateral import RECORDED_AT, Site, platform_of, recorded
 
 from keyhouse.attestation import (
@@ -39,6 +40,7 @@ from keyhouse.attestation.collateral.source import (
     SEEN_WITHIN,
     PccsSource,
 )
+from keyhouse.base.progress import watched_by
 from keyhouse_simulation import (
     Lists,
     Machine,
@@ -484,6 +486,14 @@ async def test_a_handshake_that_is_cut_off_closes_its_connection_at_once(site: S
         fetch.cancel()
         await asyncio.wait([fetch])
         await asyncio.wait_for(ended.wait(), PATIENCE)  # though the Pccs is still in use
+
+
+async def test_a_fetch_tells_how_many_answers_are_in(site: Site) -> None:
+    noted = Noted()
+    with site.pccs, watched_by(noted):
+        async with Pccs(site.pccs.url, site.pccs.ca_pem) as pccs:
+            await pccs.fetch(site.kind)
+    assert (noted.names, noted.done) == (["answers"], [4])
 
 
 async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:

@@ -18,7 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from support.peers.peer import Certified, Peer, certify, listening, serving, success
+from support.process.watcher import Noted
 
+from keyhouse.base.progress import watched_by
 from keyhouse.base.secret import Secret
 from keyhouse.client import (
     Address,
@@ -243,6 +245,21 @@ def test_a_counter_answers_what_it_was(tmp_path: Path) -> None:
     with session(peer, tmp_path) as coordinator:
         assert coordinator.raise_counter("releases", 7) == 2**64 - 1
     assert json.loads(peer.requests[-1][2]) == {"name": "releases", "value": 7}
+
+
+def test_large_upload_tells_how_much_is_sent(tmp_path: Path) -> None:
+    peer = Peer.new()
+    peer.replies["POST", "/api/v2/secrets"] = success(None)
+    value, noted = bytes(3_000_000), Noted()
+    with session(peer, tmp_path) as coordinator, watched_by(noted):
+        coordinator.write_secrets({"small": SecretUpload(key=Secret(b"a"))})
+        assert not noted.parts
+        coordinator.write_secrets({"large": SecretUpload(key=Secret(value))})
+
+    sent = json.loads(peer.requests[-1][2])["secrets"]["large"]["key"]
+    assert base64.b64decode(sent) == value
+    ((part, total),) = noted.parts
+    assert (part, total, noted.done) == ("sending", len(peer.requests[-1][2]), [total])
 
 
 def test_a_signature_over_another_quote_is_not_believed(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ import secrets
 from pathlib import Path
 
 import pytest
+from support.process.watcher import Noted
 from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home
 
+from keyhouse.base.progress import watched_by
 from keyhouse.journal import (
     Fresh,
     Locked,
@@ -13,6 +15,7 @@ from keyhouse.journal import (
     Opened,
     StoreDamagedError,
     make_backup,
+    private_copy,
     restore_backup,
 )
 
@@ -119,3 +122,15 @@ async def test_nothing_is_restored_where_a_store_was_ended(backup: Path, tmp_pat
     await home.close()
     with pytest.raises(NotEmptyError, match="tombstone"):
         await restore_backup(backup, tmp_path / "new", trust)
+
+
+async def test_backup_restore_and_copy_tell_how_far_they_are(store: Path, tmp_path: Path) -> None:
+    noted = Noted()
+    with watched_by(noted):
+        await make_backup(store, tmp_path / "backup", trust)
+        await restore_backup(tmp_path / "backup", tmp_path / "restored", trust)
+        with private_copy(tmp_path / "restored"):
+            pass
+
+    assert noted.names == ["copying", "checking records"] * 2 + ["copying"]
+    assert (noted.parts[1], noted.parts[0][1] > 0) == (("checking records", 2), True)

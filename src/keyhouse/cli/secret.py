@@ -13,6 +13,7 @@ from keyhouse.cli.options.context_chosen import context_for, is_of_another
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser.command import AsJson
@@ -135,7 +136,8 @@ def set_secrets(
     with coordinator_of(target, user) as coordinator:
         if given is not None:
             uploads = {file: upload_of(file, given, decode(coordinator.manifest().manifest))}
-        coordinator.write_secrets(uploads)
+        with long_work("storing secrets", quiet=as_json, at_once=False):
+            coordinator.write_secrets(uploads)
     if as_json:
         show_json({"stored": sorted(uploads)})
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
+from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Kind, Position, Sealer, first_link
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
@@ -354,6 +355,7 @@ async def _read_whole(
     while batch.records:
         for record in batch.records:
             _check_known(replaying.take(record), known)
+        advance(len(batch.records))
         batch = await store.read(replaying.position.sequence)
         if batch.start != start:
             raise StoreConflictError("another began an epoch while the journal was read")

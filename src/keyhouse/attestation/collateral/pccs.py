@@ -19,6 +19,7 @@ from keyhouse.attestation.errors import (
     CollateralUnavailableError,
     ConfigurationRefusedError,
 )
+from keyhouse.base.progress import advance, begin
 
 __all__ = ["MAX_ANSWER", "PATIENCE", "Pccs"]
 
@@ -71,7 +72,9 @@ class Pccs:
         ``CollateralRefusedError`` if the answer is not collateral.
         """
         # One that fails does not cancel the others, and none is left running after the fetch.
-        asked = (self._get(path) for path in requests_for(kind, early=early))
+        paths = tuple(requests_for(kind, early=early))
+        begin("answers", len(paths))
+        asked = (self._get(path) for path in paths)
         try:
             async with asyncio.timeout(self._patience):
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -88,7 +91,9 @@ class Pccs:
                 _require_ok(response.status_code, path)
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise CollateralRefusedError("the PCCS's answer is compressed, unasked")
-                return Fetched(dict(response.headers), await _read(response))
+                fetched = Fetched(dict(response.headers), await _read(response))
+                advance(1)
+                return fetched
         except httpx.TimeoutException:
             raise _unavailable("does not answer in time") from None
         except httpx.ConnectError as error:

@@ -11,8 +11,9 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
+from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
-from keyhouse.cli.output.show import long_work, show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
@@ -98,7 +99,7 @@ def fetch(
         raise RefusedError("no PCCS: pass --pccs", hint="name it: --pccs https://name:port")
     kind = named.kind(root_ca)
     fetched = _fetched(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
-    with long_work(f"fetching collateral from {pccs}"):
+    with long_work("fetching collateral", quiet=as_json):
         collateral, facts = asyncio.run(fetched)
     if output or not as_json:
         write_output(write_collateral(collateral), output)

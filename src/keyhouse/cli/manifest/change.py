@@ -14,6 +14,7 @@ from keyhouse.cli.manifest.recovery_file import RecoveryOption, RecoveryPlace, r
 from keyhouse.cli.options.connect import coordinator_of, keep, trusted, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
@@ -58,7 +59,8 @@ def set_manifest(
         recovery_place(recoverydata, raw) as place,
         Coordinator(proven, timeout=target.timeouts()) as coordinator,
     ):
-        shares = coordinator.set_manifest(raw, place.keep)
+        with long_work("setting the manifest", quiet=as_json, at_once=False):
+            shares = coordinator.set_manifest(raw, place.keep)
         path = place.path
     if target.coordinator_cert:
         keep(proven, target.coordinator_cert)
@@ -137,7 +139,8 @@ def _send(
         plan = reviewed.plan(coordinator, raw, quiet=as_json)
         send = coordinator.acknowledge if is_pending else coordinator.update
         with recovery_place(recoverydata, raw) as place:
-            answer = send(raw, place.keep, plan or "")
+            with long_work("updating the manifest", quiet=as_json, at_once=False):
+                answer = send(raw, place.keep, plan or "")
             _show(answer, raw, place, plan, as_json=as_json)
     _show_next_step(answer, file, target)
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,6 +21,7 @@ from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
@@ -59,7 +61,11 @@ def plan(
     --expect-plan.
     """
     given = open_manifest(str(file))
-    with given.explained(), coordinator_of(target, user) as coordinator:
+    with (
+        given.explained(),
+        coordinator_of(target, user) as coordinator,
+        _sending(quiet=as_json),
+    ):
         found = coordinator.plan(given.raw)
     if as_json:
         show_json(found)
@@ -96,7 +102,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         """
         if self.no_plan:
             return None
-        found = _requested(coordinator, raw)
+        found = _requested(coordinator, raw, quiet=quiet)
         asks = not (self.expect_plan or self.yes)
         if asks or not quiet:
             sys.stderr.write(plan_text(found, colour=coloured(sys.stderr)))
@@ -202,11 +208,16 @@ def _agreement(found: "PlanData") -> str:
     return text
 
 
-def _requested(coordinator: "Coordinator", raw: bytes) -> "PlanData":
+def _sending(*, quiet: bool) -> AbstractContextManager[None]:
+    return long_work("asking for the plan", quiet=quiet, at_once=False)
+
+
+def _requested(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData":
     from keyhouse.client import AnswerUnreadableError
 
     try:
-        return coordinator.plan(raw)
+        with _sending(quiet=quiet):
+            return coordinator.plan(raw)
     except AnswerUnreadableError as unreadable:
         raise RefusedError(
             f"there is no plan: {unreadable.message}",

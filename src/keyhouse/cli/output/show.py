@@ -1,4 +1,4 @@
-"""What commands print: rows, tables, JSON, errors, and progress on a terminal."""
+"""What commands print: rows, tables, JSON, errors, and what is being done."""
 
 import json
 import os
@@ -19,7 +19,6 @@ from keyhouse.cli.output.coordinator_words import in_commands
 __all__ = [
     "ShownError",
     "coloured",
-    "long_work",
     "show_error",
     "show_json",
     "show_rows",
@@ -105,32 +104,6 @@ def working(what: str) -> Iterator[None]:
     finally:
         sys.stderr.write("\r" + " " * len(shown) + "\r")
         sys.stderr.flush()
-
-
-@contextmanager
-def long_work(what: str) -> Iterator[None]:
-    """Show ``what``, that it continues and for how long, if standard error is a terminal.
-
-    For what may take minutes; nothing is left of it afterwards.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(bar_width=20), TimeElapsedColumn())
-    progress = Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,  # it may hold the result
-        redirect_stderr=False,
-    )
-    with progress:
-        progress.add_task(printable(what), total=None)
-        yield
 
 
 def _json(value: Any) -> str:

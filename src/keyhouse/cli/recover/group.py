@@ -13,8 +13,9 @@ from keyhouse.cli.options.connect import coordinator_of, trusted
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
+from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
-from keyhouse.cli.output.show import long_work, show_json, show_rows
+from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Option
@@ -86,7 +87,7 @@ def upload(
             )
         with _offer_of(target, root, anyone=unverified_deployment) as (coordinator, offer):
             submission = _submission(offer, shares, name, own, signed)
-            with long_work("recovering"):
+            with long_work("recovering", quiet=as_json):
                 progress = coordinator.recover(*submission)
     if not progress.remaining:
         _require_recovered(target, offer)

@@ -3,7 +3,7 @@
 Works on a private copy, so nothing of the store changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.base.errors import BrokenError, KeyhouseError, NotFoundError, RefusedError
+from keyhouse.base.progress import advance, begin
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
@@ -57,6 +58,7 @@ T = TypeVar("T")
 CONTENTS: Final = "contents"
 """What stands for all records together, opened with the key."""
 
+_TOLD: Final = 1000  # payloads between two looks at how far it is
 _BACKUP = "restore the state directory from a backup"
 
 
@@ -124,6 +126,7 @@ async def check_store(folder: Path, platform: Platform | None) -> StoreChecked:
 
 async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform) -> StoreChecked:
     """Open the store as a start does, and replay everything in it."""
+    begin("decrypting records", checked.records)
     try:
         home = await Home.open(
             folder,
@@ -136,7 +139,7 @@ async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform
             await home.close()
         if not isinstance(loaded, Opened):
             raise _locked(loaded)
-        state, log = rebuild(loaded.replay.base + loaded.replay.events)
+        state, log = rebuild(_told(loaded.replay.base + loaded.replay.events))
         if state.platform != platform.kind:
             raise BrokenError(
                 f"the state was made on the platform {state.platform}, this is {platform.kind}",
@@ -156,6 +159,14 @@ async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform
         newest=newest,
         manifest=fingerprint(state.manifest),
     )
+
+
+def _told(payloads: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield ``payloads``, and tell how far that is."""
+    begin("replaying", len(payloads))
+    for start in range(0, len(payloads), _TOLD):
+        yield from (some := payloads[start : start + _TOLD])
+        advance(len(some))
 
 
 def _with_journal(checked: StoreChecked, seen: JournalSeen) -> StoreChecked:

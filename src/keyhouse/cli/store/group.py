@@ -10,7 +10,8 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.show import long_work, show_json, show_table
+from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option
@@ -56,7 +57,7 @@ def verify(
 
     directory = _existing(directory)
     opener = sealing_platform(platform, directory) if platform else None
-    with long_work(f"checking {directory}"), private_copy(directory) as copy:
+    with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
         checked = asyncio.run(check_store(copy, opener))
     if as_json:
         show_json(checked)
@@ -138,7 +139,7 @@ def backup(
     directory = _existing(directory, "name an existing one")
     found: list[StoreChecked] = []
     verify = _verifier(platform, directory, found)
-    with long_work(f"copying and checking {directory}"):
+    with long_work("backing up", quiet=as_json):
         asyncio.run(make_backup(directory, target.absolute(), verify))
     _show_checked_at("backup", target, found[0], as_json=as_json)
     if not as_json:
@@ -167,7 +168,7 @@ def restore_backup(
     directory, found = directory.absolute(), list["StoreChecked"]()
     verify = _verifier(platform, directory, found)
     source = _existing(source, "name an existing one")
-    with long_work(f"checking and restoring {source}"):
+    with long_work("restoring", quiet=as_json):
         asyncio.run(put_back(source, directory, verify))
     _show_checked_at("restored", directory, found[0], as_json=as_json)
     if not as_json:

@@ -1,11 +1,13 @@
 """Carries operations out with blocking calls, over one TLS context or one transport of httpx."""
 
 import time
+from collections.abc import Iterator
 from random import SystemRandom
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from keyhouse.base.progress import advance, begin, is_watched
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.http.rules import (
@@ -22,6 +24,11 @@ from keyhouse.wire.address import Address
 __all__ = ["Connection"]
 
 T = TypeVar("T")
+
+_LARGE: Final = 1 << 20
+"""Bytes of a request's body from which on it is told how much of it is sent."""
+
+_PIECE: Final = 1 << 16
 
 
 class Connection:
@@ -85,11 +92,22 @@ class Connection:
         self._context.deadline = request.deadline
         progress = Progress()
         options = prepared(request, self._timeouts, progress.see)
+        if (body := options["content"]) is not None and is_watched() and len(body) >= _LARGE:
+            options["content"] = _told(body)
+            options["headers"]["Content-Length"] = str(len(body))
         try:
             with self._client.stream(**options) as response:
-                body = Body(self._address, request, response)
+                answer = Body(self._address, request, response)
                 for part in response.iter_raw():
-                    body.add(part)
-                return body.answer()
+                    answer.add(part)
+                return answer.answer()
         except FROM_HTTPX as error:
             raise client_error(self._address, request, error, progress) from None
+
+
+def _told(body: bytes) -> Iterator[bytes]:
+    """Yield ``body`` in pieces, and tell how much of it is sent."""
+    begin("sending", len(body))
+    for start in range(0, len(body), _PIECE):
+        yield body[start : start + _PIECE]
+        advance(min(_PIECE, len(body) - start))

@@ -23,7 +23,7 @@ from keyhouse.journal.store.protocol import (
     no_step,
 )
 
-__all__ = ["Disk", "InsecureFileError", "off_loop"]
+__all__ = ["Disk", "InsecureFileError", "off_loop", "size_of"]
 
 _OTHERS = 0o077
 _ZEROS = bytes(1024 * 1024)
@@ -203,3 +203,11 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     finally:
         if not working.done():
             await asyncio.wait([working])
+
+
+def size_of(path: Path) -> int:
+    """Return how many bytes the file has, only to show it; 0 if that cannot be known."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

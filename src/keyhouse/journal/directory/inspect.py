@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from keyhouse.base.progress import advance, begin
 from keyhouse.journal.chain import NONCE_SIZE, Header, Kind, Position, first_link, link
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
@@ -79,9 +80,11 @@ async def see_journal(folder: Path) -> JournalSeen | None:
         if batch.start is None:
             return None
         walk = _Walk(batch.start)
+        begin("checking records", (await store.head()).sequence - walk.position.sequence)
         while batch.records:
             for record in batch.records:
                 walk.take(record)
+            advance(len(batch.records))
             batch = await store.read(walk.position.sequence)
         return walk.seen()
     finally:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create, sync
 from keyhouse.base.errors import NotFoundError, RefusedError
+from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import acquire, survey
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.inspect import JournalSeen, see_journal
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.offline.archive import require_whole
@@ -87,6 +88,7 @@ async def restore_backup(
         _require_empty(disk, directory)
         place = replacement.prepare(disk, directory, _ASIDE)
         try:
+            begin("copying", sum(size_of(backup / name) for name in digests))
             for name, digest in digests.items():
                 _bring(disk, backup / name, place / name, digest)
             require_whole(disk, place, await see_journal(place))
@@ -169,6 +171,7 @@ def _bring(disk: Disk, source: Path, target: Path, digest: str) -> None:
             while chunk := original.read(_CHUNK):
                 found.update(chunk)
                 copy.write(chunk)
+                advance(len(chunk))
             sync(copy)
     except OSError:
         raise StoreUnreadableError(

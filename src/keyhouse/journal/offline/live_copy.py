@@ -27,8 +27,9 @@ from pathlib import Path
 
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import UnavailableError
+from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory.acquire import refuse_rollback_journal
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.layout import (
     INCOMING,
@@ -102,6 +103,7 @@ def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
     if os.path.lexists(directory / INCOMING):
         return False
     small = _read_small(disk, directory)
+    begin("copying", 2 * size_of(directory / JOURNAL) + size_of(directory / _WAL))
     _copy_file(disk, directory / JOURNAL, copy / JOURNAL)
     _copy_file(disk, directory / _WAL, copy / _WAL)
     disk.step("compare")
@@ -146,6 +148,7 @@ def _copy_file(disk: Disk, source: Path, target: Path) -> None:
             disk.step(f"read {source.name}")
             while chunk := original.read(_CHUNK):
                 copy.write(chunk)
+                advance(len(chunk))
                 disk.step(f"read on in {source.name}")
     except OSError:
         raise _uncopied(source) from None
@@ -171,6 +174,7 @@ def _equal(disk: Disk, path: Path, copy: Path) -> bool:
             while chunk := then.read(_CHUNK):
                 if now.read(_CHUNK) != chunk:
                     return False
+                advance(len(chunk))
             return not now.read(1)
     except OSError:
         raise _uncopied(path) from None

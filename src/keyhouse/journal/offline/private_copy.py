@@ -1,16 +1,16 @@
 """A private copy of a store, to inspect it: opening a store changes it."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from keyhouse.base.durable_files import create
+from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
-from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
 from keyhouse.journal.directory.replacement_plan import PLAN
 from keyhouse.journal.store.protocol import StoreUnreadableError
@@ -18,6 +18,7 @@ from keyhouse.journal.store.protocol import StoreUnreadableError
 __all__ = ["private_copy"]
 
 _FOLDERS = ("", INCOMING)
+_CHUNK = 1024 * 1024
 
 
 @contextmanager
@@ -32,9 +33,11 @@ def private_copy(directory: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:
         copy = Path(name) / "store"
         with unused(directory):
-            for folder in _FOLDERS:
-                if not folder or os.path.lexists(directory / folder):
-                    _copy(disk, directory / folder, copy / folder)
+            present = [name for name in _FOLDERS if not name or os.path.lexists(directory / name)]
+            files = [directory / each / name for each in present for name in STORE_FILES]
+            begin("copying", sum(map(size_of, files)))
+            for folder in present:
+                _copy(disk, directory / folder, copy / folder)
         replacement.finish(disk, copy)
         yield copy
 
@@ -55,7 +58,9 @@ def _copy_file(source: Path, target: Path) -> None:
             os.fdopen(os.open(source, flags), "rb") as original,
             create(target) as copy,
         ):
-            shutil.copyfileobj(original, copy, 1024 * 1024)
+            while chunk := original.read(_CHUNK):
+                copy.write(chunk)
+                advance(len(chunk))
     except OSError:
         raise StoreUnreadableError(
             f"{source.name} cannot be copied", hint="look at the disks of it and of TMPDIR"
