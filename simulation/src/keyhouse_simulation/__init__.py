@@ -4,6 +4,7 @@ from keyhouse_simulation.folder import FolderDamagedError, open_platform
 from keyhouse_simulation.machine import Machine, make_machine
 from keyhouse_simulation.parameters import (
     COORDINATOR,
+    Domain,
     Enclave,
     Lists,
     Parameters,
@@ -11,11 +12,14 @@ from keyhouse_simulation.parameters import (
     QeIdentity,
     QuotingEnclave,
     TcbInfo,
+    TdxLevel,
+    TdxQuoteForm,
 )
 from keyhouse_simulation.platform import SimulatedPlatform
 
 __all__ = [
     "COORDINATOR",
+    "Domain",
     "Enclave",
     "FolderDamagedError",
     "Lists",
@@ -26,6 +30,8 @@ __all__ = [
     "QuotingEnclave",
     "SimulatedPlatform",
     "TcbInfo",
+    "TdxLevel",
+    "TdxQuoteForm",
     "make_machine",
     "open_platform",
 ]

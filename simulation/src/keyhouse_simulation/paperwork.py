@@ -5,18 +5,23 @@ from datetime import datetime
 import msgspec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.attestation import Collateral
+from keyhouse.attestation import Collateral, Tee
 from keyhouse_simulation.certificates import issue_list
 from keyhouse_simulation.machine import Machine, pem, sign
-from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo
+from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo, TdxLevel
 
 __all__ = ["issue_collateral"]
 
 
-def issue_collateral(machine: Machine, parameters: Parameters, now: datetime) -> Collateral:
-    """Return signed collateral whose dates count from ``now``."""
-    tcb_info = _json(_tcb_info(parameters.tcb_info, now))
-    qe_identity = _json(_qe_identity(parameters.qe_identity, now))
+def issue_collateral(
+    machine: Machine, parameters: Parameters, now: datetime, tee: Tee = Tee.SGX
+) -> Collateral:
+    """Return signed collateral for quotes of ``tee``, whose dates count from ``now``."""
+    is_tdx = tee is Tee.TDX
+    info = parameters.td_tcb_info if is_tdx else parameters.tcb_info
+    identity = parameters.td_qe_identity if is_tdx else parameters.qe_identity
+    tcb_info = _json(_tcb_info(info, now))
+    qe_identity = _json(_qe_identity(identity, now))
     signer = pem(machine.tcb_signer, machine.root)
     root_list, pck_list = _lists(machine, parameters, now)
     return Collateral(
@@ -44,11 +49,11 @@ def _lists(machine: Machine, parameters: Parameters, now: datetime) -> tuple[byt
 
 def _tcb_info(info: TcbInfo, now: datetime) -> dict[str, object]:
     start = now - info.issued_ago
+    tcb = {"sgxtcbcomponents": _components(info.cpu_svn), "pcesvn": info.pce_svn}
+    if info.tdx is not None:
+        tcb["tdxtcbcomponents"] = _components(info.tdx.tee_tcb_svn)
     level = {
-        "tcb": {
-            "sgxtcbcomponents": [{"svn": svn} for svn in info.cpu_svn],
-            "pcesvn": info.pce_svn,
-        },
+        "tcb": tcb,
         "tcbDate": _time(start),
         "tcbStatus": info.status,
         "advisoryIDs": info.advisories,
@@ -62,8 +67,28 @@ def _tcb_info(info: TcbInfo, now: datetime) -> dict[str, object]:
         "pceId": info.pce_id.hex(),
         "tcbType": info.tcb_type,
         "tcbEvaluationDataNumber": info.evaluation_number,
+        **(_modules(info.tdx, start) if info.tdx is not None else {}),
         "tcbLevels": [level],
     }
+
+
+def _components(versions: bytes) -> list[dict[str, int]]:
+    return [{"svn": svn} for svn in versions]
+
+
+def _modules(tdx: TdxLevel, start: datetime) -> dict[str, object]:
+    module = {
+        "mrsigner": tdx.module_signer.hex(),
+        "attributes": tdx.module_attributes.hex(),
+        "attributesMask": "FFFFFFFFFFFFFFFF",
+    }
+    level = {
+        "tcb": {"isvsvn": tdx.module_version},
+        "tcbDate": _time(start),
+        "tcbStatus": tdx.module_status,
+    }
+    line = {"id": f"TDX_{tdx.module_line:02X}", **module, "tcbLevels": [level]}
+    return {"tdxModule": module, "tdxModuleIdentities": [line]}
 
 
 def _qe_identity(identity: QeIdentity, now: datetime) -> dict[str, object]:

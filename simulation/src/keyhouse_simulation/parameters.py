@@ -6,6 +6,7 @@ quotes of other vendors are refused.
 """
 
 from datetime import timedelta
+from enum import Enum
 
 import msgspec
 
@@ -13,6 +14,7 @@ from keyhouse.attestation import Measurements, TcbStatus
 
 __all__ = [
     "COORDINATOR",
+    "Domain",
     "Enclave",
     "Lists",
     "Parameters",
@@ -20,6 +22,8 @@ __all__ = [
     "QeIdentity",
     "QuotingEnclave",
     "TcbInfo",
+    "TdxLevel",
+    "TdxQuoteForm",
 ]
 
 COORDINATOR = Measurements(
@@ -34,6 +38,8 @@ _CPU_SVN = bytes([2]) * 16
 _PCE_SVN = 11
 _FMSPC = b"\x51\x11\x51\x11\x51\x11"
 _QE_SIGNER = b"SIMULATED QUOTING ENCLAVE SIGNER"
+_TEE_TCB_SVN = bytes([5, 1, 2]).ljust(16, b"\0")  # module's version 5 of its line 1, microcode
+_REGISTER = 48
 
 
 class Enclave(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +47,33 @@ class Enclave(msgspec.Struct, frozen=True, kw_only=True):
 
     measurements: Measurements = COORDINATOR
     debug: bool = False
+
+
+class TdxQuoteForm(Enum):
+    """How a quote of a domain is written: its version, and for 5 the type of its body."""
+
+    V4 = (4, 0)
+    V5_REPORT_10 = (5, 2)
+    V5_REPORT_15 = (5, 3)
+
+
+class Domain(msgspec.Struct, frozen=True, kw_only=True):
+    """The TDX domain that a quote is about, and the TDX module that runs it."""
+
+    form: TdxQuoteForm = TdxQuoteForm.V4
+    tee_tcb_svn: bytes = _TEE_TCB_SVN
+    mrseam: bytes = b"SIMULATED TDX MODULE, NOT MEASURED".ljust(_REGISTER, b".")
+    mrsignerseam: bytes = bytes(_REGISTER)  # Intel's
+    seam_attributes: bytes = bytes(8)
+    td_attributes: bytes = bytes.fromhex("0000001000000000")  # SEPT_VE_DISABLE
+    xfam: bytes = bytes.fromhex("e702060000000000")
+    mrtd: bytes = b"SIMULATED TDX DOMAIN, NOT MEASURED".ljust(_REGISTER, b".")
+    mrconfigid: bytes = bytes(_REGISTER)
+    mrowner: bytes = bytes(_REGISTER)
+    mrownerconfig: bytes = bytes(_REGISTER)
+    rtmrs: tuple[bytes, bytes, bytes, bytes] = (bytes(_REGISTER),) * 4
+    tee_tcb_svn2: bytes = _TEE_TCB_SVN  # this and the next in V5_REPORT_15 alone
+    mrservicetd: bytes = bytes(_REGISTER)
 
 
 class Pck(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +84,17 @@ class Pck(msgspec.Struct, frozen=True, kw_only=True):
     pce_svn: int = _PCE_SVN
     pce_id: bytes = b"\0\0"
     fmspc: bytes = _FMSPC
+
+
+class TdxLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """What TCB info for TDX says beside that for SGX."""
+
+    tee_tcb_svn: bytes = bytes([5, 0, 2]).ljust(16, b"\0")  # of the one level that it knows
+    module_signer: bytes = bytes(_REGISTER)
+    module_attributes: bytes = bytes(8)
+    module_line: int = 1  # the line of modules that it knows
+    module_version: int = 5  # of the one level that it knows of that line
+    module_status: TcbStatus = TcbStatus.UP_TO_DATE
 
 
 class TcbInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +112,7 @@ class TcbInfo(msgspec.Struct, frozen=True, kw_only=True):
     advisories: tuple[str, ...] = ()
     issued_ago: timedelta = timedelta(days=1)
     valid_for: timedelta = timedelta(days=365)
+    tdx: TdxLevel | None = None
 
 
 class QeIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,10 +156,14 @@ class Lists(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be bent."""
+    """Everything that can be bent: for quotes of enclaves, and with ``td`` for those of domains."""
 
     enclave: Enclave = Enclave()
     tcb_info: TcbInfo = TcbInfo()
     qe_identity: QeIdentity = QeIdentity()
     quoting_enclave: QuotingEnclave = QuotingEnclave()
+    td: Domain = Domain()
+    td_tcb_info: TcbInfo = TcbInfo(id="TDX", tdx=TdxLevel())
+    td_qe_identity: QeIdentity = QeIdentity(id="TD_QE", product_id=2)
+    td_quoting_enclave: QuotingEnclave = QuotingEnclave(product_id=2)
     lists: Lists = Lists()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Self
 
 import msgspec
@@ -15,12 +16,13 @@ from keyhouse.attestation import (
     Measurements,
     SealPolicy,
     TcbStatus,
+    Tee,
 )
 from keyhouse.base.secret import Secret
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
-from keyhouse_simulation.parameters import Enclave, Parameters
-from keyhouse_simulation.quote import QuoteWriter
+from keyhouse_simulation.parameters import Domain, Enclave, Parameters
+from keyhouse_simulation.quote import QuoteWriter, TdQuoteWriter
 
 __all__ = ["Clock", "SimulatedPlatform", "utc_now"]
 
@@ -50,6 +52,7 @@ class SimulatedPlatform:
     ) -> None:
         self._machine = machine
         self._parameters = parameters or Parameters()
+        self._now = now
         self._writer = QuoteWriter(machine, self._parameters.quoting_enclave)
         self._root_ca = machine.root.public_bytes(Encoding.DER)
         self._collateral = collateral or issue_collateral(machine, self._parameters, now())
@@ -73,6 +76,13 @@ class SimulatedPlatform:
     def collateral(self) -> Collateral:
         """What verifies its quotes, beside the root."""
         return self._collateral
+
+    @cached_property
+    def td_collateral(self) -> Collateral:
+        """What verifies the quotes of domains on it: new, but with the lists of ``collateral``."""
+        issued = issue_collateral(self._machine, self._parameters, self._now(), Tee.TDX)
+        root_list, pck_list = self._collateral.root_ca_crl, self._collateral.pck_crl
+        return msgspec.structs.replace(issued, root_ca_crl=root_list, pck_crl=pck_list)
 
     @property
     def expected_identity(self) -> ExpectedIdentity:
@@ -99,6 +109,14 @@ class SimulatedPlatform:
     def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
         """Return a raw quote of a workload on this machine that measures ``measurements``."""
         return self._writer.quote(Enclave(measurements=measurements), report_data)
+
+    def td_quote(self, domain: Domain | None, report_data: bytes) -> bytes:
+        """Return a raw quote of a domain on this machine; None: that of its parameters."""
+        return self._td_writer.quote(domain or self._parameters.td, report_data)
+
+    @cached_property
+    def _td_writer(self) -> TdQuoteWriter:
+        return TdQuoteWriter(self._machine, self._parameters.td_quoting_enclave)
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
         """Return the 32-byte key of ``policy``: HKDF-SHA256 of the machine's, per identity."""

@@ -1,16 +1,22 @@
-"""Writes SGX quotes, version 3: header, report of the enclave, signature, what certifies it.
+"""Writes quotes: of enclaves (SGX, version 3) and of domains (TDX, versions 4 and 5).
 
-What is the same in every quote (the quoting enclave's report, its signature, the chain) is made
-once: a quote costs one signature.
+::
+
+    header | report | length | signature, attestation key, what certifies the key
+
+In version 5 type and size of the report come before it. What is the same in every quote (the
+quoting enclave's report, its signature, the chain) is made once: a quote costs one signature.
 """
 
 import hashlib
 import struct
 
-from keyhouse_simulation.machine import Machine, pem, sign
-from keyhouse_simulation.parameters import Enclave, QuotingEnclave
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-__all__ = ["QuoteWriter"]
+from keyhouse_simulation.machine import Machine, pem, sign
+from keyhouse_simulation.parameters import Domain, Enclave, QuotingEnclave, TdxQuoteForm
+
+__all__ = ["QuoteWriter", "TdQuoteWriter"]
 
 _REPORT_DATA = 64
 _CPU_SVN = bytes([2]) * 16
@@ -20,23 +26,53 @@ _DEBUG = 0x02
 _XFRM = 0xE7
 _ECDSA_P256 = 2
 _CHAIN_PEM = 5
+_QE_REPORT_DATA = 6
+_TDX = 0x81
 
 
 class QuoteWriter:
-    """The quoting enclave of a machine. May be shared among threads."""
+    """The quoting enclave of a machine, for enclaves. May be shared among threads."""
 
     def __init__(self, machine: Machine, quoting_enclave: QuotingEnclave) -> None:
         self._key = machine.attestation_key
         self._header = _header(quoting_enclave)
-        self._certification = _certification(machine, quoting_enclave)
+        self._certification = _public(machine) + _certification(machine, quoting_enclave)
 
     def quote(self, enclave: Enclave, report_data: bytes) -> bytes:
         """Return a raw quote of ``enclave`` over exactly 64 bytes of ``report_data``."""
-        if len(report_data) != _REPORT_DATA:
-            raise ValueError("report data have 64 bytes")
+        _require_length(report_data)
         signed = self._header + _enclave_report(enclave, report_data)
-        data = sign(self._key, signed) + self._certification
-        return signed + struct.pack("<I", len(data)) + data
+        return _whole(self._key, signed, self._certification)
+
+
+class TdQuoteWriter:
+    """The quoting enclave of a machine, for domains. May be shared among threads."""
+
+    def __init__(self, machine: Machine, quoting_enclave: QuotingEnclave) -> None:
+        self._key = machine.attestation_key
+        self._vendor = quoting_enclave.vendor
+        certified = _certification(machine, quoting_enclave)
+        framed = struct.pack("<HI", _QE_REPORT_DATA, len(certified)) + certified
+        self._certification = _public(machine) + framed
+
+    def quote(self, domain: Domain, report_data: bytes) -> bytes:
+        """Return a raw quote of ``domain`` over exactly 64 bytes of ``report_data``."""
+        _require_length(report_data)
+        version, body = domain.form.value
+        report = _domain_report(domain, report_data)
+        framing = struct.pack("<HI", body, len(report)) if body else b""
+        header = struct.pack("<HHI4s16s20s", version, _ECDSA_P256, _TDX, b"", self._vendor, b"")
+        return _whole(self._key, header + framing + report, self._certification)
+
+
+def _require_length(report_data: bytes) -> None:
+    if len(report_data) != _REPORT_DATA:
+        raise ValueError("report data have 64 bytes")
+
+
+def _whole(key: EllipticCurvePrivateKey, signed: bytes, certification: bytes) -> bytes:
+    data = sign(key, signed) + certification
+    return signed + struct.pack("<I", len(data)) + data
 
 
 def _header(quoting_enclave: QuotingEnclave) -> bytes:
@@ -44,21 +80,46 @@ def _header(quoting_enclave: QuotingEnclave) -> bytes:
     return numbers + quoting_enclave.vendor + bytes(20)
 
 
-def _certification(machine: Machine, quoting_enclave: QuotingEnclave) -> bytes:
+def _public(machine: Machine) -> bytes:
     point = machine.attestation_key.public_key().public_numbers()
-    public = point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
+    return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
+
+
+def _certification(machine: Machine, quoting_enclave: QuotingEnclave) -> bytes:
     data = quoting_enclave.authentication_data
-    report = _quoting_report(quoting_enclave, hashlib.sha256(public + data).digest())
+    bound = hashlib.sha256(_public(machine) + data).digest()
+    report = _quoting_report(quoting_enclave, bound)
     chain = pem(machine.pck, machine.pck_ca, machine.root).encode()
     return b"".join(
         (
-            public,
             report,
             sign(machine.pck_key, report),
             struct.pack("<H", len(data)) + data,
             struct.pack("<HI", _CHAIN_PEM, len(chain)) + chain,
         )
     )
+
+
+def _domain_report(domain: Domain, report_data: bytes) -> bytes:
+    """Return a TD report: 584 bytes, 648 in version 1.5. Source: Intel, TDX DCAP quote library."""
+    report = struct.pack(
+        "<16s48s48s8s8s8s48s48s48s48s48s48s48s48s64s",
+        domain.tee_tcb_svn,
+        domain.mrseam,
+        domain.mrsignerseam,
+        domain.seam_attributes,
+        domain.td_attributes,
+        domain.xfam,
+        domain.mrtd,
+        domain.mrconfigid,
+        domain.mrowner,
+        domain.mrownerconfig,
+        *domain.rtmrs,
+        report_data,
+    )
+    if domain.form is TdxQuoteForm.V5_REPORT_15:
+        report += struct.pack("<16s48s", domain.tee_tcb_svn2, domain.mrservicetd)
+    return report
 
 
 def _enclave_report(enclave: Enclave, report_data: bytes) -> bytes:

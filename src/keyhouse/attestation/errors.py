@@ -42,6 +42,9 @@ class QuoteProblem(StrEnum):
     QUOTING_ENCLAVE = "quoting-enclave"
     TCB_LEVEL = "no-tcb-level"
     DEBUG = "debug"
+    TD_ATTRIBUTES = "td-attributes"  # some that weaken a TDX domain
+    SERVICE_DOMAIN = "service-domain"
+    TDX_MODULE = "tdx-module"
     OTHER = "not-verified"
 
 

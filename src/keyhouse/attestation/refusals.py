@@ -16,20 +16,38 @@ _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
     (QuoteProblem.NOT_YET_VALID, ("in the future",)),
     (QuoteProblem.EXPIRED, ("expired",)),
     (QuoteProblem.WRONG_PLATFORM, ("fmspc mismatch", "tcb info in the collateral")),
-    (QuoteProblem.TCB_LEVEL, ("no matching tcb level", "tcb level")),
+    (QuoteProblem.TCB_LEVEL, ("no matching tcb level", "tcb level", "current tdx tcb")),
+    (QuoteProblem.SERVICE_DOMAIN, ("mr service td", "servtd_ext", "td migration")),
+    (QuoteProblem.TD_ATTRIBUTES, ("sept_ve_disable", "td profiling", "td attributes")),
+    (QuoteProblem.TDX_MODULE, ("tdx module",)),
     (QuoteProblem.SIGNATURE, ("signature is invalid",)),
     (
         QuoteProblem.QUOTING_ENCLAVE,
         ("qe report", "qe mrsigner", "qe isv", "qe attributes", "qe miscselect", "qe vendor"),
     ),
     (QuoteProblem.CHAIN, ("certificate", "parse certs", "crl", "root ca")),
-    (QuoteProblem.COLLATERAL, ("tcbinfo", "tcb info", "qeidentity", "qe identity")),
+    (
+        QuoteProblem.COLLATERAL,
+        ("tcbinfo", "tcb info", "component count", "qeidentity", "qe identity"),
+    ),
 )
 
 _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     QuoteProblem.DEBUG: (
-        "it is of a debug enclave, whose memory anybody can read",
-        "build and sign the enclave with debug switched off",
+        "it is of a debug enclave or domain, whose memory anybody can read",
+        "build and sign the enclave, or start the domain, with debug switched off",
+    ),
+    QuoteProblem.TD_ATTRIBUTES: (
+        "TDATTRIBUTES that weaken the domain: profiling, no SEPT_VE_DISABLE, or reserved ones",
+        "start the domain with SEPT_VE_DISABLE, and without profiling",
+    ),
+    QuoteProblem.SERVICE_DOMAIN: (
+        "a service domain may change or move its TDX domain (MRSERVICETD, TDATTRIBUTES)",
+        "start the domain without service domains, also without one for migration",
+    ),
+    QuoteProblem.TDX_MODULE: (
+        "the TDX module that runs the domain is not the platform vendor's",
+        "the platform's operator has to load the vendor's TDX module",
     ),
     QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),
     QuoteProblem.NOT_YET_VALID: ("a part of the collateral is from the future", _CLOCK),

@@ -7,7 +7,8 @@ levels, the quoting enclave, no debug. Around it stand the checks that it leaves
 1. all certificate chains end in the pinned root (it ignores what stands there), and they and
    what they sign are authentic, so that forged bytes cannot make it abort the process;
 2. TCB info and QE identity are of the known versions (it does not look) and carry the same
-   evaluation number: else an old, laxer one of them can be used with the newer other;
+   evaluation number: else an old, laxer one of them can be used with the newer other; the TCB info
+   is for the TEE of the quote;
 3. dcap-qvl verifies;
 4. pceId of the PCK certificate and of the TCB info are equal, on what has just been verified;
 5. every part of the collateral, revocation lists too, is in its time.
@@ -40,6 +41,7 @@ __all__ = ["Verifier"]
 
 
 class _TcbInfo(msgspec.Struct, frozen=True):
+    id: Literal["SGX", "TDX"]
     version: Literal[3]
     tcb_type: Literal[0] = msgspec.field(name="tcbType")  # how levels are compared
     pce_id: str = msgspec.field(name="pceId")
@@ -84,6 +86,7 @@ class Verifier:
         require_same_authority(pck, collateral, self._root_ca)
         require_signed(collateral)
         tcb_info = _matching_tcb_info(collateral)  # 2
+        _require_tee(form, tcb_info)
         claims = self._claims(form, collateral, at)  # 3
         if bytes(claims.platform.pck.pce_id).hex() != tcb_info.pce_id.lower():  # 4
             raise QuoteRefusedError(
@@ -147,6 +150,15 @@ def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
             hint="fetch both at the same time",
         )
     return tcb_info
+
+
+def _require_tee(form: QuoteForm, tcb_info: _TcbInfo) -> None:
+    if tcb_info.id != form.tee.upper():
+        raise QuoteRefusedError(
+            QuoteProblem.WRONG_PLATFORM,
+            f"the collateral is for {tcb_info.id} quotes, and this is one of {form.tee.upper()}",
+            hint="SGX and TDX each need their own collateral: fetch that of this quote, too",
+        )
 
 
 def _require_in_time(claims: Claims, at: int) -> None:
