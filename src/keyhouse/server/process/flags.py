@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.version import VERSION
@@ -42,7 +42,9 @@ def read_flags(
     Raises ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
-    parser = _Parser(prog=name, usage=usage, description=about, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=name, usage=usage, description=about, allow_abbrev=False, exit_on_error=False
+    )
     parser.add_argument("--version", action="version", version=VERSION, help="print the version")
     for setting in settings:
         variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
@@ -52,18 +54,16 @@ def read_flags(
             parser.add_argument(setting.flag, action="store_true", help=text)
         else:
             parser.add_argument(setting.flag, metavar="VALUE", help=text)
-    given, others = parser.parse_known_args(arguments)
+    try:
+        given, others = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:  # all that can be wrong with a flag that there is
+        flag = error.argument_name or ""
+        takes_value = any(each.flag == flag and not each.is_switch for each in settings)
+        wrong = "needs a value" if takes_value else "takes no value"
+        raise SettingMisusedError(f"{flag} {wrong}", hint=f"{name} --help") from None
     if others:
         raise _unknown(name, others[0], [setting.flag for setting in settings], word)
     return vars(given)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Raise ``SettingMisusedError``: a flag lacks its value, or a switch has one."""
-        flag = message.removeprefix("argument ").partition(":")[0]
-        wrong = "needs a value" if "expected" in message else "takes no value"
-        raise SettingMisusedError(f"{flag} {wrong}", hint=f"{self.prog} --help")
 
 
 def _unknown(name: str, given: str, flags: Sequence[str], word: str) -> SettingMisusedError:
