@@ -1,6 +1,10 @@
 """The `keyhouse` command."""
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from keyhouse.base.errors import KeyhouseError
 
 __all__ = ["main"]
 
@@ -17,7 +21,7 @@ def main() -> None:
         isolate("keyhouse.cli", sys.argv[1:])
         from keyhouse.server.process.serve import main as serve
 
-        sys.exit(serve(sys.argv[2:]))
+        sys.exit(serve(sys.argv[2:], _explained))
     if sys.argv[1:2] == ["run"]:
         from keyhouse.base.process.isolation import isolate
 
@@ -28,3 +32,22 @@ def main() -> None:
     from keyhouse.cli.commands import run
 
     run()
+
+
+def _explained(error: "KeyhouseError") -> str:
+    """Return the lines for an error that ended ``serve``.
+
+    An invalid startup manifest is shown where it is wrong, as the other commands show it. The
+    coordinator itself reads no manifest for people, so this is done when it has ended.
+    """
+    from keyhouse.base.process.error_text import error_text
+    from keyhouse.server.process.startup_manifest import StartupInvalidError
+
+    if not isinstance(error, StartupInvalidError):
+        return error_text(error)
+    from keyhouse.cli.output.show import coloured
+    from keyhouse.cli.output.source_text import FileInvalidError, located
+
+    shown = located(error, str(error.file), error.raw, is_secret=False)
+    assert isinstance(shown, FileInvalidError)  # noqa: S101 an invalid manifest has problems
+    return shown.text(colour=coloured(sys.stderr))

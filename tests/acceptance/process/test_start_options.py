@@ -114,8 +114,14 @@ def test_a_startup_manifest_is_never_set_in_recovery_mode(tmp_path: Path, file: 
     [
         (None, "cannot be read: no such file"),
         (b"", "is empty"),
-        (b"{", "error: "),
-        (b'{"Packages": {}, "Nonsense": 1}', "Nonsense"),
+        (b"{", "manifest.json:1:2: error: "),
+        (
+            b'{\n  "Packages": {},\n  "Nonsense": 1\n}',
+            (
+                "manifest.json:3:3: error: Nonsense: unknown field\n"
+                '     3 |   "Nonsense": 1\n       |   ^^^^^^^^^^\n'
+            ),
+        ),
     ],
 )
 def test_a_startup_manifest_that_cannot_be_ends_the_start_and_sets_nothing(

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import InvalidError, KeyhouseError
@@ -34,8 +34,11 @@ GRACE = 10.0
 """Seconds that accepted requests have to be answered after the signal to stop."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Serve until a signal; return the exit code: 0 stopped, 1 refused or broken, 2 usage."""
+def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = error_text) -> int:
+    """Serve until a signal; return the exit code: 0 stopped, 1 refused or broken, 2 usage.
+
+    ``explained`` returns the lines that an error is shown as, once nothing is served any more.
+    """
     try:
         if "--check-config" in arguments:
             from keyhouse.server.process.check_config import check_config
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             return check_config(arguments, os.environ)
         _run(read_settings(arguments, os.environ))
     except KeyhouseError as error:
-        write_error(error_text(error))
+        write_error(explained(error))
         return USAGE if isinstance(error, SettingMisusedError) else REFUSED
     except KeyboardInterrupt:  # before the signals were taken over
         return INTERRUPTED
@@ -161,6 +164,7 @@ async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
     if settings.startup_manifest is None:
         return
     from keyhouse.server.process.startup_manifest import (
+        StartupInvalidError,
         apply_startup_manifest,
         read_startup_manifest,
     )
@@ -170,8 +174,7 @@ async def _apply_startup_manifest(settings: Settings, engine: "Engine") -> None:
     try:
         await apply_startup_manifest(engine, raw, recovery_file)
     except InvalidError as invalid:
-        what = "the manifest of --startup-manifest (keyhouse manifest check shows the lines)"
-        raise InvalidError(what, invalid.problems) from None
+        raise StartupInvalidError(settings.startup_manifest, raw, invalid.problems) from None
 
 
 def _settle_memory() -> None:

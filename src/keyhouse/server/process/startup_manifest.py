@@ -7,6 +7,7 @@ anything is served, and again at a later start if a crash came between.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ import structlog
 
 from keyhouse import manifest as manifests
 from keyhouse.base.durable_files import replace_file
-from keyhouse.base.errors import BrokenError, InvalidError, RefusedError
+from keyhouse.base.errors import BrokenError, InvalidError, Problem, RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.coordinator import AcceptingManifest, Engine, Recovering, Running
 from keyhouse.manifest import fingerprint
@@ -25,6 +26,7 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.client_api import SetManifestData
 
 __all__ = [
+    "StartupInvalidError",
     "StartupRefusedError",
     "apply_startup_manifest",
     "read_startup_manifest",
@@ -45,6 +47,15 @@ class StartupRefusedError(RefusedError):
     """The startup manifest, or the file for its recovery secrets, cannot be used."""
 
     code = "startup-manifest"
+
+
+class StartupInvalidError(InvalidError):
+    """The startup manifest breaks the rules; with its text, to show where."""
+
+    def __init__(self, file: Path, raw: bytes, problems: Sequence[Problem]) -> None:
+        super().__init__("the manifest of --startup-manifest", problems)
+        self.file = file
+        self.raw = raw
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
