@@ -1,0 +1,300 @@
+"""What the chart makes of the values that people set is what Kubernetes takes, and is closed."""
+
+import json
+import re
+import subprocess
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema_rs
+import kubernetes_validate
+import pytest
+from support.process.helm import CHART, DIGEST, GIVEN, NATIVE, SGX, check, helm, refusal, template
+from support.process.server import Server
+from support.process.start import on_path
+from support.samples.deployment import manifest
+
+from keyhouse.server.process.settings import read_settings
+
+_GRAMINE: Final = CHART.parents[1] / "gramine" / "keyhouse.manifest.template"
+_PCCS: Final = "https://pccs.example:8081/sgx/certification/v4/"
+_AESM: Final = {"image": {"repository": "registry.example/aesm", "digest": DIGEST}}
+_BACKUP: Final = {"backup": {"enabled": True}, "persistence": {"accessMode": "ReadWriteOnce"}}
+_SETS: Final[dict[str, dict[str, Any]]] = {
+    "a simulation": NATIVE,
+    "an enclave, with the node's AESM": SGX,
+    "an enclave, with an AESM in the pod": {
+        **GIVEN,
+        "sgx": {
+            "enabled": True,
+            "deviceGroups": [107, 108],
+            "aesm": _AESM,
+            "pccs": {"url": _PCCS, "caConfigMap": "pccs-ca"},
+        },
+        "nodeSelector": {"intel.feature.node.kubernetes.io/sgx": "true"},
+        "tolerations": [{"key": "sgx", "operator": "Exists", "effect": "NoSchedule"}],
+        "networkPolicy": {
+            "egress": [{"to": [{"ipBlock": {"cidr": "192.0.2.8/32"}}], "ports": [{"port": 8081}]}]
+        },
+    },
+    "backups": {**SGX, **_BACKUP},
+    "volumes that exist": {
+        **NATIVE,
+        "persistence": {"existingClaim": "state"},
+        "backup": {"enabled": True, "existingClaim": "backups", "schedule": "@daily", "keep": 3},
+    },
+    "storage classes": {
+        **SGX,
+        "persistence": {"accessMode": "ReadWriteOnce", "storageClass": "fast", "size": "8Gi"},
+        "backup": {"enabled": True, "storageClass": "slow", "size": "1Ti"},
+    },
+    "reached through ingress-nginx": {
+        **SGX,
+        "ingress": {
+            "enabled": True,
+            "hostname": "keys.example",
+            "annotations": {"nginx.ingress.kubernetes.io/ssl-passthrough": "false", "a.b/c": "d"},
+        },
+    },
+    "reached through a Gateway": {
+        **SGX,
+        "tlsRoute": {
+            "enabled": True,
+            "hostname": "keys.example",
+            "parentRefs": [{"name": "edge", "namespace": "edge", "sectionName": "tls"}],
+        },
+    },
+    "watched by Prometheus": {
+        **NATIVE,
+        "metrics": {"serviceMonitor": True, "rules": True},
+        "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]},
+    },
+    "unwatched and without a policy": {
+        **NATIVE,
+        "metrics": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+    },
+    "a manifest and files": {**NATIVE, "startupManifest": "first", "filesSecret": "files"},
+    "what a site adds": {
+        **NATIVE,
+        "global": {},
+        "labels": {"team": "keys", "cost-centre": "42"},
+        "podAnnotations": {"sgx.intel.com/quote-provider": "aesm"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "service": {"type": "LoadBalancer", "annotations": {"a.b/c": "d"}},
+        "host": {"KEYHOUSE_LOG_FORMAT": "json", "KEYHOUSE_DNS_NAMES": "keys.example,127.0.0.1"},
+    },
+}
+every_set: Final = pytest.mark.parametrize("values", _SETS.values(), ids=_SETS)
+
+
+def pods(made: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the specification of each pod: of the coordinator, of a backup."""
+    specs = [each["spec"] for each in made.values() if each["kind"] in {"StatefulSet", "CronJob"}]
+    return [spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"] for spec in specs]
+
+
+def coordinator(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the coordinator's pod and container."""
+    pod = template(values)["StatefulSet k-keyhouse"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container
+
+
+def gramine() -> dict[str, Any]:
+    """Return Gramine's manifest with words in its places."""
+    text = _GRAMINE.read_text(encoding="utf-8").replace("= {{", '= "{{').replace("}}\n", '}}"\n')
+    return tomllib.loads(text)
+
+
+@every_set
+def test_kubernetes_knows_every_field(values: dict[str, Any]) -> None:
+    for thing in template(values).values():
+        check(thing)
+
+
+@every_set
+def test_every_pod_keeps_to_the_restricted_standard(values: dict[str, Any]) -> None:
+    for pod in pods(template(values)):
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod["automountServiceAccountToken"]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["image"].endswith(f"@{DIGEST}")
+            assert container["resources"]["limits"]["memory"]
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            volumes = {volume["name"] for volume in pod.get("volumes", [])}
+            assert mounted <= volumes | {"data"}
+
+
+@every_set
+def test_the_services_reach_the_coordinator_alone(values: dict[str, Any]) -> None:
+    made = template(values)
+    selectors = [each["spec"]["selector"] for each in made.values() if each["kind"] == "Service"]
+    labels = made["StatefulSet k-keyhouse"]["spec"]["template"]["metadata"]["labels"]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    for job in (each for each in made.values() if each["kind"] == "CronJob"):
+        labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+        assert not any(selector.items() <= labels.items() for selector in selectors)
+
+
+def test_helm_finds_nothing_to_say_of_the_chart() -> None:
+    said = helm("lint", "--strict", values=_SETS["an enclave, with an AESM in the pod"])
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
+    made = template(_SETS["reached through a Gateway"])
+    for name, error in (
+        ("StatefulSet k-keyhouse", kubernetes_validate.ValidationError),
+        ("TLSRoute k-keyhouse", jsonschema_rs.ValidationError),
+    ):
+        thing = made[name]
+        with pytest.raises(error):
+            check({**thing, "spec": {**thing["spec"], "replica": 1}})
+
+
+def test_an_enclave_is_told_by_variables_that_its_manifest_passes_through() -> None:
+    _, container = coordinator(_SETS["an enclave, with the node's AESM"])
+    assert not {"args", "command"} & set(container)  # they are measured
+    given = {each["name"]: each["value"] for each in container["env"]}
+    passed = gramine()["loader"]["env"]
+    assert all(passed[name] == {"passthrough": True} for name in given)
+    settings = read_settings([], given)
+    assert (settings.client_host, settings.client_port) == ("", 4433)
+    assert (settings.mesh_host, settings.mesh_port) == ("", 2001)
+    assert settings.metrics == ("", 9944)
+
+
+def test_an_enclave_gets_the_size_that_its_manifest_asks_for() -> None:
+    pod, container = coordinator(_SETS["an enclave, with the node's AESM"])
+    limits = container["resources"]["limits"]
+    assert limits["sgx.intel.com/epc"] == gramine()["sgx"]["enclave_size"] + "i"
+    assert limits["sgx.intel.com/enclave"] == 1
+    assert "sgx.intel.com/provision" not in limits  # the AESM's, not the coordinator's
+    assert {"name": "data", "mountPath": "/data"} in container["volumeMounts"]
+    assert pod["volumes"][0]["hostPath"] == {"path": "/var/run/aesmd", "type": "Directory"}
+    native, _ = coordinator(NATIVE)
+    assert "sgx.intel.com" not in json.dumps(native)
+
+
+def test_the_aesm_of_the_pod_runs_before_the_enclave_and_asks_the_pccs() -> None:
+    values = _SETS["an enclave, with an AESM in the pod"]
+    pod, container = coordinator(values)
+    state, aesm = pod["initContainers"]
+    assert state["command"][-1] == "/data/state"
+    assert (aesm["name"], aesm["restartPolicy"]) == ("aesm", "Always")
+    assert aesm["resources"]["limits"]["sgx.intel.com/provision"] == 1
+    shared = {"name": "aesm", "mountPath": "/var/run/aesmd"}
+    assert shared in aesm["volumeMounts"]
+    assert shared in container["volumeMounts"]
+    assert pod["securityContext"]["supplementalGroups"] == [107, 108]
+    settings = json.loads(
+        template(values)["ConfigMap k-keyhouse-qcnl"]["data"]["sgx_default_qcnl.conf"]
+    )
+    assert (settings["pccs_url"], settings["use_secure_cert"]) == (_PCCS, True)
+
+
+def test_tls_is_passed_through_to_the_client_api() -> None:
+    ingress = template(_SETS["reached through ingress-nginx"])["Ingress k-keyhouse"]
+    assert ingress["metadata"]["annotations"] == {
+        "nginx.ingress.kubernetes.io/ssl-passthrough": "true",  # not what the values say
+        "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS",
+        "a.b/c": "d",
+    }
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert path["backend"]["service"] == {"name": "k-keyhouse", "port": {"name": "client"}}
+    route = template(_SETS["reached through a Gateway"])["TLSRoute k-keyhouse"]
+    (rule,) = route["spec"]["rules"]
+    assert rule["backendRefs"] == [{"name": "k-keyhouse", "port": 4433}]
+    assert route["spec"]["hostnames"] == [rule_host := ingress["spec"]["rules"][0]["host"]]
+    assert rule_host == "keys.example"
+
+
+def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
+    tmp_path: Path,
+) -> None:
+    state, backups = tmp_path / "state", tmp_path / "backups"
+    text = (CHART / "templates" / "backup.yaml").read_text(encoding="utf-8")  # without helm too
+    script = re.search(r"args:\n +- \|\n(.+?)\n +securityContext", text, re.DOTALL)
+    assert script is not None
+    words = script[1].replace("{{ .Values.backup.keep }}", "3")
+    kept = [f"2026010{day}T021700Z" for day in range(1, 5)]
+    for name in (*kept, ".20260105T021700Z-killed", "by-hand"):
+        (backups / name).mkdir(parents=True)
+    for path, ours in (("/data/state", state), ("/backups", backups)):
+        assert words.count(path) == 1
+        words = words.replace(path, str(ours))
+    with Server(state) as server, on_path() as (path, descriptors):
+        with closing(server.client()) as client:
+            assert client.set_manifest(manifest()).status == 200
+        done = subprocess.run(
+            ["/bin/sh", "-euc", words],
+            env={"PATH": path},
+            pass_fds=descriptors,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    *older, newest, other = sorted(each.name for each in backups.iterdir())
+    assert (older, other) == (kept[2:], "by-hand")
+    assert {each.name for each in (backups / newest).iterdir()} >= {"journal.db", "SHA256SUMS"}
+    assert (backups / newest).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"arguments": ["--platform", "gramine"]}, "arguments: must be empty with sgx.enabled"),
+        ({"startupManifest": "first"}, "startupManifest: must be empty"),
+        ({"filesSecret": "files"}, "filesSecret: must be empty"),
+        ({"host": {"KEYHOUSE_COLLATERAL": "/x"}}, "host.KEYHOUSE_COLLATERAL: does not reach"),
+        ({"sgx": {"enabled": True, "aesm": _AESM}}, "sgx.pccs.url: must be set"),
+        ({"sgx": {"enabled": True, "pccs": {"url": _PCCS}}}, "sgx.pccs.url: is for the AESM"),
+        ({"sgx": {"enabled": False}}, "arguments: must name at least --platform"),
+        ({"backup": {"enabled": True}}, "persistence.accessMode: must be ReadWriteOnce or"),
+        ({"ingress": {"enabled": True}}, "ingress.hostname: must be set"),
+        ({"tlsRoute": {"enabled": True, "hostname": "a.example"}}, "tlsRoute.parentRefs: must"),
+    ],
+    ids=lambda each: each.partition(" ")[0] if isinstance(each, str) else "",
+)
+def test_values_that_contradict_each_other_are_refused_in_words(
+    values: dict[str, Any], said: str
+) -> None:
+    assert said in refusal({**SGX, **values})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"image": {"repository": "registry.example/keyhouse", "digest": "latest"}},
+        {"image": {"repository": "registry.example/keyhouse"}},
+        {"arguments": ["--data-dir=/x"]},
+        {"host": {"KEYHOUSE_DATA_DIR": "/x"}},
+        {"host": {"PYTHONPATH": "/x"}},
+        {"replicas": 2},
+        {"sgx": {"enable": True}},
+        {"sgx": {"pccs": {"url": "http://pccs.example:8081/sgx/certification/v4/"}}},
+        {"labels": {"app.kubernetes.io/name": "other"}},
+        {"backup": {"keep": 0}},
+        {"persistence": {"size": "much"}},
+        {"persistence": {"accessMode": "ReadWriteAny"}},
+        {"service": {"clientPort": "4433"}},
+        {"tolerations": [{}], "networkPolicy": {"egress": ["all"]}},
+    ],
+    ids=json.dumps,
+)
+def test_values_that_must_not_be_are_refused(values: dict[str, Any]) -> None:
+    assert "schema" in refusal({**NATIVE, **values})

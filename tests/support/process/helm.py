@@ -1,0 +1,80 @@
+"""The Helm chart, rendered by helm and checked against the schemas of Kubernetes."""
+
+import functools
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema_rs
+import kubernetes_validate
+import pytest
+import yaml
+
+__all__ = ["CHART", "GIVEN", "NATIVE", "SGX", "check", "helm", "refusal", "template"]
+
+CHART: Final = Path(__file__).parents[3] / "deploy" / "helm" / "keyhouse"
+DIGEST: Final = f"sha256:{'a' * 64}"
+GIVEN: Final = {"image": {"repository": "registry.example/keyhouse", "digest": DIGEST}}
+NATIVE: Final = {**GIVEN, "arguments": ["--platform", "simulation"]}
+SGX: Final = {**GIVEN, "sgx": {"enabled": True}}
+
+_VERSIONS: Final = ("1.29", "1.37")  # the oldest that the chart takes, and the newest known here
+_CUSTOM: Final = Path(__file__).parents[2] / "deploy" / "custom_resources.json"
+
+
+def helm(*words: str, values: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
+    """Return how helm ended. Building it takes minutes, so CI has none: scripts/check-deploy."""
+    found = shutil.which("helm")
+    if found is None:
+        pytest.skip("helm is not on PATH: scripts/check-deploy builds it")
+    command = [found, *words, str(CHART), "--values=-", "--kube-version=1.31.0"]
+    text = json.dumps(values)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def template(values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """Return what the chart makes as release ``k``, by kind and name; made once for one text."""
+    return _template(json.dumps(values, sort_keys=True))
+
+
+@functools.cache
+def _template(values: str) -> dict[str, dict[str, Any]]:
+    made = helm("template", "k", values=json.loads(values))
+    assert made.returncode == 0, made.stderr
+    found = [each for each in yaml.safe_load_all(made.stdout) if each]
+    objects = {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+    assert len(objects) == len(found)  # none in another's place
+    return objects
+
+
+def refusal(values: Mapping[str, object]) -> str:
+    """Return what helm says of values that it must refuse."""
+    refused = helm("template", "k", values=values)
+    assert refused.returncode != 0
+    return refused.stderr
+
+
+def check(thing: Mapping[str, Any]) -> None:
+    """Refuse what Kubernetes, or the definition of a custom resource, does not know."""
+    _check(json.dumps(thing, sort_keys=True))
+
+
+@functools.cache
+def _check(text: str) -> None:
+    thing = json.loads(text)
+    schema = _custom().get(f"{thing['apiVersion']} {thing['kind']}")
+    if schema is not None:
+        jsonschema_rs.validator_for(schema).validate(thing)
+        return
+    for version in _VERSIONS:
+        assert kubernetes_validate.validate(thing, version, strict=True) == version
+
+
+@functools.cache
+def _custom() -> dict[str, Any]:
+    found = json.loads(_CUSTOM.read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
