@@ -6,7 +6,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from keyhouse.attestation import Freshness, TcbStatus, TdMeasurements, Tee, Verdict
+from keyhouse.attestation import Freshness, TcbStatus, Tee, Verdict
 from keyhouse.attestation.appraisal import (
     PackageRefusedError,
     PackageRules,
@@ -153,9 +153,8 @@ def test_a_quote_for_another_certificate_is_refused_before_anything_of_the_encla
     assert failed(of(debug=True), PackageRules(), bytes(32)) is Rule.REPORT_DATA
 
 
-def test_tdx_quotes_match_no_package() -> None:
-    td = TdMeasurements(bytes(48), (bytes(48), bytes(48), bytes(48), bytes(48)))
-    domain = of(tee=Tee.TDX, td=td, mrenclave=b"", mrsigner=b"", isvprodid=0, isvsvn=0)
+def test_tdx_quotes_match_no_package_of_an_enclave() -> None:
+    domain = of(tee=Tee.TDX, mrenclave=b"", mrsigner=b"", isvprodid=0, isvsvn=0)
 
     for rules in (UNIQUE, TRIPLE, PackageRules(), PackageRules(debug=True)):
         assert failed(domain, rules) is Rule.TEE

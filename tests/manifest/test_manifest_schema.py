@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.reference import DOCUMENTS, REFERENCE
+from support.samples.confidential_vms import TDX
 from support.samples.manifests import (
     Document,
     certificate_pem,
@@ -91,6 +92,7 @@ def _rich() -> Document:
         "Version": 3,
     }
     document["Secrets"]["partnerKey"] |= {"Private": "AAECAwQFBgcICQoLDA0ODw==", "Public": None}
+    document["Packages"]["vm"] = {"TDX": {**TDX}, "UniqueID": None, "Debug": False}
     document["TLS"]["internal"]["Incoming"][0] |= {"Addr": "", "Cert": None}
     document["TLS"]["internal"]["Outgoing"][0] |= {"Cert": "", "DisableClientAuth": False}
     return document
@@ -171,6 +173,14 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "a package with half an identity": {"Packages": {"a": {"SignerID": "00" * 32}}},
     "a package of 63 digits": {"Packages": {"a": {"UniqueID": "0" * 63}}},
+    "a confidential VM without MRTD": {"Packages": {"a": {"TDX": {"RTMR1": "00" * 48}}}},
+    "a confidential VM of 95 digits": {"Packages": {"a": {"TDX": {"MRTD": "0" * 95}}}},
+    "a register of 95 digits": {"Packages": {"a": {"TDX": {**TDX, "RTMR3": "0" * 95}}}},
+    "an XFAM of 48 bytes": {"Packages": {"a": {"TDX": {**TDX, "XFAM": "00" * 48}}}},
+    "a misspelt register": {"Packages": {"a": {"TDX": {**TDX, "RTMR4": "00" * 48}}}},
+    "an enclave and a confidential VM": {"Packages": {"a": {"TDX": TDX, "UniqueID": "00" * 32}}},
+    "a debug package of a confidential VM": {"Packages": {"a": {"TDX": TDX, "Debug": True}}},
+    "a version of a confidential VM": {"Packages": {"a": {"TDX": TDX, "SecurityVersion": 0}}},
     "an unknown TCB status": {
         "Packages": {"a": {"UniqueID": "00" * 32, "AcceptedTCBStatuses": ["Good"]}}
     },

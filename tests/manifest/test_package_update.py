@@ -83,6 +83,8 @@ def test_other_updates_of_packages_are_refused(update: object, places: list[str]
         ("ProductID", 0),
         ("AcceptedTCBStatuses", ["UpToDate"]),
         ("AcceptedAdvisories", ["x"]),
+        ("TDX", {"MRTD": "ab"}),
+        ("TDX", {}),
     ],
 )
 def test_other_fields_cannot_be_changed(field: str, value: Any) -> None:

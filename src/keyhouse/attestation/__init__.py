@@ -29,7 +29,8 @@ from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissingError,
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
-from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, TdMeasurements, Verdict
+from keyhouse.attestation.quote.td import TdMeasurements
+from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.attestation.verifier import Verifier
 

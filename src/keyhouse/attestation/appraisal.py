@@ -1,9 +1,9 @@
 """Whether a package of the manifest admits the enclave that a verified quote is of.
 
 The rules are asked in the order of the manifest format, "Packages", and each has the name of the
-field that states it: TCB status, advisories, what the quote binds, then who the enclave is. A
-quote that does not verify never comes here, and neither does one of a debug enclave, which the
-verifier refuses: no quote matches a package with ``Debug``.
+field that states it: TCB status, advisories, what the quote binds, then which kind of environment
+it is of, and who that is. A quote that does not verify never comes here, and neither does one of a
+debug enclave, which the verifier refuses: no quote matches a package with ``Debug``.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,16 @@ import msgspec
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.td import td_differences
 from keyhouse.attestation.quote.verdict import Verdict
 from keyhouse.attestation.tcb import accept_advisories, accept_status
+from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["Mismatch", "PackageRefusedError", "PackageRules", "Rule", "admit", "mismatches"]
 
 
 class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a package asks of an enclave and its platform; ``None``, "" and () mean: not given.
+    """What a package asks of a workload and its platform; ``None``, "" and () mean: not given.
 
     ``security_version`` is the one in force, which package updates may have raised. Identifiers are
     hex in any case of letters.
@@ -34,6 +36,7 @@ class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
     security_version: int | None = None  # ISVSVN, at least
     accepted_tcb_statuses: tuple[str, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
+    tdx: TdxIdentity | None = None  # instead of what names an SGX enclave
 
 
 class Rule(StrEnum):
@@ -49,6 +52,17 @@ class Rule(StrEnum):
     SIGNER_ID = "SignerID"
     PRODUCT_ID = "ProductID"
     SECURITY_VERSION = "SecurityVersion"
+    MRTD = "TDX.MRTD"
+    RTMR0 = "TDX.RTMR0"
+    RTMR1 = "TDX.RTMR1"
+    RTMR2 = "TDX.RTMR2"
+    RTMR3 = "TDX.RTMR3"
+    MR_CONFIG_ID = "TDX.MRConfigID"
+    MR_OWNER = "TDX.MROwner"
+    MR_OWNER_CONFIG = "TDX.MROwnerConfig"
+    MR_SEAM = "TDX.MRSeam"
+    TD_ATTRIBUTES = "TDX.TDAttributes"
+    XFAM = "TDX.XFAM"
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -92,14 +106,12 @@ def _all(verdict: Verdict, rules: PackageRules, binding: bytes | None) -> Iterat
     )
     if binding is not None:
         yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
-    if verdict.tee is not Tee.SGX:
-        yield Mismatch(
-            Rule.TEE,
-            "the quote is of a TDX domain, which no package can describe yet",
-            "run the workload in an SGX enclave",
-        )
-        return
-    yield from _identity(verdict, rules)
+    if verdict.tee is not (Tee.SGX if rules.tdx is None else Tee.TDX):
+        yield _other_kind(verdict.tee)
+    elif rules.tdx is None:
+        yield from _enclave(verdict, rules)
+    else:
+        yield from _confidential_vm(verdict, rules, rules.tdx)
 
 
 def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
@@ -109,7 +121,37 @@ def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
         yield Mismatch(rule, refused.message, refused.hint)
 
 
-def _identity(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
+def _other_kind(found: Tee) -> Mismatch:
+    if found is Tee.SGX:
+        problem, hint = "an SGX enclave, the package for", "a confidential VM (TDX)"
+    else:
+        problem, hint = "a confidential VM (TDX), the package for", "an SGX enclave"
+    return Mismatch(
+        Rule.TEE,
+        f"the quote is of {problem} {hint}",
+        f"run the workload in {hint}, or give its type another package",
+    )
+
+
+def _confidential_vm(
+    verdict: Verdict, rules: PackageRules, wanted: TdxIdentity
+) -> Iterator[Mismatch]:
+    if verdict.debug:
+        yield _debug(wanted=False)
+    both = bool(rules.debug or rules.unique_id or rules.signer_id)
+    if both or rules.product_id is not None or rules.security_version is not None:
+        # The check of manifests refuses such a package, and the next one.
+        yield Mismatch(
+            Rule.IDENTITY, "the package names an enclave beside TDX", "keep one of the two"
+        )
+    if not wanted.mrtd or verdict.td is None:
+        yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", "give TDX.MRTD")
+        return
+    for field, found, want in td_differences(verdict.td, wanted):
+        yield _other(Rule(f"TDX.{field}"), found, want, what="confidential VM")
+
+
+def _enclave(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
     if verdict.debug is not rules.debug:
         yield _debug(rules.debug)
     if not (rules.debug or _names_somebody(rules)):
@@ -150,9 +192,9 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001  private, and named where 
     )
 
 
-def _other(rule: Rule, found: str, wanted: str) -> Mismatch:
+def _other(rule: Rule, found: str, wanted: str, *, what: str = "enclave") -> Mismatch:
     return Mismatch(
         rule,
-        f"the enclave's is {found}, must be {wanted}",
-        "if the enclave was rebuilt on purpose, update the manifest",
+        f"the {what}'s is {found}, must be {wanted}",
+        f"if the {what} was rebuilt on purpose, update the manifest",
     )

@@ -8,12 +8,14 @@ import msgspec
 from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.td import td_differences
 from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, nearest, read
+from keyhouse.wire.tdx import TdxIdentity, lower_case, problems_of_identity
 
 __all__ = [
     "ExpectedIdentity",
@@ -26,14 +28,16 @@ _ID = 32
 _MAX_NUMBER = 0xFFFF
 _MAX_FILE = 1 << 20
 _MAX_NONCE = 1024
+_VM = "confidential VM"
 
 
 class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     """The one coordinator (or several versions of it) that a client is ready to trust.
 
     Making one that would admit anybody raises ``ConfigurationRefusedError``: it names a
-    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0.
-    ``b""``, 0 and ``()`` mean: not given. A string in place of a tuple raises ``TypeError``.
+    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0;
+    or ``tdx`` and none of these. ``b""``, 0 and ``()`` mean: not given. A string in place of a
+    tuple raises ``TypeError``.
     Source: wire reference, "Attestation configuration file".
     """
 
@@ -45,12 +49,16 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     accepted_tcb_statuses: tuple[TcbStatus, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
     nonce: bytes = b""
+    tdx: TdxIdentity | None = None  # a confidential VM instead of an enclave
 
     def __post_init__(self) -> None:
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
             if isinstance(listed, str):  # a part of a text would be accepted as an entry
                 raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
+        if self.tdx is not None:
+            self._require_only(self.tdx)
+            return
         for name, value in (("UniqueID", self.unique_id), ("SignerID", self.signer_id)):
             if len(value) not in {0, _ID}:
                 raise _configuration(f"{name} has {len(value)} bytes, must have {_ID}")
@@ -61,6 +69,15 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
         triple = self.signer_id and self.product_id and self.security_version
         if not (self.unique_id or triple):
             raise _configuration("it would accept enclaves of others")
+
+    def _require_only(self, tdx: TdxIdentity) -> None:
+        if self.unique_id or self.signer_id or self.product_id or self.security_version:
+            raise _configuration("it names an enclave beside TDX")
+        if problems := [
+            Problem(f"TDX.{found.at}", found.problem, found.hint)
+            for found in problems_of_identity(tdx)
+        ]:
+            raise _configuration("; ".join(map(str, problems)), problems)
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -73,6 +90,7 @@ class _File(msgspec.Struct, frozen=True):
     advisories: tuple[str, ...] = msgspec.field(default=(), name="AcceptedAdvisories")
     nonce: str = msgspec.field(default="", name="Nonce")
     skip: bool = msgspec.field(default=False, name="InsecureSkipVerify")
+    tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
 
 
 def read_expected_identity(data: bytes) -> ExpectedIdentity:
@@ -101,6 +119,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         accepted_tcb_statuses=tuple(_status(*each) for each in enumerate(file.statuses)),
         accepted_advisories=file.advisories,
         nonce=_nonce(file.nonce),
+        tdx=None if file.tdx is None else lower_case(file.tdx),
     )
 
 
@@ -115,6 +134,7 @@ def write_expected_identity(expected: ExpectedIdentity) -> bytes:
         "AcceptedTCBStatuses": expected.accepted_tcb_statuses,
         "AcceptedAdvisories": expected.accepted_advisories,
         "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
+        "TDX": expected.tdx,
     }
     given = {name: value for name, value in fields.items() if value}
     return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
@@ -124,7 +144,8 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     """Raise ``IdentityRefusedError`` unless ``verdict`` is of ``expected`` and binds ``binding``.
 
     In this order, so that the first that fails is named: TCB status, advisories, report data
-    (the 32 bytes of ``quote_binding``), debug, unique id, signer id, product id, security version.
+    (the 32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id,
+    product id, security version; of a confidential VM its fields in their order.
     Sources: wire reference, "Attestation configuration file"; manifest format, "TCB status and
     advisories".
     """
@@ -135,17 +156,28 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
         accepted_advisories=expected.accepted_advisories,
     )
     require_binding(verdict.report_data, binding)
-    if verdict.tee is not Tee.SGX:
+    if verdict.tee is not (Tee.SGX if expected.tdx is None else Tee.TDX):
+        found = "an SGX enclave" if verdict.tee is Tee.SGX else "a confidential VM (TDX)"
         raise IdentityRefusedError(
-            "the quote is of a TDX domain, which no identity can describe yet",
-            hint="run the coordinator in an SGX enclave",
+            f"the quote is of {found}, which is not the kind that is expected",
+            hint="do not trust it; if it was moved on purpose, take its new configuration",
         )
-    if verdict.debug and not expected.debug:
+    if verdict.debug and (expected.tdx is not None or not expected.debug):
         raise _mismatch("Debug", "it is a debug enclave")
-    _match_identity(verdict, expected)
+    if expected.tdx is None:
+        _match_enclave(verdict, expected)
+    else:
+        _match_confidential_vm(verdict, expected.tdx)
 
 
-def _match_identity(verdict: Verdict, expected: ExpectedIdentity) -> None:
+def _match_confidential_vm(verdict: Verdict, wanted: TdxIdentity) -> None:
+    if verdict.td is None:
+        raise _mismatch("TDX", "the quote has no measurements of it", _VM)
+    for field, found, _ in td_differences(verdict.td, wanted):
+        raise _mismatch(f"TDX.{field}", f"its own is {found}", _VM)
+
+
+def _match_enclave(verdict: Verdict, expected: ExpectedIdentity) -> None:
     if expected.unique_id and verdict.mrenclave != expected.unique_id:
         raise _mismatch("UniqueID", f"the enclave's is {verdict.mrenclave.hex()}")
     if expected.signer_id and verdict.mrsigner != expected.signer_id:
@@ -186,13 +218,13 @@ def _field(at: str, problem: str, hint: str = "") -> ConfigurationRefusedError:
 def _configuration(problem: str, problems: Sequence[Problem] = ()) -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
         f"the attestation configuration cannot be used: {problem}",
-        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more",
+        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more; or TDX",
         problems=problems,
     )
 
 
-def _mismatch(field: str, found: str) -> IdentityRefusedError:
+def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedError:
     return IdentityRefusedError(
-        f"the enclave is not the expected one: {field} does not match, {found}",
+        f"the {what} is not the expected one: {field} does not match, {found}",
         hint="do not trust it; if it was updated on purpose, take its new configuration",
     )

@@ -34,6 +34,7 @@ from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.quote.claims import Claims, read_claims
 from keyhouse.attestation.quote.form import QuoteForm, read_form
 from keyhouse.attestation.quote.report import read_report
+from keyhouse.attestation.quote.td import require_sound
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.refusals import reason_for, refusal
 
@@ -172,6 +173,8 @@ def _verdict(form: QuoteForm, claims: Claims) -> Verdict:
     report = read_report(form)
     if report.debug:  # the library has refused it already; this keeps it so
         raise refusal(QuoteProblem.DEBUG)
+    if report.td is not None:
+        require_sound(report.td)  # likewise, where the library knows the reason
     return Verdict(
         tee=form.tee,
         mrenclave=report.mrenclave,

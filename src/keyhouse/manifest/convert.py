@@ -41,6 +41,7 @@ from keyhouse.wire.secret_types import (
     Subject,
     Uri,
 )
+from keyhouse.wire.tdx import lower_case
 
 __all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "manifest_of"]
 
@@ -121,10 +122,12 @@ _TEMPLATE = CertificateTemplate.__struct_fields__
 
 
 def _package(package: Package) -> Package:
-    unique_id, signer_id = package.unique_id.lower(), package.signer_id.lower()
-    if (unique_id, signer_id) == (package.unique_id, package.signer_id):
+    lower = {"unique_id": package.unique_id.lower(), "signer_id": package.signer_id.lower()}
+    if package.tdx is not None:
+        return msgspec.structs.replace(package, **lower, tdx=lower_case(package.tdx))
+    if lower == {"unique_id": package.unique_id, "signer_id": package.signer_id}:
         return package
-    return msgspec.structs.replace(package, unique_id=unique_id, signer_id=signer_id)
+    return msgspec.structs.replace(package, **lower)
 
 
 def _marble(marble: MarbleDocument) -> Marble:

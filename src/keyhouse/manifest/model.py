@@ -6,6 +6,7 @@ import msgspec
 
 from keyhouse.wire.json_decoder import UInt16, UInt64
 from keyhouse.wire.secret_types import SecretDefinition, manifest_name
+from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = [
     "Action",
@@ -29,9 +30,10 @@ __all__ = [
 
 
 class Package(msgspec.Struct, frozen=True, rename=manifest_name):
-    """An enclave program that is allowed (manifest format, "Packages").
+    """An enclave program or confidential VM that is allowed (manifest format, "Packages").
 
-    ``unique_id`` and ``signer_id`` are lower-case hex or empty; ``None`` means: not given.
+    Identifiers are lower-case hex or empty; ``None`` means: not given. With ``tdx`` there is
+    nothing that names an enclave.
     """
 
     debug: bool = False
@@ -41,6 +43,7 @@ class Package(msgspec.Struct, frozen=True, rename=manifest_name):
     security_version: UInt64 | None = None
     accepted_tcb_statuses: tuple[str, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
+    tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
 
 
 class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name):

@@ -109,8 +109,8 @@ def _check_version(name: str, new: int | None, current: int | None, findings: Fi
     if new is None:
         findings.refuse(here, "is missing", "give the new version")
     elif current is None:
-        problem = "cannot be added to a package that UniqueID identifies"
-        findings.refuse(here, problem, "upload a complete manifest with the new UniqueID")
+        problem = "cannot be added to a package that UniqueID or TDX identifies"
+        findings.refuse(here, problem, "upload a complete manifest with the new identity")
     elif new < current:
         problem = f"is {new}, lower than {current}, which is in force"
         findings.refuse(here, problem, "give that version or a higher one")

@@ -88,6 +88,25 @@ CASES: dict[str, tuple[Document, list[str]]] = {
             f"package-changed | tool | UniqueID | {'cd' * 32} > {'ef' * 32}",
         ],
     ),
+    "a confidential VM": (
+        {"Packages": {"new": {"TDX": {"MRTD": "ab" * 48}}}},
+        ["package-added | new"],
+    ),
+    "a confidential VM in place of an enclave": (
+        {"Packages": {"tool": {"UniqueID": "", "TDX": {"MRTD": "ab" * 48, "RTMR1": "01" * 48}}}},
+        [
+            f"package-changed | tool | UniqueID | {'cd' * 32} > ",
+            f"package-changed | tool | TDX.MRTD |  > {'ab' * 48}",
+            f"package-changed | tool | TDX.RTMR1 |  > {'01' * 48}",
+        ],
+    ),
+    "another kernel": (
+        {"Packages": {"vm": {"TDX": {"RTMR1": "04" * 48, "RTMR2": ""}}}},
+        [
+            f"package-changed | vm | TDX.RTMR1 | {'01' * 48} > {'04' * 48}",
+            f"package-changed | vm | TDX.RTMR2 | {'02' * 48} > ",
+        ],
+    ),
     "an infrastructure": (
         {"Infrastructures": {"cloud": {"QESVN": 2}}},
         ["infrastructure-added | cloud"],

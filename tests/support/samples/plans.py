@@ -43,6 +43,7 @@ def document() -> Document:
         "Packages": {
             "app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3},
             "tool": {"UniqueID": "cd" * 32},
+            "vm": {"TDX": {"MRTD": "00" * 48, "RTMR1": "01" * 48, "RTMR2": "02" * 48}},
         },
         "Marbles": {
             "web": {

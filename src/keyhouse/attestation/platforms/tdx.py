@@ -34,7 +34,7 @@ from keyhouse.attestation.platforms.files import (
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
-from keyhouse.attestation.quote.verdict import TdMeasurements
+from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.base.secret import Secret
 
 __all__ = ["TSM_REPORTS", "ReportFolders", "TdxPlatform", "open_tdx"]

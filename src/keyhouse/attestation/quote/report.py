@@ -6,7 +6,7 @@ Offsets are those of Intel's quote format, counted from the start of the report.
 import msgspec
 
 from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.verdict import TdMeasurements
+from keyhouse.attestation.quote.td import TdMeasurements
 
 __all__ = ["Report", "read_report", "read_sgx_report"]
 
@@ -14,7 +14,8 @@ _REPORT_AT = 48
 _TDX_5_REPORT_AT = 54  # body type and size come before it
 _TDX_5 = 5
 _SGX_DEBUG = 0x02
-_TD_DEBUG = 0x01
+_TDX_1_0_LENGTH = 584
+_TDX_1_5_LENGTH = 648
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -33,8 +34,10 @@ def read_report(form: QuoteForm) -> Report:
     """Return the report of a quote of exact length."""
     if form.tee is Tee.SGX:
         return read_sgx_report(form.raw[_REPORT_AT:])
-    version = form.raw[0]
-    return _tdx(form.raw[_TDX_5_REPORT_AT if version == _TDX_5 else _REPORT_AT :])
+    if form.raw[0] != _TDX_5:
+        return _tdx(form.raw[_REPORT_AT : _REPORT_AT + _TDX_1_0_LENGTH])
+    size = int.from_bytes(form.raw[_TDX_5_REPORT_AT - 4 : _TDX_5_REPORT_AT], "little")
+    return _tdx(form.raw[_TDX_5_REPORT_AT : _TDX_5_REPORT_AT + size])
 
 
 def read_sgx_report(report: bytes) -> Report:
@@ -50,9 +53,18 @@ def read_sgx_report(report: bytes) -> Report:
 
 
 def _tdx(report: bytes) -> Report:
-    rtmrs = (report[328:376], report[376:424], report[424:472], report[472:520])
     return Report(
         report_data=report[520:584],
-        debug=bool(report[120] & _TD_DEBUG),
-        td=TdMeasurements(mrtd=report[136:184], rtmrs=rtmrs),
+        debug=report[120] != 0,  # debug or profiling: both let the host in
+        td=TdMeasurements(
+            mrtd=report[136:184],
+            rtmrs=(report[328:376], report[376:424], report[424:472], report[472:520]),
+            mr_config_id=report[184:232],
+            mr_owner=report[232:280],
+            mr_owner_config=report[280:328],
+            mr_seam=report[16:64],
+            attributes=report[120:128],
+            xfam=report[128:136],
+            mr_service_td=report[600:648] if len(report) == _TDX_1_5_LENGTH else b"",
+        ),
     )

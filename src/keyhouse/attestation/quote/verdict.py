@@ -6,9 +6,10 @@ from enum import StrEnum
 import msgspec
 
 from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.base.readable import Readable
 
-__all__ = ["Freshness", "TcbStatus", "TdMeasurements", "Verdict"]
+__all__ = ["Freshness", "TcbStatus", "Verdict"]
 
 
 class TcbStatus(StrEnum):
@@ -40,17 +41,10 @@ class Freshness(msgspec.Struct, frozen=True):
     expires: datetime
 
 
-class TdMeasurements(Readable, frozen=True):
-    """Who a TDX trust domain is: 48 bytes each."""
-
-    mrtd: bytes
-    rtmrs: tuple[bytes, bytes, bytes, bytes]
-
-
 class Verdict(Readable, frozen=True):
     """What a quote says that verified. It is true; whether it is enough is not decided yet.
 
-    For TDX the four SGX values are empty or 0 and ``td`` is set; no identity matches it.
+    For TDX the four SGX values are empty or 0 and ``td`` is set.
     """
 
     tee: Tee

@@ -1,4 +1,4 @@
-"""The requirements that the packages of a manifest set for enclaves, as attestation rules."""
+"""The requirements that the packages of a manifest set for workloads, as attestation rules."""
 
 from keyhouse.attestation.appraisal import PackageRules
 from keyhouse.coordinator.core.policy import policy_of
@@ -31,4 +31,5 @@ def _rules(package: Package, security_version: int | None) -> PackageRules:
         security_version=security_version,
         accepted_tcb_statuses=package.accepted_tcb_statuses,
         accepted_advisories=package.accepted_advisories,
+        tdx=package.tdx,
     )

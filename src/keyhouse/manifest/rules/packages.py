@@ -1,4 +1,4 @@
-"""Rules for ``Packages`` and ``Infrastructures``: which enclaves, on which platforms."""
+"""Rules for ``Packages`` and ``Infrastructures``: which workloads, on which platforms."""
 
 import re
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.manifest.model import Infrastructure, Package
+from keyhouse.manifest.rules.confidential_vms import check_confidential_vm
 from keyhouse.wire.json_decoder import nearest
 
 __all__ = ["LARGEST", "TCB_STATUSES", "check_infrastructures", "check_packages"]
@@ -26,10 +27,14 @@ LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
 def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
     """Check V1, V4 and V5, of packages that no marble uses too."""
     if not packages:
-        findings.refuse(("Packages",), "is empty", "name at least one enclave program")
+        findings.refuse(
+            ("Packages",), "is empty", "name at least one enclave program or confidential VM"
+        )
     for name, package in packages.items():
         place = ("Packages", name)
-        if package.debug:
+        if package.tdx is not None:
+            check_confidential_vm(place, package, package.tdx, findings)
+        elif package.debug:
             findings.warn(
                 (*place, "Debug"),
                 "quotes of debug enclaves are refused, so this package admits nobody",

@@ -36,6 +36,7 @@ from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.packages import TCB_STATUSES
 from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
+from keyhouse.wire.tdx import SIZES, TdxIdentity
 
 __all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
 
@@ -142,29 +143,58 @@ def _role_rule(kind: ResourceType, *actions: str) -> Rule:
     return _if(_with(ResourceType={"const": kind.value}), _properties(**rules))
 
 
-_IDENTITY: Final = {
+_NUMBER: Final = {"type": "integer"}
+_NAMES_AN_ENCLAVE: Final = (
+    _with(UniqueID=_FILLED),
+    _with(SignerID=_FILLED),
+    _with(ProductID=_NUMBER),
+    _with(SecurityVersion=_NUMBER),
+)
+
+_ENCLAVE: Final = {
     "properties": {"UniqueID": _HEX_64, "SignerID": _HEX_64},
     "anyOf": [
         {
             **_with(UniqueID=_FILLED),
-            "not": {
-                "anyOf": [
-                    _with(SignerID=_FILLED),
-                    _with(ProductID={"type": "integer"}),
-                    _with(SecurityVersion={"type": "integer"}),
-                ]
-            },
+            "not": {"anyOf": [*_NAMES_AN_ENCLAVE[1:]]},
         },
         {
             "properties": {
                 "UniqueID": _EMPTY,
                 "SignerID": _FILLED,
-                "ProductID": {"type": "integer"},
-                "SecurityVersion": {"type": "integer"},
+                "ProductID": _NUMBER,
+                "SecurityVersion": _NUMBER,
             },
             "required": ["SignerID", "ProductID", "SecurityVersion"],
         },
     ],
+}
+
+_IDENTITY: Final = _if(
+    _with(TDX={"type": "object"}),
+    {"not": {"anyOf": [_with(Debug=_TRUE), *_NAMES_AN_ENCLAVE]}},
+    _if(_with(Debug=_TRUE), {}, _ENCLAVE),
+)
+
+
+def _hex_of(field: str) -> Rule:
+    digits = 2 * SIZES[field]
+    optional = "" if field == "MRTD" else "?"
+    return {"pattern": f"^(?:[0-9a-fA-F]{{{digits}}}){optional}$"}
+
+
+_TDX_FIELDS: Final = {
+    "MRTD": "Measurement of the VM's first memory: its firmware. 96 hex digits.",
+    "RTMR0": "What the firmware measured: its settings, ACPI tables, boot variables.",
+    "RTMR1": "What the firmware started: the kernel, or a boot loader.",
+    "RTMR2": "What the boot loader or the kernel measured: command line, initial RAM disk.",
+    "RTMR3": "What the running system measured.",
+    "MRConfigID": "Configuration ID that the host set when it started the VM.",
+    "MROwner": "Owner ID that the host set when it started the VM.",
+    "MROwnerConfig": "ID of the owner's configuration, set as the two before.",
+    "MRSeam": "Measurement of the TDX module.",
+    "TDAttributes": "TD attributes, 16 hex digits as in the quote. Debug is always refused.",
+    "XFAM": "Features of the processor that the VM can use, 16 hex digits as in the quote.",
 }
 
 _CERT_OF_PORT: Final = (
@@ -188,7 +218,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         "What may run in a cluster, and who may do what.",
         {
             "Packages": Field(
-                "Enclave programs that are allowed, by names of your choice.",
+                "Enclave programs and confidential VMs that are allowed, by names of your choice.",
                 {"minProperties": 1},
                 given=True,
             ),
@@ -216,7 +246,8 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
     ),
     Package: Shape(
-        "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion.",
+        "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion. "
+        "Or a confidential VM: TDX.",
         {
             "Debug": Field(
                 "Equal to the enclave's debug attribute. Quotes of debug enclaves are refused."
@@ -234,8 +265,16 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "With the status SWHardeningNeeded, the only advisories that are accepted, such "
                 "as INTEL-SA-00615. Empty: all."
             ),
+            "TDX": Field("A confidential VM (Intel TDX) instead of an enclave."),
         },
-        _if(_with(Debug=_TRUE), {}, _IDENTITY),
+        _IDENTITY,
+    ),
+    TdxIdentity: Shape(
+        "Who a confidential VM is. Each field is equal, or is not given and not compared.",
+        {
+            field: Field(text, _hex_of(field), given=field == "MRTD")
+            for field, text in _TDX_FIELDS.items()
+        },
     ),
     Infrastructure: Shape(
         "A restriction of platforms. Kept, not enforced yet.",

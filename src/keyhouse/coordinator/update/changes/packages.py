@@ -8,6 +8,7 @@ from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.policy import versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import (
+    Difference,
     change,
     differing,
     fields_that_differ,
@@ -16,10 +17,12 @@ from keyhouse.coordinator.update.compare import (
 )
 from keyhouse.manifest import Manifest, Package
 from keyhouse.wire.plan import Effect, PlanChange
+from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]
 
 _PACKAGES = "Packages"
+_OF_TDX = "TDX."
 
 
 def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
@@ -46,8 +49,10 @@ def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[Pl
 
 
 def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iterator[PlanChange]:
-    for field, was, becomes in fields_that_differ(before, after):
+    for field, was, becomes in _differing_fields(before, after):
         text = f"package {quoted(name)}: {_step(field, was, becomes)}"
+        if field.startswith(_OF_TDX) and after.tdx is not None and not becomes:
+            text += ", so any value is admitted"
         if field == "SecurityVersion" and was is not None and becomes is not None:
             if becomes < was:
                 text += ", which is lower"
@@ -64,8 +69,19 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
         )
 
 
+def _differing_fields(before: Package, after: Package) -> Iterator[Difference]:
+    """Yield the fields that differ, those of TDX one by one; "" where one is not given."""
+    for each in fields_that_differ(before, after):
+        if each.field != "TDX":
+            yield each
+            continue
+        was, becomes = before.tdx or TdxIdentity(), after.tdx or TdxIdentity()
+        for inner in fields_that_differ(was, becomes):
+            yield inner._replace(field=_OF_TDX + inner.field)
+
+
 def _contents(package: Package) -> str:
-    fields = fields_that_differ(Package(), package)
+    fields = _differing_fields(Package(), package)
     return ", ".join(f"{field} {in_words(given)}" for field, _, given in fields)
 
 

@@ -1,0 +1,76 @@
+"""What a TDX quote says of the confidential VM that it is of, and which VMs are never trusted."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
+from keyhouse.base.readable import Readable
+from keyhouse.wire.tdx import TdxIdentity, attributes_fault, xfam_fault
+
+__all__ = ["Difference", "TdMeasurements", "identity_of", "require_sound", "td_differences"]
+
+
+class TdMeasurements(Readable, frozen=True, kw_only=True):
+    """Who a confidential VM is. Numbers of 8 bytes are little-endian, as in the quote."""
+
+    mrtd: bytes  # 48 bytes: its first memory, the firmware
+    rtmrs: tuple[bytes, bytes, bytes, bytes]  # 48 bytes each: what the boot measured
+    mr_config_id: bytes  # 48 bytes, set by the host at its start, as the next two
+    mr_owner: bytes
+    mr_owner_config: bytes
+    mr_seam: bytes  # 48 bytes: the TDX module
+    attributes: bytes  # 8 bytes
+    xfam: bytes  # 8 bytes
+    mr_service_td: bytes = b""  # 48 bytes; empty if the form of the quote has none
+
+
+class Difference(NamedTuple):
+    """A field that is not as wanted, by its name in a manifest. Values are hex."""
+
+    field: str
+    found: str
+    wanted: str
+
+
+def identity_of(td: TdMeasurements) -> TdxIdentity:
+    """Return the identity that this VM alone has, every field given."""
+    values = (
+        td.mrtd,
+        *td.rtmrs,
+        td.mr_config_id,
+        td.mr_owner,
+        td.mr_owner_config,
+        td.mr_seam,
+        td.attributes,
+        td.xfam,
+    )
+    return TdxIdentity(*(value.hex() for value in values))
+
+
+def td_differences(td: TdMeasurements, wanted: TdxIdentity) -> Iterator[Difference]:
+    """Yield each field of ``wanted`` that is given and that this VM does not have, in order."""
+    found = identity_of(td)
+    fields = zip(wanted.__struct_fields__, wanted.__struct_encode_fields__, strict=True)
+    for attribute, field in fields:
+        want, has = getattr(wanted, attribute), getattr(found, attribute)
+        if want and want.lower() != has:
+            yield Difference(field, has, want)
+
+
+def require_sound(td: TdMeasurements) -> None:
+    """Raise ``QuoteRefusedError`` for a VM that no identity can make trusted.
+
+    That is one with debug, profiling, migration, reserved bits, or a service TD that is bound to
+    it. Whether it is partitioned is in no quote.
+    """
+    reason = QuoteProblem.TD_ATTRIBUTES
+    fault = attributes_fault(td.attributes) or xfam_fault(td.xfam)
+    if any(td.mr_service_td):
+        reason = QuoteProblem.SERVICE_DOMAIN
+        fault = "a service TD is bound to it, which could read or move it"
+    if fault:
+        raise QuoteRefusedError(
+            reason,
+            f"the quote does not verify: no such confidential VM is trusted: {fault}",
+            hint="start it without debug, profiling, migration and service TDs",
+        )

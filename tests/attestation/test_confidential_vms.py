@@ -1,0 +1,315 @@
+"""Whom a package and an attestation file with TDX admit: a real machine, and nobody like it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from support.samples.confidential_vms import QUOTE, TDX, verdict
+
+from keyhouse.attestation import (
+    ConfigurationRefusedError,
+    ExpectedIdentity,
+    IdentityRefusedError,
+    QuoteProblem,
+    QuoteRefusedError,
+    TcbStatus,
+    Tee,
+    Verdict,
+    appraise,
+    read_expected_identity,
+    read_form,
+    write_expected_identity,
+)
+from keyhouse.attestation.appraisal import (
+    PackageRefusedError,
+    PackageRules,
+    Rule,
+    admit,
+    mismatches,
+)
+from keyhouse.attestation.quote.report import read_report
+from keyhouse.attestation.quote.td import TdMeasurements, require_sound
+from keyhouse.attestation.refusals import reason_for
+from keyhouse.wire.tdx import SIZES, TdxIdentity
+
+FIELDS = [*SIZES]
+MACHINE = msgspec.convert(TDX, TdxIdentity)
+RULES = PackageRules(tdx=MACHINE)
+
+
+def real() -> Verdict:
+    return verdict()
+
+
+def machine() -> TdMeasurements:
+    td = verdict().td
+    assert td is not None
+    return td
+
+
+def binding() -> bytes:
+    return verdict().report_data[:32]
+
+
+def refused_by(found: Verdict, rules: PackageRules) -> Rule | None:
+    try:
+        admit(found, rules, binding=binding())
+    except PackageRefusedError as refusal:
+        return refusal.rule
+    return None
+
+
+def other(value: str) -> list[str]:
+    """Return ``value`` with its first, a middle and its last bit flipped."""
+    raw, found = bytes.fromhex(value), []
+    for at in (0, len(raw) // 2, len(raw) - 1):
+        changed = raw[at] ^ (1 << at % 8)
+        found.append((raw[:at] + bytes([changed]) + raw[at + 1 :]).hex())
+    return found
+
+
+def with_field(field: str, value: str) -> PackageRules:
+    return PackageRules(tdx=msgspec.convert({**TDX, field: value}, TdxIdentity))
+
+
+def test_the_machine_that_a_package_names_is_admitted() -> None:
+    assert refused_by(real(), RULES) is None
+    assert refused_by(real(), PackageRules(tdx=TdxIdentity(mrtd=TDX["MRTD"]))) is None
+    upper = msgspec.convert({name: value.upper() for name, value in TDX.items()}, TdxIdentity)
+    assert refused_by(real(), PackageRules(tdx=upper)) is None
+
+
+def test_the_fields_are_those_of_the_quote() -> None:
+    assert [*TDX] == FIELDS
+    body = QUOTE[48:]
+    places = {"MRTD": 136, "RTMR0": 328, "RTMR1": 376, "RTMR2": 424, "RTMR3": 472}
+    places |= {"MRConfigID": 184, "MROwner": 232, "MROwnerConfig": 280, "MRSeam": 16}
+    places |= {"TDAttributes": 120, "XFAM": 128}
+    for field, at in places.items():
+        assert TDX[field] == body[at : at + SIZES[field]].hex()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_each_field_that_is_given_has_to_match_in_every_bit(field: str) -> None:
+    for value in other(TDX[field]):
+        assert refused_by(real(), with_field(field, value)) is Rule(f"TDX.{field}")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
+    """The quote's side: of registers that are not compared nothing is asked."""
+    attribute = dict(zip(FIELDS, TdxIdentity.__struct_fields__, strict=True))[field]
+    for value in other(TDX[field]):
+        bent = msgspec.structs.replace(real(), td=machine_with(field, bytes.fromhex(value)))
+        assert refused_by(bent, RULES) is Rule(f"TDX.{field}")
+        if field != "MRTD":
+            open_there = msgspec.structs.replace(MACHINE, **{attribute: ""})
+            assert refused_by(bent, PackageRules(tdx=open_there)) is None
+
+
+def machine_with(field: str, value: bytes) -> TdMeasurements:
+    if field.startswith("RTMR"):
+        rtmrs = [*machine().rtmrs]
+        rtmrs[int(field[-1])] = value
+        return msgspec.structs.replace(machine(), rtmrs=tuple(rtmrs))
+    names = {"MRTD": "mrtd", "MRConfigID": "mr_config_id", "MROwner": "mr_owner"}
+    names |= {"MROwnerConfig": "mr_owner_config", "MRSeam": "mr_seam"}
+    names |= {"TDAttributes": "attributes", "XFAM": "xfam"}
+    return msgspec.structs.replace(machine(), **{names[field]: value})
+
+
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [
+        (PackageRules(unique_id="00" * 32), Rule.TEE),
+        (PackageRules(), Rule.TEE),
+        (PackageRules(debug=True), Rule.TEE),
+        (PackageRules(tdx=TdxIdentity()), Rule.IDENTITY),
+        (PackageRules(tdx=TdxIdentity(rtmr1=TDX["RTMR1"])), Rule.IDENTITY),
+        (PackageRules(tdx=MACHINE, debug=True), Rule.IDENTITY),
+        (PackageRules(tdx=MACHINE, unique_id="00" * 32), Rule.IDENTITY),
+        (PackageRules(tdx=MACHINE, signer_id="00" * 32), Rule.IDENTITY),
+        (PackageRules(tdx=MACHINE, product_id=0), Rule.IDENTITY),
+        (PackageRules(tdx=MACHINE, security_version=0), Rule.IDENTITY),
+    ],
+)
+def test_a_package_of_another_kind_or_of_two_admits_no_machine(
+    rules: PackageRules, rule: Rule
+) -> None:
+    assert refused_by(real(), rules) is rule
+
+
+def test_a_package_of_a_machine_admits_no_enclave() -> None:
+    enclave = msgspec.structs.replace(real(), tee=Tee.SGX, td=None, mrenclave=b"1" * 32)
+    assert refused_by(enclave, RULES) is Rule.TEE
+    assert refused_by(msgspec.structs.replace(enclave, td=machine()), RULES) is Rule.TEE
+
+
+def test_what_is_asked_of_every_workload_is_asked_of_a_machine_first() -> None:
+    old = msgspec.structs.replace(real(), tcb_status=TcbStatus.OUT_OF_DATE)
+    assert refused_by(old, RULES) is Rule.TCB_STATUS
+    tolerant = msgspec.structs.replace(RULES, accepted_tcb_statuses=("OutOfDate",))
+    assert refused_by(old, tolerant) is None
+    soft = msgspec.structs.replace(
+        real(), tcb_status=TcbStatus.SW_HARDENING_NEEDED, advisories=("INTEL-SA-00001",)
+    )
+    listed = msgspec.structs.replace(RULES, accepted_advisories=("INTEL-SA-00002",))
+    assert refused_by(soft, listed) is Rule.ADVISORIES
+    played_back = msgspec.structs.replace(real(), report_data=bytes(64))
+    assert refused_by(played_back, RULES) is Rule.REPORT_DATA
+    assert refused_by(msgspec.structs.replace(real(), debug=True), RULES) is Rule.DEBUG
+    assert refused_by(msgspec.structs.replace(real(), td=None), RULES) is Rule.IDENTITY
+
+
+def test_every_difference_is_told_in_order() -> None:
+    nobody = TdxIdentity(*("00" * 48 for _ in FIELDS))
+    found = [each.rule for each in mismatches(real(), PackageRules(tdx=nobody))]
+    zeros = {"RTMR3", "MRConfigID", "MROwner", "MROwnerConfig"}
+    assert found == [Rule(f"TDX.{field}") for field in FIELDS if field not in zeros]
+    [only] = mismatches(real(), with_field("RTMR1", "ab" * 48))
+    assert TDX["RTMR1"] in only.problem
+    assert "ab" * 48 in only.problem
+
+
+# --- machines that nobody admits ---
+
+
+def attributes(*, unset: int = 0, bits: tuple[int, ...] = ()) -> bytes:
+    value = int.from_bytes(machine().attributes, "little") & ~unset
+    return (value | sum(1 << bit for bit in bits)).to_bytes(8, "little")
+
+
+ALLOWED = (27, 28, 30, 31, 62, 63)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_debug_profiling_migration_and_reserved_attributes_are_refused(bit: int) -> None:
+    td = msgspec.structs.replace(machine(), attributes=attributes(bits=(bit,)))
+    if bit in ALLOWED:
+        require_sound(td)
+        return
+    with pytest.raises(QuoteRefusedError) as caught:
+        require_sound(td)
+    assert caught.value.reason is QuoteProblem.TD_ATTRIBUTES
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_xfam_has_the_bits_of_the_specification(bit: int) -> None:
+    value = int.from_bytes(machine().xfam, "little") ^ 1 << bit
+    td = msgspec.structs.replace(machine(), xfam=value.to_bytes(8, "little"))
+    if bit in {2, 5, 6, 7, 8, 9, 11, 12, 14, 15, 17, 18, 19}:
+        require_sound(td)
+        return
+    with pytest.raises(QuoteRefusedError, match="XFAM"):
+        require_sound(td)
+
+
+def test_a_service_td_and_a_host_that_interrupts_are_refused() -> None:
+    def with_(**changes: object) -> Callable[[], None]:
+        return lambda: require_sound(msgspec.structs.replace(machine(), **changes))
+
+    with_()()
+    with_(mr_service_td=bytes(48))()
+    with pytest.raises(QuoteRefusedError, match="a service TD"):
+        with_(mr_service_td=bytes(47) + b"\1")()
+    with pytest.raises(QuoteRefusedError, match="SEPT_VE_DISABLE"):
+        with_(attributes=attributes(unset=1 << 28))()
+
+
+def test_a_quote_of_version_5_says_what_one_of_version_4_does_and_its_service_td() -> None:
+    def version_5(kind: int, body: bytes) -> bytes:
+        head = kind.to_bytes(2, "little") + len(body).to_bytes(4, "little")
+        return b"\5" + QUOTE[1:48] + head + body + QUOTE[48 + 584 :]
+
+    body = QUOTE[48 : 48 + 584]
+    old = read_report(read_form(version_5(2, body)))
+    assert old == read_report(read_form(QUOTE))
+    service = bytes(range(48))
+    new = read_report(read_form(version_5(3, body + b"\7" * 16 + service)))
+    assert new.td == msgspec.structs.replace(machine(), mr_service_td=service)
+    assert new.report_data == old.report_data
+    for tud in range(8):
+        bent = body[:120] + bytes([1 << tud]) + body[121:]
+        assert read_report(read_form(version_5(2, bent))).debug is True
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Debug mode is enabled", QuoteProblem.DEBUG),
+        ("TD profiling is enabled", QuoteProblem.TD_ATTRIBUTES),
+        ("TD migration is enabled", QuoteProblem.SERVICE_DOMAIN),
+        ("SERVTD_EXT is enabled", QuoteProblem.SERVICE_DOMAIN),
+        ("Invalid MR service TD", QuoteProblem.SERVICE_DOMAIN),
+        ("SEPT_VE_DISABLE is not enabled", QuoteProblem.TD_ATTRIBUTES),
+        ("Reserved bits in TD attributes are set", QuoteProblem.TD_ATTRIBUTES),
+        ("TDX module SEAMATTRIBUTES mismatch at byte 0", QuoteProblem.TDX_MODULE),
+        ("TDX module MRSIGNER mismatch: expected 00", QuoteProblem.TDX_MODULE),
+        ("No TDX module identity with id TDX_09", QuoteProblem.TDX_MODULE),
+        ("No matching TCB level found", QuoteProblem.TCB_LEVEL),
+    ],
+)
+def test_the_librarys_refusals_of_machines_have_words_of_ours(
+    text: str, reason: QuoteProblem
+) -> None:
+    assert reason_for(text) is reason
+
+
+# --- whom clients expect ---
+
+
+def expected(**fields: str) -> ExpectedIdentity:
+    return read_expected_identity(json.dumps({"TDX": {**TDX, **fields}}).encode())
+
+
+def test_an_attestation_file_names_a_machine_by_the_same_fields() -> None:
+    appraise(real(), expected(), binding=binding())
+    alone = read_expected_identity(json.dumps({"tdx": {"mrtd": TDX["MRTD"].upper()}}).encode())
+    appraise(real(), alone, binding=binding())
+    assert json.loads(write_expected_identity(alone)) == {"TDX": {"MRTD": TDX["MRTD"]}}
+    assert read_expected_identity(write_expected_identity(expected())) == expected()
+    empty = read_expected_identity(json.dumps({"UniqueID": "11" * 32, "TDX": None}).encode())
+    assert empty == ExpectedIdentity(unique_id=b"\x11" * 32)
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if field != "XFAM"])
+def test_a_coordinator_in_another_machine_is_not_the_expected_one(field: str) -> None:
+    value = TDX[field][:-8] + f"{int(TDX[field][-8:], 16) ^ 0x40:08x}"
+    with pytest.raises(IdentityRefusedError, match=f"TDX.{field} does not match"):
+        appraise(real(), expected(**{field: value}), binding=binding())
+
+
+def test_kinds_are_told_apart_on_both_sides() -> None:
+    enclave = ExpectedIdentity(unique_id=b"1" * 32)
+    with pytest.raises(IdentityRefusedError, match="of a confidential VM"):
+        appraise(real(), enclave, binding=binding())
+    bent = msgspec.structs.replace(real(), tee=Tee.SGX)
+    with pytest.raises(IdentityRefusedError, match="of an SGX enclave"):
+        appraise(bent, expected(), binding=binding())
+    with pytest.raises(IdentityRefusedError, match="no measurements"):
+        appraise(msgspec.structs.replace(real(), td=None), expected(), binding=binding())
+    debug = msgspec.structs.replace(real(), debug=True)
+    with pytest.raises(IdentityRefusedError, match="Debug"):
+        appraise(debug, msgspec.structs.replace(expected(), debug=True), binding=binding())
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ({"TDX": {}}, "TDX.MRTD: is missing"),
+        ({"TDX": {"RTMR1": "00" * 48}}, "TDX.MRTD: is missing"),
+        ({"TDX": {"MRTD": "00" * 47}}, "TDX.MRTD: is not 96 hex digits"),
+        ({"TDX": {"MRTD": "00" * 48, "RTMR4": ""}}, "did you mean RTMR"),
+        ({"TDX": {"MRTD": "00" * 48, "XFAM": "00" * 8}}, "TDX.XFAM: admits nobody"),
+        ({"TDX": {"MRTD": "00" * 48}, "UniqueID": "00" * 32}, "an enclave beside TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "SignerID": "00" * 32}, "an enclave beside TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "ProductID": 1}, "an enclave beside TDX"),
+        ({"TDX": {"MRTD": "00" * 48}, "SecurityVersion": 1}, "an enclave beside TDX"),
+        ({"TDX": "00"}, "TDX: is a string"),
+    ],
+)
+def test_an_attestation_file_with_a_mistake_is_refused(file: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationRefusedError, match=problem):
+        read_expected_identity(json.dumps(file).encode())

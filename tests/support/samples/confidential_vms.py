@@ -1,0 +1,37 @@
+"""A real TDX quote with its collateral, and what it says."""
+
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, Verdict, Verifier, read_collateral
+from keyhouse.attestation.quote.td import identity_of
+
+__all__ = ["QUOTE", "TDX", "VERIFIED_AT", "collateral", "verdict"]
+
+_VECTORS: Final = Path(__file__).parents[2] / "attestation" / "vectors"
+QUOTE: Final = (_VECTORS / "tdx_quote").read_bytes()
+VERIFIED_AT: Final = datetime.fromtimestamp(1751328000, UTC)
+
+
+def collateral() -> Collateral:
+    return read_collateral((_VECTORS / "tdx_quote_collateral.json").read_bytes())
+
+
+@cache
+def verdict() -> Verdict:
+    return Verifier(INTEL_SGX_ROOT).verify(QUOTE, collateral(), VERIFIED_AT)
+
+
+def _fields() -> dict[str, str]:
+    td = verdict().td
+    assert td is not None
+    found: dict[str, str] = msgspec.to_builtins(identity_of(td))
+    return found
+
+
+TDX: Final = _fields()
+"""What a manifest says of this machine: every field, by name."""
