@@ -276,6 +276,8 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     platform: str = ""  # PPID
     unique_id: str = msgspec.field(default="", name="uniqueID")  # MRENCLAVE
     signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
+    mrtd: str = ""  # of a confidential VM, which has no MRENCLAVE and MRSIGNER
+    rtmrs: tuple[str, ...] = ()
     tcb_status: str = ""
     counted: bool = False  # against MaxActivations
     moved_from: str = ""  # PPID of the platform that had this UUID before

@@ -314,6 +314,15 @@ def test_a_base_that_ended_before_there_were_activations_is_read() -> None:
     assert ended == BaseEnded(secrets=1, previous=2, log_lines=3)
 
 
+def test_an_activation_that_was_written_before_confidential_vms_is_read() -> None:
+    old = {"time": 1, "marble_type": "web", "uuid": "u", "names": ["a"], "counted": False}
+    old |= {"quoted": False, "platform": b"", "mrenclave": b"", "mrsigner": b"", "tcb_status": ""}
+    payload = msgspec.msgpack.encode({"type": "marbles-activated", "activations": [old]})
+    (event,) = decode_events([payload])
+    activated = Activated(1, "web", "u", ("a",), counted=False, quoted=False)
+    assert event == MarblesActivated(activations=(activated,))
+
+
 # --- the audit trail ---
 
 
@@ -336,6 +345,18 @@ def test_a_workload_on_another_platform_is_marked_also_after_a_restart() -> None
     assert [line.get("movedFrom") for line in lines] == [None] * 4 + [here.hex()]
     copied = UpdateLog([recorded(activated(platform=here))], before=log.view())
     assert json.loads(copied.view().audit.lines(5, 1)[0])["movedFrom"] == there.hex()
+
+
+def test_a_confidential_vm_is_told_by_its_own_measurements_also_after_a_restart() -> None:
+    registers = tuple(bytes([number]) * 48 for number in range(4))
+    vm = msgspec.structs.replace(activated(platform=b"h" * 16), mrtd=b"m" * 48, rtmrs=registers)
+    (event,) = decode_events(encode_events([recorded(vm)]))
+    log = UpdateLog()
+    log.extend([event])
+    _, log = restarted(first()[0], log.view())
+    told = json.loads(log.view().audit.lines(0, 1)[0])
+    assert (told["mrtd"], told["rtmrs"]) == ((b"m" * 48).hex(), [each.hex() for each in registers])
+    assert not {"uniqueID", "signerID"} & told.keys()
 
 
 def test_a_view_shows_what_was_there_and_nothing_later() -> None:

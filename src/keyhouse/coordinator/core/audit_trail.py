@@ -147,6 +147,8 @@ def _entry(activated: Activated, moved_from: str) -> Activation:
         unique_id=activated.mrenclave.hex(),
         signer_id=activated.mrsigner.hex(),
         tcb_status=activated.tcb_status,
+        mrtd=activated.mrtd.hex(),
+        rtmrs=tuple(register.hex() for register in activated.rtmrs),
         counted=activated.counted,
         moved_from=moved_from,
     )

@@ -142,7 +142,7 @@ class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     notes: tuple[str, ...]  # what users should know about the update, as text
 
 
-class Activated(msgspec.Struct, frozen=True):
+class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
     """One workload was given its parameters. The values of the quote are empty if it had none."""
 
     time: Time
@@ -155,6 +155,8 @@ class Activated(msgspec.Struct, frozen=True):
     mrenclave: bytes = b""
     mrsigner: bytes = b""
     tcb_status: str = ""
+    mrtd: bytes = b""  # of a confidential VM, instead of the two of an enclave
+    rtmrs: tuple[bytes, ...] = ()  # RTMR0 to RTMR3
 
 
 class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):

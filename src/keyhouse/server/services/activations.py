@@ -206,6 +206,8 @@ class Activations:
             mrenclave=verdict.mrenclave,
             mrsigner=verdict.mrsigner,
             tcb_status=str(verdict.tcb_status),
+            mrtd=b"" if verdict.td is None else verdict.td.mrtd,
+            rtmrs=() if verdict.td is None else verdict.td.rtmrs,
         )
 
     def _running(self) -> Running:
