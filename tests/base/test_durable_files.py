@@ -120,8 +120,9 @@ def test_replaced_file_is_synced_before_it_has_its_name_and_the_name_after(tmp_p
     ]
     [beside] = {name for call, name in steps if call == "write"}
     assert Path(beside).name != "file"
-    assert [call for call, _ in steps] == ["write", "fsync", "rename", "fsync"]
-    assert [name for _, name in steps[1:]] == [beside, str(folder / "file"), str(folder)]
+    file = str(folder / "file")
+    assert [call for call, _ in steps] == ["write", "fsync", "rename", "fsync", "fsync"]
+    assert [name for _, name in steps[1:]] == [beside, file, file, str(folder)]
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir, lambda path: path.symlink_to("nowhere")])

@@ -154,7 +154,7 @@ async def test_a_crash_while_a_restore_is_finished_loses_nothing(tmp_path: Path)
     name = await two_stores(path, with_key=False)
     snapshots = Snapshots(path, tmp_path / "kept")
     await put_back(path, name, snapshots)
-    committed = [copy for _, copy in snapshots.taken if (copy / "incoming").exists()]
+    committed = [copy for _, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
     assert len(committed) > 5
     for number, copy in enumerate(committed):
         inner = Snapshots(copy, tmp_path / f"inner-{number}")

@@ -768,7 +768,7 @@ async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
     await establish(path, events=1)
     snapshots = Snapshots(path, tmp_path / "kept")
     await do_succeed(path, snapshots)
-    committed = [copy for name, copy in snapshots.taken if (copy / "incoming").exists()]
+    committed = [copy for name, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
     assert len(committed) > 5
     for number, copy in enumerate(committed[::3]):
         inner = Snapshots(copy, tmp_path / f"inner-{number}")
@@ -909,11 +909,11 @@ async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) 
     home = await open_home(path)
     what = await home.load()
     assert isinstance(what, Opened)
-    (path / "incoming.tmp").touch()  # where a directory has to be made
+    (path / "incoming").touch()  # where a directory has to be made
     with pytest.raises(KeyhouseError):
         await home.destroy(NOON_MICROSECONDS)
     await what.journal.append([b"goes on"])
-    (path / "incoming.tmp").unlink()
+    (path / "incoming").unlink()
     await home.destroy(NOON_MICROSECONDS)
     await home.close()
     assert isinstance(await found(path), Fresh)

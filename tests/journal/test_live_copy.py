@@ -161,6 +161,7 @@ def test_nothing_is_taken_while_a_new_store_is_put_in_place(
     directory: Path, tmp_path: Path
 ) -> None:
     (directory / "incoming").mkdir(mode=0o700)
+    (directory / "incoming" / "plan").touch()
     (tmp_path / "copy").mkdir()
     with pytest.raises(StoreBusyError, match="being put in place"):
         copy_live_store(directory, tmp_path / "copy", attempts=2)

@@ -113,7 +113,7 @@ async def committed(path: Path, do: Do, kept: Path) -> list[Path]:
     """Return copies of ``path``: at each step at which ``do`` had begun and not finished."""
     snapshots = Snapshots(path, kept)
     await do(path, snapshots)
-    return [copy for _, copy in snapshots.taken if (copy / "incoming").exists()]
+    return [copy for _, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
 
 
 # --- planted -------------------------------------------------------------------------------------
@@ -271,16 +271,28 @@ async def test_a_crash_at_each_step_of_what_finishes_a_crash(
             assert await state_of(image, machine=machine) == expected
 
 
-def in_old_format(copy: Path) -> None:
+def in_old_format(copy: Path, *, bound: bool = False) -> None:
+    """Leave a committed replacement as a version did that renamed directories.
+
+    ``bound``: its plans have an owner; still older ones have not.
+    """
     plan = copy / "incoming" / "plan"
-    old, _, owner = plan.read_bytes().partition(b" of ")
+    text, _, source = plan.read_text().removesuffix("\n").partition(" from ")
+    old, _, owner = text.partition(" of ")
     assert owner
-    plan.write_bytes(old + b"\n")
+    plan.write_text((text if bound else old) + "\n")
+    if source:
+        for name in FILES:
+            (copy / "archive" / source / name).rename(copy / "incoming" / name)
+        (copy / "archive" / source).rmdir()
 
 
-def old_steps(copy: Path, kept: Path, *, arriving: tuple[str, ...]) -> list[Path]:
-    """Return copies: what a crash left at each step of the version before plans had owners."""
-    archive = (copy / "incoming" / "plan").read_bytes().split()[-1].decode()
+def old_steps(
+    copy: Path, kept: Path, *, arriving: tuple[str, ...], bound: bool = False
+) -> list[Path]:
+    """Return copies: what a crash left at each step of an older version."""
+    plan = (copy / "incoming" / "plan").read_text()
+    archive = plan.partition(" of ")[0].split()[-1]
     left: list[Path] = []
 
     def keep() -> None:
@@ -290,30 +302,40 @@ def old_steps(copy: Path, kept: Path, *, arriving: tuple[str, ...]) -> list[Path
     keep()
     for folder in (copy / "archive", copy / "archive" / archive):
         folder.mkdir(0o700, exist_ok=True)
-    for name in FILES:
-        (copy / name).rename(copy / "archive" / archive / name)
-        keep()
-        if name in arriving:
+    steps = [(name, each) for name in FILES for each in ("leaves", "comes")]
+    if bound:  # the index leaves last, and before anything comes
+        order = ("sealed_key", "journal.db", "recovery_index")
+        steps = [(name, "leaves") for name in order] + [(name, "comes") for name in FILES]
+    for name, what in steps:
+        if what == "leaves":
+            (copy / name).rename(copy / "archive" / archive / name)
+            keep()
+        elif name in arriving:
             (copy / "incoming" / name).rename(copy / name)
             keep()
     return left
 
 
+@pytest.mark.parametrize("bound", [True, False], ids=["with owner", "without"])
 @pytest.mark.parametrize(
     ("do", "machine", "expected"),
     [(replace, "two", (b"new",)), (bring_back, "one", (b"base",))],
     ids=["replace", "restore"],
 )
 async def test_what_an_older_version_left_half_done_is_finished(
-    tmp_path: Path, do: Do, machine: str, expected: object
+    tmp_path: Path,
+    do: Do,
+    machine: str,
+    expected: object,
+    bound: bool,  # noqa: FBT001 a column of the table
 ) -> None:
     path = tmp_path / "state"
     await establish(path)
     if do is bring_back:
         await establish(path, b"present", machine="two")
     first, *_ = await committed(path, do, tmp_path / "kept")
-    in_old_format(first)
-    for copy in old_steps(first, tmp_path / "steps", arriving=FILES):
+    in_old_format(first, bound=bound)
+    for copy in old_steps(first, tmp_path / "steps", arriving=FILES, bound=bound):
         inner = Snapshots(copy, tmp_path / "inner" / copy.name)
         await (await open_home(copy, machine=machine, step=inner)).close()
         for image in [copy, *(each for _, each in inner.taken)]:

@@ -1,12 +1,15 @@
 """Files that appear whole or not at all, and survive a crash.
 
-The order is always the same: write a new file (0600), sync it, give it its name, sync the
-directory. No symbolic link is followed to a file. Everything raises ``OSError``.
+The order is always the same: write a new file (0600), sync it, give it its name, sync it under that
+name, sync the directory. Under Gramine the last does nothing, and no error tells so; the one before
+makes the name durable on common file systems (docs/decisions/0032-under-gramine.md). No symbolic
+link is followed to a file. Everything raises ``OSError``.
 """
 
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,9 +20,12 @@ __all__ = [
     "create_file",
     "locked",
     "put_file",
+    "rename",
     "replace_file",
+    "set_mode",
     "sync",
     "sync_directory",
+    "sync_file",
     "write_new",
 ]
 
@@ -38,7 +44,7 @@ def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
     """
     file = os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb")
     try:
-        os.fchmod(file.fileno(), 0o600)
+        set_mode(file.fileno(), 0o600)
     except OSError:
         file.close()
         os.unlink(path, dir_fd=folder)
@@ -46,10 +52,34 @@ def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
     return file
 
 
+def set_mode(handle: int, mode: int) -> None:
+    """Give an open file or directory ``mode`` if it has another one.
+
+    Only then: Gramine 1.9 ends with a fault when it is asked for a directory on an encrypted mount.
+    """
+    if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
+        os.fchmod(handle, mode)
+
+
 def sync(file: BinaryIO) -> None:
     """Make what was written to ``file`` durable."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of the file ``path``, written through other handles, durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename the file ``source`` and sync it; durable after ``sync_directory``, if not before."""
+    source.rename(target)
+    sync_file(target)
 
 
 def sync_directory(path: _Name, *, follow: bool = True) -> None:
@@ -101,13 +131,18 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False) -> None:
     beside = path.with_name(f"{path.name}.new" if alone else _beside())
     if alone:
         beside.unlink(missing_ok=True)
-    _put(beside, path, content)
+    write_new(beside, content)
+    with _removed_on_failure(beside, None):
+        rename(beside, path)
     sync_directory(path.parent)
 
 
 def put_file(folder: int, name: bytes, content: bytes) -> None:
     """Make ``name`` in the open directory ``folder`` hold ``content``: whole, but not synced."""
-    _put(_beside().encode("ascii"), name, content, folder=folder, durable=False)
+    beside = _beside().encode("ascii")
+    write_new(beside, content, folder=folder, durable=False)
+    with _removed_on_failure(beside, folder):
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 @contextmanager
@@ -123,14 +158,6 @@ def locked(path: Path) -> Iterator[None]:
 
 def _beside() -> str:
     return f".keyhouse-{os.urandom(8).hex()}"
-
-
-def _put(
-    beside: _Name, path: _Name, content: bytes, *, folder: int | None = None, durable: bool = True
-) -> None:
-    write_new(beside, content, folder=folder, durable=durable)
-    with _removed_on_failure(beside, folder):
-        os.rename(beside, path, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from keyhouse.base.durable_files import put_file
+from keyhouse.base.durable_files import put_file, set_mode
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
@@ -170,7 +170,7 @@ def _opened(above: int, name: bytes) -> int:
 
 
 def _widened(handle: int) -> int:
-    os.fchmod(handle, 0o700)
+    set_mode(handle, 0o700)
     return handle
 
 

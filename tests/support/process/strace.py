@@ -93,30 +93,37 @@ def _call(name: str, args: str, parts: Mapping[str, str | None], began: int, end
 
 
 class Durability:
-    """Which bytes and names below ``folder`` a power cut might still take."""
+    """Which bytes and names below ``folder`` a power cut might still take.
 
-    def __init__(self, folder: Path) -> None:
+    ``directories``: a name is durable when its directory was synced. Otherwise that does nothing,
+    as under Gramine, and it is durable when the file, or one below it, was synced under that name.
+    """
+
+    def __init__(self, folder: Path, *, directories: bool = True) -> None:
         self._folder = f"{folder}/"
+        self._directories = directories
         self._known: set[str] = set()
         self.bytes: set[str] = set()  # files written since they were synced
-        self.names: set[str] = set()  # directories with names that were not synced
+        self.names: set[str] = set()  # what has to be synced for the names to be durable
 
     def see(self, call: Call) -> None:
         """Take note of ``call``."""
         if call.syncs:
             self.bytes.discard(call.target)
-            self.names.discard(call.target)
+            if self._directories:
+                self.names.discard(call.target)
+            elif call.target in self._known:
+                self.names -= {name for name in self.names if _is_at_or_above(name, call.target)}
         elif call.name in {"write", "pwrite64"} and self._ours(call.target):
             self.bytes.add(call.target)
             if call.target not in self._known:  # an empty file may go
                 self._known.add(call.target)
-                self.names.add(_parent(call.target))
+                self._name(call.target)
         elif call.name in {"mkdir", "mkdirat"} and self._ours(call.names[0]):
-            self._known.add(call.names[0])
-            self.names.add(_parent(call.names[0]))
+            self._name(call.names[0])
         elif call.name in {"unlink", "unlinkat"}:
-            self.bytes.discard(call.names[0])
-            self._known.discard(call.names[0])
+            for held in (self.bytes, self._known, self.names):
+                held.discard(call.names[0])
         elif call.name.startswith("rename") and self._ours(call.names[-1]):
             self._rename(call.names[0], call.names[-1])
 
@@ -125,10 +132,17 @@ class Durability:
             moved = {path for path in held if path == source or path.startswith(source + "/")}
             held.difference_update(moved)
             held.update({target + path[len(source) :] for path in moved})
-        self.names.add(_parent(target))
+        self._name(target)
+
+    def _name(self, path: str) -> None:
+        self.names.add(_parent(path) if self._directories else path)
 
     def _ours(self, path: str) -> bool:
         return f"{path}/".startswith(self._folder) and not path.endswith("/lock")
+
+
+def _is_at_or_above(path: str, file: str) -> bool:
+    return f"{file}/".startswith(f"{path}/")
 
 
 def _parent(path: str) -> str:

@@ -129,8 +129,8 @@ def backup(
 
     Its coordinator may run and write meanwhile.
 
-    BACKUP appears when everything in it is checked, or not at all. The keys of the platform, and
-    stores in archive/, are not in it.
+    SHA256SUMS in BACKUP is written when everything is checked; without it BACKUP is incomplete. The
+    keys of the platform, and stores in archive/, are not in it.
 
     Example: keyhouse backup keyhouse-data backup-monday
     """

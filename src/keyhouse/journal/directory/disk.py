@@ -86,10 +86,14 @@ class Disk:
         self.sync_directory(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename ``source`` to ``target``. Durable after ``sync_directory`` of both directories."""
+        """Rename the file ``source``; durable after ``sync_directory`` of both directories.
+
+        Syncing a directory does nothing under Gramine, so the file is synced under its new name,
+        which makes that durable on common file systems.
+        """
         self.step(f"rename {source.name} to {target.name}")
         with _named(target, "written"):
-            source.rename(target)
+            durable_files.rename(source, target)
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in ``path`` durable."""
@@ -101,11 +105,7 @@ class Disk:
         """Make the content of ``path``, written through other handles, durable."""
         self.step(f"sync {path.name}")
         with _named(path, "synced"):
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            durable_files.sync_file(path)
 
     def make_directory(self, path: Path) -> None:
         """Create ``path`` (0700) unless it exists; refuse one that other users can access."""

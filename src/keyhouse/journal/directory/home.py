@@ -123,7 +123,7 @@ class Home:
                 )
             except BaseException:
                 with suppress(KeyhouseError):
-                    await off_loop(self._disk.remove_directory, place)
+                    await off_loop(replacement.abandon, self._disk, self._path)
                 raise
             opened = await self._succeed()
             if not isinstance(opened, Opened):

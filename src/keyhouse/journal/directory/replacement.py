@@ -1,21 +1,24 @@
 """Replacing a store atomically: after a crash there is the old store or the new one, complete.
 
-The new store is built completely in ``incoming.tmp/``. Renaming that to ``incoming/`` is the
-commit: a start that finds ``incoming/`` carries the replacement out, as often as needed.
+The new store is built completely in ``incoming/``, whose first file is ``plan.new``. Renaming that
+to ``plan`` is the commit: a start that finds ``incoming/plan`` carries the replacement out, as
+often as needed; one that finds ``plan.new`` removes what is in ``incoming/``, ``plan.new`` last. So
+files in it without either are damage. No directory is ever renamed: Gramine cannot do that.
 
-``incoming/plan`` names the directory under ``archive/`` for the old files, and the new files. While
-a new file is still in ``incoming/``, the file of that name in the state directory is old;
-afterwards it is new. The old files are moved first, ``recovery_index`` last. Then the new ones are
-moved, the journal last: while it is in ``incoming/``, the WAL files belong to the old journal, and
-they must never be beside the new one.
+The plan names the directory under ``archive/`` for the old files, and the new files. While a new
+file is still in ``incoming/``, the file of that name in the state directory is old; afterwards it
+is new. The old files are moved first, ``recovery_index`` last. Then the new ones are moved, the
+journal last: while it is in ``incoming/``, the WAL files belong to the old journal, and they must
+never be beside the new one.
 
 A plan names the store that it replaces. As long as an old key or journal is there, the old
 ``recovery_index`` is there, too, and must be of that store. So a plan that was planted, or copied
 from another directory, is refused. This is a hurdle and no proof: an attacker with write access can
 read the names, and could as well empty the directory.
 
-A store returns from ``archive/`` in the same way: a plan is written into its directory, which is
-renamed to ``incoming/``.
+A store returns from ``archive/`` in the same way: its plan says from which directory, and the new
+files come from there instead of ``incoming/``. Earlier versions renamed that directory to
+``incoming/``, and built new stores in ``incoming.tmp/``.
 
 A store is erased in the same way: the plan says ``erase``, and the replacement is a tombstone. It
 identifies the store and shows later starts that nothing is missing. It is removed when a new store
@@ -47,6 +50,7 @@ from keyhouse.journal.directory.replacement_plan import (
     ERASE,
     PLAN,
     PLAN_LIMIT,
+    PLANNED,
     Owner,
     Plan,
     not_for,
@@ -62,11 +66,12 @@ __all__ = [
     "commit",
     "finish",
     "is_committed",
+    "origin",
     "prepare",
     "prepare_end",
 ]
 
-_PREPARED = "incoming.tmp"
+_PREPARED = "incoming.tmp"  # of earlier versions, never committed
 _LEAVING = (SEALED_KEY, JOURNAL, INDEX)
 _COMING = (INDEX, SEALED_KEY, JOURNAL)
 
@@ -82,38 +87,44 @@ def archive_name(disk: Disk, home: Path, now: datetime) -> str:
 
 
 def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Path:
-    """Return an empty ``incoming.tmp/`` with its plan. ``clear``: no new store."""
-    place = home / _PREPARED
-    disk.remove_directory(place)
-    disk.make_directory(place)
-    _write_plan(disk, home, place, "clear" if clear else "replace", archive)
-    return place
+    """Return ``incoming/`` with nothing but its plan. ``clear``: no new store."""
+    word = "clear" if clear else "replace"
+    return _begin(disk, home, _plan(disk, home, word, archive).encode())
 
 
 def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
-    """Make an ``incoming.tmp/`` that erases the store and leaves ``tombstone``."""
-    place = home / _PREPARED
-    disk.remove_directory(place)
-    disk.make_directory(place)
-    disk.write(place / PLAN, ERASE)
+    """Prepare to erase the store and to leave ``tombstone``."""
+    place = _begin(disk, home, ERASE)
     disk.write(place / TOMBSTONE, tombstone)
 
 
 def abandon(disk: Disk, home: Path) -> None:
-    """Remove what was prepared but not committed."""
-    disk.remove_directory(home / _PREPARED)
+    """Remove what was prepared but not committed.
+
+    Raises ``StoreDamagedError`` if ``incoming/`` has files but no plan.
+    """
+    incoming = home / INCOMING
+    if not os.path.lexists(incoming):
+        return
+    disk.check_directory(incoming)
+    names = set(disk.names(incoming))
+    if names - {f"{PLANNED}.tmp"} and PLANNED not in names:
+        Plan.decode(None)
+    _remove(disk, incoming, last=PLANNED)
 
 
 def is_committed(home: Path) -> bool:
     """Tell whether a replacement is committed, also after a failed ``commit``."""
-    return os.path.lexists(home / INCOMING)
+    return os.path.lexists(home / INCOMING / PLAN)
 
 
 def commit(disk: Disk, home: Path) -> None:
-    """Commit ``incoming.tmp/``, whose files are synced; ``finish`` carries it out."""
-    disk.sync_directory(home / _PREPARED)
-    disk.rename(home / _PREPARED, home / INCOMING)
+    """Commit what was prepared and whose files are synced; ``finish`` carries it out."""
+    incoming = home / INCOMING
+    disk.sync_directory(incoming)
     disk.sync_directory(home)
+    disk.rename(incoming / PLANNED, incoming / PLAN)
+    disk.sync_directory(incoming)
 
 
 def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
@@ -123,10 +134,17 @@ def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
     """
     place = home / ARCHIVE / name
     files = [each for each in _COMING if os.path.lexists(place / each)]
-    _write_plan(disk, home, place, "restore", archive, files)
-    disk.rename(place, home / INCOMING)
-    disk.sync_directory(home)
-    disk.sync_directory(home / ARCHIVE)
+    plan = _plan(disk, home, "restore", archive, files=files, source=name)
+    _begin(disk, home, plan.encode())
+    commit(disk, home)
+
+
+def origin(disk: Disk, home: Path) -> Path | None:
+    """Return the directory with the new files of a committed replacement, None without one."""
+    raw = disk.read(home / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(home) else None
+    if raw is None:
+        return None
+    return home / INCOMING if raw == ERASE else _origin(home, Plan.decode(raw))
 
 
 def finish(disk: Disk, home: Path) -> None:
@@ -139,19 +157,53 @@ def finish(disk: Disk, home: Path) -> None:
     if not os.path.lexists(incoming):
         return
     disk.check_directory(incoming)
-    names = disk.names(incoming)
-    if names:
-        raw = disk.read(incoming / PLAN, limit=PLAN_LIMIT)
-        if raw == ERASE:
-            _require_erasable(disk, home)
-            _erase(disk, home)
-        else:
-            plan = Plan.decode(raw)
-            _require_replaceable(disk, home, plan)
-            _move(disk, home, plan)
-        disk.remove(incoming / PLAN)
-    disk.remove_directory(incoming)
+    if not is_committed(home):
+        abandon(disk, home)
+        return
+    raw = disk.read(incoming / PLAN, limit=PLAN_LIMIT)
+    if raw == ERASE:
+        _require_erasable(disk, home)
+        _erase(disk, home)
+    else:
+        plan = Plan.decode(raw)
+        if plan.source:
+            _check_source(disk, home, plan.source)
+        _require_replaceable(disk, home, plan)
+        _move(disk, home, plan)
+        if plan.source and os.path.lexists(home / ARCHIVE / plan.source):
+            disk.remove_directory(home / ARCHIVE / plan.source)
+            disk.sync_directory(home / ARCHIVE)
+    _remove(disk, incoming, last=PLAN)
     disk.sync_directory(home)
+
+
+def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
+    """Return ``incoming/`` with ``plan``, which is not committed."""
+    abandon(disk, home)
+    place = home / INCOMING
+    disk.make_directory(place)
+    disk.write(place / PLANNED, plan)
+    return place
+
+
+def _remove(disk: Disk, directory: Path, *, last: str) -> None:
+    """Remove ``directory`` and its files; it says what it is as long as ``last`` is there."""
+    for name in disk.names(directory):
+        if name != last:
+            disk.remove(directory / name)
+    disk.sync_directory(directory)
+    disk.remove_directory(directory)
+
+
+def _origin(home: Path, plan: Plan) -> Path:
+    """Return the directory that the new files of ``plan`` come from."""
+    return home / ARCHIVE / plan.source if plan.source else home / INCOMING
+
+
+def _check_source(disk: Disk, home: Path, name: str) -> None:
+    for path in (home / ARCHIVE, home / ARCHIVE / name):
+        if os.path.lexists(path):  # otherwise all of it has moved
+            disk.check_directory(path)
 
 
 def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
@@ -162,7 +214,7 @@ def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
     if plan.what == "clear":
         if plan.owner is None:  # from an older version, or planted
             raise not_for(plan.what, because=f"not which store, and {old[0]} is there")
-    elif not os.path.lexists(home / INCOMING / JOURNAL):
+    elif not os.path.lexists(_origin(home, plan) / JOURNAL):
         raise not_for(plan.what, because=f"without a {JOURNAL}, and {old[0]} is there")
     elif not plan.is_bound:  # from an older version: its complete store is checked like any other
         return
@@ -190,11 +242,11 @@ def _require_erasable(disk: Disk, home: Path) -> None:
 
 
 def _old_files(home: Path, plan: Plan) -> list[str]:
-    coming = _coming(plan)
+    coming, place = _coming(plan), _origin(home, plan)
     return [
         name
         for name in _standing(home, _LEAVING)
-        if name not in coming or os.path.lexists(home / INCOMING / name)
+        if name not in coming or os.path.lexists(place / name)
     ]
 
 
@@ -222,8 +274,8 @@ def _named(owner: Owner | None) -> str:
 
 
 def _move(disk: Disk, home: Path, plan: Plan) -> None:
-    incoming, archive, files = home / INCOMING, home / ARCHIVE / plan.archive, _coming(plan)
-    journal_is_old = JOURNAL not in files or os.path.lexists(incoming / JOURNAL)
+    place, archive, files = _origin(home, plan), home / ARCHIVE / plan.archive, _coming(plan)
+    journal_is_old = JOURNAL not in files or os.path.lexists(place / JOURNAL)
     if journal_is_old:
         for name in (*WAL_FILES, NEXT_INDEX):
             _put_aside(disk, home / name, archive)
@@ -234,11 +286,11 @@ def _move(disk: Disk, home: Path, plan: Plan) -> None:
             disk.sync_directory(home)
         _put_aside(disk, home / name, archive)
     for name in _COMING:
-        if os.path.lexists(incoming / name):
-            disk.rename(incoming / name, home / name)
+        if os.path.lexists(place / name):
+            disk.rename(place / name, home / name)
     if JOURNAL in files:
         disk.remove(home / TOMBSTONE)
-    for directory in (archive, archive.parent, incoming, home):
+    for directory in (archive, archive.parent, place, home):
         if os.path.lexists(directory):
             disk.sync_directory(directory)
 
@@ -262,17 +314,17 @@ def _put_aside(disk: Disk, path: Path, archive: Path) -> None:
         disk.rename(path, archive / path.name)
 
 
-def _write_plan(
-    disk: Disk, home: Path, place: Path, what: str, archive: str, files: Iterable[str] = ()
-) -> None:
-    """Write the plan into ``place``; ``archive``: the name for the old store, if unused."""
-    plan = Plan(
+def _plan(
+    disk: Disk, home: Path, what: str, archive: str, *, files: Iterable[str] = (), source: str = ""
+) -> Plan:
+    """Return a plan for the present store; ``archive``: the name for it, if unused."""
+    return Plan(
         what=what,
         archive=_unused(home / ARCHIVE, archive),
         files=tuple(files),
         owner=_owner(disk, home / INDEX),
+        source=source,
     )
-    disk.write(place / PLAN, plan.encode())
 
 
 def _unused(parent: Path, name: str) -> str:

@@ -3,13 +3,16 @@
 One line of ASCII, in one of these forms::
 
     replace ARCHIVE of OWNER          incoming/ has a new store, the old one moves to ARCHIVE
-    restore FILES ARCHIVE of OWNER    the same, with some files of a store only
+    restore FILES ARCHIVE of OWNER from NAME
+                                      FILES of a store come back from archive/NAME
     clear ARCHIVE of OWNER            the old store moves to ARCHIVE, nothing takes its place
     erase                             the old store is erased; incoming/tombstone says which
 
 OWNER is the store id (hex) and the epoch in the old store's recovery index, or ``-`` if that cannot
 be read. It prevents that a plan is carried out on another store. Plans of older versions have no
-OWNER.
+OWNER, or no NAME: then FILES are in incoming/.
+
+The file is named ``plan.new`` until the plan is committed.
 """
 
 import re
@@ -19,9 +22,10 @@ import msgspec
 
 from keyhouse.journal.store.protocol import StoreDamagedError
 
-__all__ = ["ERASE", "PLAN", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
+__all__ = ["ERASE", "PLAN", "PLANNED", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
 
 PLAN: Final = "plan"
+PLANNED: Final = "plan.new"  # before the commit
 PLAN_LIMIT: Final = 256  # bytes
 ERASE: Final = b"erase\n"
 
@@ -29,7 +33,7 @@ _FILES: Final = r"(?: (?:recovery_index|sealed_key|journal\.db)){1,3}"
 _OWNER: Final = r"-|(?P<store>[0-9a-f]{32}) (?P<epoch>[0-9]{1,20})"
 _FORM: Final = re.compile(
     rf"(?P<what>replace|clear|restore(?P<files>{_FILES})) (?P<archive>[0-9A-Za-z-]{{1,64}})"
-    rf"(?P<bound> of (?:{_OWNER}))?\n"
+    rf"(?P<bound> of (?:{_OWNER})(?: from (?P<source>[0-9A-Za-z-]{{1,64}}))?)?\n"
 )
 
 
@@ -51,18 +55,20 @@ class Plan(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()  # that are named by a "restore"
     owner: Owner | None = None  # of the old store; None: it had no readable recovery index
     is_bound: bool = True  # False: made by a version that did not write the owner
+    source: str = ""  # name of the archived store that comes back; empty: files are in incoming/
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
         what = " ".join((self.what, *self.files))
         owner = f"{self.owner.store_id.hex()} {self.owner.epoch}" if self.owner else "-"
-        return f"{what} {self.archive} of {owner}\n".encode("ascii")
+        source = f" from {self.source}" if self.source else ""
+        return f"{what} {self.archive} of {owner}{source}\n".encode("ascii")
 
     @classmethod
     def decode(cls, raw: bytes | None) -> "Plan":
         """Return the parts; raise ``StoreDamagedError`` for anything else, None included."""
         form = _FORM.fullmatch((raw or b"").decode("latin-1"))
-        if form is None:
+        if form is None or (form["source"] and not form["files"]):
             raise StoreDamagedError(
                 "incoming/plan is missing or damaged: a new store was being put in place",
                 hint="restore the state directory from a backup",
@@ -74,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
             files=tuple((form["files"] or "").split()),
             owner=owner,
             is_bound=form["bound"] is not None,
+            source=form["source"] or "",
         )
 
 

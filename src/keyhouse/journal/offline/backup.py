@@ -1,8 +1,9 @@
 """Backups: a directory with the files of a store at one commit, and their digests.
 
-``SHA256SUMS`` has a line for each file, in the format of sha256sum. It detects damage of a medium.
-It proves nothing against an attacker who can write the backup: the tags of the records, which are
-verified when the store is opened, prove that Keyhouse wrote them.
+``SHA256SUMS`` has a line for each file, in the format of sha256sum. It is written last: a directory
+without it is no backup. It detects damage of a medium. It proves nothing against an attacker who
+can write the backup: the tags of the records, which are verified when the store is opened, prove
+that Keyhouse wrote them.
 
 A backup has no keys of the platform, and not the file of a simulated machine, which is such a key.
 """
@@ -11,7 +12,6 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -55,20 +55,18 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
     ``NotFoundError``, and refusals of a store that is damaged.
     """
     disk = Disk()
-    place = _new_place(target)
+    _make(target)
     try:
-        copy_live_store(directory, place)
-        require_whole(disk, place, _some(place, await see_journal(place)))
-        await verify(place)
-        lines = [f"{_digest(place / name)}  {name}\n" for name in _present(place)]
-        disk.write(place / DIGESTS, "".join(lines).encode("ascii"))
-        for name in _present(place):
-            disk.sync_file(place / name)
-        disk.sync_directory(place)
-        disk.rename(place, target)
+        copy_live_store(directory, target)
+        require_whole(disk, target, _some(target, await see_journal(target)))
+        await verify(target)
+        for name in _present(target):
+            disk.sync_file(target / name)
+        lines = [f"{_digest(target / name)}  {name}\n" for name in _present(target)]
+        disk.write(target / DIGESTS, "".join(lines).encode("ascii"))
         disk.sync_directory(target.parent)
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
         raise
 
 
@@ -103,14 +101,14 @@ async def restore_backup(
         lock.release()
 
 
-def _new_place(target: Path) -> Path:
-    """Return an empty directory (0700) beside ``target``, which must not be there."""
-    if os.path.lexists(target):
+def _make(target: Path) -> None:
+    """Make the directory ``target`` (0700), which must not be there."""
+    try:
+        target.mkdir(mode=0o700)
+    except FileExistsError:
         raise NotEmptyError(
             f"{target.name or target} already exists", hint="name a directory to be made"
-        )
-    try:
-        return Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}-", dir=target.parent))
+        ) from None
     except OSError:
         raise StoreUnreadableError(
             f"{target.name} cannot be made", hint="look at the directory it is to be in"

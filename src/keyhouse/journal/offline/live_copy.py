@@ -28,11 +28,11 @@ from pathlib import Path
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.progress import advance, begin
+from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.layout import (
-    INCOMING,
     INDEX,
     JOURNAL,
     NEXT_INDEX,
@@ -87,7 +87,7 @@ def copy_live_store(
         for name in disk.names(copy):
             (copy / name).unlink()
         time.sleep(_PAUSE)
-    if os.path.lexists(directory / INCOMING):
+    if replacement.is_committed(directory):
         raise StoreBusyError(
             "a new store was being put in place here and that has not ended",
             hint="start the coordinator, which finishes it, or keep it running",
@@ -100,7 +100,7 @@ def copy_live_store(
 
 def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
     """Copy everything once; return whether the copy is consistent."""
-    if os.path.lexists(directory / INCOMING):
+    if replacement.is_committed(directory):
         return False
     small = _read_small(disk, directory)
     begin("copying", 2 * size_of(directory / JOURNAL) + size_of(directory / _WAL))
@@ -111,7 +111,7 @@ def _copied(disk: Disk, directory: Path, copy: Path) -> bool:
         _head(disk, directory / _WAL) == _head(disk, copy / _WAL)
         and _equal(disk, directory / JOURNAL, copy / JOURNAL)
         and small == _read_small(disk, directory)
-        and not os.path.lexists(directory / INCOMING)
+        and not replacement.is_committed(directory)
     )
     if same:
         for name, data in small.items():

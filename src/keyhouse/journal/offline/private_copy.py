@@ -12,12 +12,11 @@ from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
 from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
-from keyhouse.journal.directory.replacement_plan import PLAN
+from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
 __all__ = ["private_copy"]
 
-_FOLDERS = ("", INCOMING)
 _CHUNK = 1024 * 1024
 
 
@@ -33,20 +32,30 @@ def private_copy(directory: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="keyhouse-") as name:
         copy = Path(name) / "store"
         with unused(directory):
-            present = [name for name in _FOLDERS if not name or os.path.lexists(directory / name)]
-            files = [directory / each / name for each in present for name in STORE_FILES]
+            folders = _folders(disk, directory)
+            files = [folder / name for folder in folders for name in STORE_FILES]
             begin("copying", sum(map(size_of, files)))
-            for folder in present:
-                _copy(disk, directory / folder, copy / folder)
+            for folder in folders:
+                _copy(disk, folder, copy / folder.relative_to(directory))
         replacement.finish(disk, copy)
         yield copy
+
+
+def _folders(disk: Disk, directory: Path) -> list[Path]:
+    """Return the directories that the store is in: more than one while it is being replaced."""
+    folders = [directory]
+    for folder in (directory / INCOMING, replacement.origin(disk, directory)):
+        if folder is not None and folder not in folders and os.path.lexists(folder):
+            folders.append(folder)
+    return folders
 
 
 def _copy(disk: Disk, source: Path, target: Path) -> None:
     disk.check_directory(source)
     refuse_rollback_journal(source)
+    target.parent.mkdir(mode=0o700, exist_ok=True)  # archive/
     target.mkdir(mode=0o700)
-    for name in (*STORE_FILES, TOMBSTONE, PLAN):
+    for name in (*STORE_FILES, TOMBSTONE, PLAN, PLANNED):
         if disk.check_file(source / name):
             _copy_file(source / name, target / name)
 
