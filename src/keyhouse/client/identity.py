@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from keyhouse.base.file_hints import reading_hint
 from keyhouse.base.pem import certificate_fault, is_encrypted, key_fault
 from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
@@ -152,7 +153,8 @@ def _read(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ClientSetupError(
-            f"cannot read the user's {what} {path}: {os_reason(error)}", hint="check the path"
+            f"cannot read the user's {what} {path}: {os_reason(error)}",
+            hint=reading_hint(path, error),
         ) from None
 
 

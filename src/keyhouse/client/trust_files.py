@@ -19,6 +19,7 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.file_hints import reading_hint
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.client.errors import ClientSetupError
@@ -52,7 +53,9 @@ def read_named(path: str | Path) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST + 1)
     except OSError as error:
-        raise ClientSetupError(f"cannot read {path}: {os_reason(error)}") from None
+        raise ClientSetupError(
+            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
+        ) from None
     if len(content) > _LARGEST:
         raise ClientSetupError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
     return content

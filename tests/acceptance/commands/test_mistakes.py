@@ -10,12 +10,14 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -138,6 +140,8 @@ def files(folder: Path) -> None:
         "writer.der": certificate.public_bytes(Encoding.DER),
         "key.der": key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
         "encrypted.key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret),
+        "old.crt": expired(),
+        "old.key": user("old").key_pem,
         "half.crt": user("writer").pem[:200],
         "empty.pem": b"",
         "wrong.txt": b"wrong",
@@ -149,6 +153,20 @@ def files(folder: Path) -> None:
     }
     for name, content in made.items():
         (folder / name).write_bytes(content)
+
+
+def expired() -> bytes:
+    """Return a certificate (PEM) of the user "old" that has ended."""
+    key = load_pem_private_key(user("old").key_pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "old")])
+    return (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2025, 6, 30, tzinfo=UTC))
+        .sign(key, SHA256())
+        .public_bytes(Encoding.PEM)
+    )
 
 
 class Listener:

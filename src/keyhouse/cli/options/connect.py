@@ -12,6 +12,7 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
+from keyhouse.base.file_hints import writing_hint
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_chosen import not_applied
@@ -65,7 +66,9 @@ def keep(proven: TrustedCoordinator, path: str) -> str:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(place, chain_pem(proven).encode("ascii"))
     except OSError as error:
-        raise FileUnwritableError(f"cannot write {place}: {os_reason(error)}") from None
+        raise FileUnwritableError(
+            f"cannot write {place}: {os_reason(error)}", hint=writing_hint(error)
+        ) from None
     return str(place)
 
 

@@ -1,11 +1,14 @@
 """A user's certificate and key: in PEM files, in a PKCS #12 file, or on a token."""
 
+import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from keyhouse.base.printable import printable
 from keyhouse.cli.options.context_chosen import context_for, not_applied
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.token import (
@@ -25,7 +28,7 @@ from keyhouse.cli.parser.parameters import Option, OptionGroup
 from keyhouse.cli.parser.usage import WrongUsageError
 
 if TYPE_CHECKING:
-    from keyhouse.client import TokenIdentity, UserIdentity
+    from keyhouse.client import ClientIdentity, PemIdentity, TokenIdentity
 
 __all__ = ["User"]
 
@@ -80,18 +83,18 @@ class User(OptionGroup, frozen=True, kw_only=True):
             if isinstance(each, Target):
                 self._named(each)
 
-    def identity(self, target: Target) -> "UserIdentity | TokenIdentity":
+    def identity(self, target: Target) -> "ClientIdentity | PemIdentity | TokenIdentity":
         """Return the user, of the options or else of the context.
 
-        Raises ``WrongUsageError`` unless exactly one is named; ``ClientSetupError`` if it cannot be
-        used.
+        A certificate that has expired is warned of: the coordinator accepts it, as it compares the
+        bytes. Raises ``WrongUsageError`` unless exactly one is named; ``ClientSetupError`` if it
+        cannot be used.
         """
-        found = self._named(target)
-        if found.pkcs11_config is not None:
-            return _on_token(found, found.pkcs11_config)
-        if found.cert is not None and found.key is not None:
-            return _from_pem(found.cert, found.key, found.key_password)
-        return _from_pkcs12(found)
+        named = self._named(target)
+        found = _opened(named)
+        where = named.cert or named.pkcs12 or "on the token"
+        _warn_if_expired(_certificate_of(found), str(where))
+        return found
 
     def _named(self, target: Target) -> "User":
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
@@ -164,14 +167,44 @@ def _missing(user: User) -> str:
     return "no certificate: pass --cert" if user.cert is None else "no private key: pass --key"
 
 
-def _from_pem(certificate: Path, key: Path, password: Path | None) -> "UserIdentity":
+def _opened(user: User) -> "ClientIdentity | PemIdentity | TokenIdentity":
+    if user.pkcs11_config is not None:
+        return _on_token(user, user.pkcs11_config)
+    if user.cert is not None and user.key is not None:
+        return _from_pem(user.cert, user.key, user.key_password)
+    return _from_pkcs12(user)
+
+
+def _certificate_of(user: "ClientIdentity | PemIdentity | TokenIdentity") -> bytes:
+    certificate = user.certificate
+    return certificate if isinstance(certificate, bytes) else certificate.read_bytes()
+
+
+def _warn_if_expired(certificate: bytes, name: str) -> None:
+    from cryptography import x509
+
+    try:
+        end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError:  # TLS says what is wrong with it
+        return
+    if end < datetime.now(UTC):
+        sys.stderr.write(
+            f"warning: the user's certificate {printable(name)} expired on {end:%Y-%m-%d}"
+            " (coordinators do not check that)\n"
+            "hint: make a new certificate, and put it into the manifest by an update\n"
+        )
+
+
+def _from_pem(
+    certificate: Path, key: Path, password: Path | None
+) -> "ClientIdentity | PemIdentity":
     """Return the user of two files, which TLS is known to take."""
     import ssl
 
     from keyhouse.base.secret import Secret
     from keyhouse.client import ClientIdentity, read_pem
 
-    found: UserIdentity = ClientIdentity(certificate, key)
+    found: ClientIdentity | PemIdentity = ClientIdentity(certificate, key)
     if key.exists():
         pem = Secret(read_file(str(key)))
         passphrase = passphrase_of(key, pem, password)
@@ -181,7 +214,7 @@ def _from_pem(certificate: Path, key: Path, password: Path | None) -> "UserIdent
     return found
 
 
-def _from_pkcs12(user: User) -> "UserIdentity":
+def _from_pkcs12(user: User) -> "PemIdentity":
     from keyhouse.base.secret import Secret
     from keyhouse.client import read_pkcs12
 

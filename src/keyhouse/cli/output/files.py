@@ -8,6 +8,7 @@ from typing import Final
 
 from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError, RefusedError
+from keyhouse.base.file_hints import reading_hint, writing_hint
 from keyhouse.base.printable import os_reason
 
 __all__ = [
@@ -47,9 +48,14 @@ def read_file(path: str) -> bytes:
             with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
                 content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise FileUnreadableError(f"cannot read {path}: {os_reason(error)}") from None
+        raise FileUnreadableError(
+            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
+        ) from None
     if len(content) > _LARGEST_FILE:
-        raise FileUnreadableError(f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes")
+        raise FileUnreadableError(
+            f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes",
+            hint="check that it is the file that you mean",
+        )
     return content
 
 
@@ -123,4 +129,4 @@ def write_output(content: bytes, path: str = "") -> None:
 
 
 def _unwritable(path: str, error: OSError) -> FileUnwritableError:
-    return FileUnwritableError(f"cannot write {path}: {os_reason(error)}")
+    return FileUnwritableError(f"cannot write {path}: {os_reason(error)}", hint=writing_hint(error))

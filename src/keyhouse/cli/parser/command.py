@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final
 import click
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.file_hints import reading_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.output.show import ShownError, show_error
 from keyhouse.cli.parser.help import Helping, version_option
 from keyhouse.cli.parser.parameters import GENERAL, Option, Signature
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser.usage import UnexpectedArgumentError, WrongUsageError
 
 __all__ = [
     "ANY_WORDS",
@@ -67,6 +68,15 @@ class Command(Helping):
         others["params"] = [*self._signature.parameters, version_option(hidden=True)]
         super().__init__(name, help=_example_first(help), **others)
 
+    allow_extra_args = True  # to the parser, which would word it otherwise; ``parse_args`` refuses
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words of the command line. Raises ``click.UsageError``."""
+        rest = super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise UnexpectedArgumentError(ctx.args[0], ctx)
+        return rest
+
     def invoke(self, ctx: click.Context) -> None:
         """Call the function with what was parsed."""
         try:
@@ -100,7 +110,9 @@ def _unusable_file(error: OSError) -> FileUnreadableError:
     if error.filename is None:
         raise error
     path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-    return FileUnreadableError(f"cannot use {path}: {os_reason(error)}")
+    return FileUnreadableError(
+        f"cannot use {path}: {os_reason(error)}", hint=reading_hint(path, error)
+    )
 
 
 def _example_first(doc: str) -> str:

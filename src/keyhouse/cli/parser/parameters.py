@@ -23,7 +23,7 @@ from typing import (
 import click
 import msgspec
 
-from keyhouse.cli.parser.usage import Choice
+from keyhouse.cli.parser.usage import Choice, Number
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -121,7 +121,7 @@ class Option:
         metavar = self.metavar or _METAVARS.get(item)
         settings = {
             **self.settings,
-            "type": _type(item) if self.range is None else click.IntRange(*self.range),
+            "type": _type(item) if self.range is None else Number(*self.range),
             "metavar": metavar,
             "show_default": item is int,
             "multiple": many,
@@ -137,12 +137,6 @@ class _Option(click.Option):
     def __init__(self, names: list[str], section: str, **settings: Any) -> None:
         super().__init__(names, **settings)
         self.section = section
-
-    def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return what is added to its help: the default alone; a range is told when it matters."""
-        extra = super().get_help_extra(ctx)
-        extra.pop("range", None)
-        return extra
 
 
 def section_of(parameter: click.Parameter) -> str:
@@ -240,7 +234,7 @@ def _type(item: Any) -> click.ParamType[Any]:
         return Choice(get_args(item))
     return {
         str: click.STRING,
-        int: click.INT,
+        int: Number(),
         Path: click.Path(path_type=Path),
     }[item]
 

@@ -1,10 +1,14 @@
 """Errors of usage in the words of all other errors: what is wrong, and what can be typed."""
 
+from typing import Any, Final
+
 import click
 
 from keyhouse.base.errors import RefusedError
 
-__all__ = ["Choice", "WrongUsageError", "usage_error"]
+__all__ = ["Choice", "Number", "UnexpectedArgumentError", "WrongUsageError", "usage_error"]
+
+_DIGITS: Final = 18
 
 
 class WrongUsageError(RefusedError):
@@ -21,6 +25,42 @@ class _UnknownValueError(click.BadParameter):
         self.value, self.known = value, known
 
 
+class _InvalidNumberError(click.BadParameter):
+    """An option was given something else than a number that it takes."""
+
+    def __init__(self, value: str, allowed: str) -> None:
+        super().__init__("invalid value")
+        self.value, self.allowed = value, allowed
+
+
+class UnexpectedArgumentError(click.UsageError):
+    """There are more arguments than the command takes; ``given`` is the first."""
+
+    def __init__(self, given: str, context: click.Context) -> None:
+        super().__init__("unexpected argument", context)
+        self.given = given
+
+
+class Number(click.ParamType[int]):
+    """A whole number in decimal digits, from ``least`` to ``most``."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number. Raises ``click.BadParameter``."""
+        del param, ctx  # the parser adds them to the error
+        text = str(value)
+        if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+            number = int(text)
+            if number >= self._least and (self._most is None or number <= self._most):
+                return number
+        end = f"from {self._least} to {self._most}" if self._most else f"from {self._least} on"
+        raise _InvalidNumberError(text, f"a whole number {end}")
+
+
 class Choice(click.Choice[str]):
     """One of a few words."""
 
@@ -34,39 +74,56 @@ class Choice(click.Choice[str]):
 
 def usage_error(error: click.ClickException) -> WrongUsageError:
     """Return ``error``, which the parser raised, as an error of Keyhouse."""
-    from keyhouse.wire.json_decoder import nearest, resembling
-
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "keyhouse"
-    hint = f"{path} --help lists what there is"
+    message, hint = _told(error, context)
+    return WrongUsageError(message, hint=hint or f"{path} --help lists what there is")
+
+
+def _told(error: click.ClickException, context: click.Context | None) -> tuple[str, str]:
+    """Return message and hint; the hint is empty if all there is has to be looked at."""
+    from keyhouse.wire.json_decoder import nearest, resembling
+
+    told = (_plain(error.format_message()), "")
     match error:
-        case click.NoSuchOption():
-            close = resembling(error.option_name, _options(context))
-            return WrongUsageError(
-                f"unknown option {error.option_name}",
-                hint=f"did you mean {close}?" if close else hint,
-            )
-        case click.NoSuchCommand():
-            close = resembling(error.command_name, _commands(context))
-            return WrongUsageError(
-                f"unknown command {error.command_name}",
-                hint=f"did you mean {close}?" if close else hint,
-            )
+        case click.NoSuchOption(option_name=name):
+            told = (f"unknown option {name}", _meant(resembling(name, _options(context))))
+        case click.NoSuchCommand(command_name=name):
+            told = (f"unknown command {name}", _meant(resembling(name, _commands(context))))
         case click.MissingParameter(param=click.Parameter() as missing):
-            usage = context.get_usage().removeprefix("Usage: ") if context is not None else hint
-            return WrongUsageError(f"{_name(missing)} is missing", hint=" ".join(usage.split()))
-        case _UnknownValueError(param=click.Parameter() as given):
-            return WrongUsageError(
-                f"{_name(given)}: unknown value {error.value}",
-                hint=nearest(error.value, error.known),
-            )
+            told = (f"{_name(missing)} is missing", _usage(context))
+        case UnexpectedArgumentError(given=word):
+            told = (f"unexpected argument {word}", _usage(context))
+        case click.BadOptionUsage(option_name=name):
+            told = _misused(name, context)
+        case _UnknownValueError(param=click.Parameter() as given, value=value, known=known):
+            told = (f"{_name(given)}: unknown value {value}", nearest(value, known))
+        case _InvalidNumberError(param=click.Parameter() as given, value=value, allowed=allowed):
+            told = (f"{_name(given)}: invalid value {value}", allowed)
         case click.BadParameter(param=click.Parameter() as given):
-            return WrongUsageError(f"{_name(given)}: {_plain(error.message)}", hint=hint)
-    return WrongUsageError(_plain(error.format_message()), hint=hint)
+            told = (f"{_name(given)}: {_plain(error.message)}", "")
+    return told
 
 
 def _meant(close: str) -> str:
     return f"did you mean {close}?" if close else ""
+
+
+def _misused(name: str, context: click.Context | None) -> tuple[str, str]:
+    """Return what to tell of an option without its value, or a flag with one."""
+    own = context.command.get_params(context) if context is not None else []
+    option = next((each for each in own if name in each.opts), None)
+    if isinstance(option, click.Option) and not option.is_flag:
+        metavar = option.metavar or "|".join(getattr(option.type, "choices", ())) or "VALUE"
+        return f"{name} needs a value", f"{name} {metavar}"
+    return f"{name} takes no value", ""
+
+
+def _usage(context: click.Context | None) -> str:
+    """Return how the command is typed, on one line."""
+    if context is None:
+        return "keyhouse --help"
+    return " ".join(context.get_usage().removeprefix("Usage: ").split())
 
 
 def _options(context: click.Context | None) -> tuple[str, ...]:

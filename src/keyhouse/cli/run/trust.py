@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from keyhouse.base.file_hints import reading_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.run.settings import RunSettings
 from keyhouse.launcher import (
@@ -31,7 +32,9 @@ def read_small_file(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
     except OSError as error:
-        raise LaunchRefusedError(f"cannot read {path}: {os_reason(error)}") from None
+        raise LaunchRefusedError(
+            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
+        ) from None
     if len(content) > _LARGEST:  # the beginning alone might mean something else
         raise LaunchRefusedError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
     return content

@@ -1,0 +1,42 @@
+"""What a person can do about a file that cannot be read or written."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+__all__ = ["reading_hint", "writing_hint"]
+
+_COMPARED: Final = 1000  # names of a directory
+_CLOSE: Final = 0.8  # how much of both names is the same: an ending like .json is not enough
+
+
+def reading_hint(path: str | Path, error: OSError) -> str:
+    """Return what to do if ``path`` cannot be read; names a file that may be meant."""
+    if isinstance(error, FileNotFoundError):
+        return _meant(path)
+    if isinstance(error, IsADirectoryError):
+        return "name a file, not a directory"
+    if isinstance(error, PermissionError):
+        return "check who may read it, and who may enter its directory"
+    return "check the path"
+
+
+def writing_hint(error: OSError) -> str:
+    """Return what to do if a file cannot be made or written."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "make its directory first, or name another file"
+    if isinstance(error, PermissionError):
+        return "check who may write to it, and to its directory"
+    return "check the path, and the disk"
+
+
+def _meant(path: str | Path) -> str:
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry, _ in zip(entries, range(_COMPARED), strict=False)]
+    except OSError:
+        return f"check the path: there is no directory {folder}"
+    close = get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    return f"did you mean {os.path.join(folder, close[0])}?" if close else "check the path"  # noqa: PTH118 the path as the user wrote it

@@ -1,0 +1,45 @@
+"""What is told to do about a file that cannot be used."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from keyhouse.base.file_hints import reading_hint, writing_hint
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("atestation.json", "did you mean attestation.json?"),
+        ("./keys/alcie.key", "did you mean ./keys/alice.key?"),
+        ("m.json", "check the path"),
+        ("missing/a.json", "check the path: there is no directory missing"),
+    ],
+)
+def test_file_that_may_be_meant_is_named(
+    path: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("keys").mkdir()
+    Path("keys/alice.key").touch()
+    Path("attestation.json").touch()
+
+    assert reading_hint(path, FileNotFoundError()) == hint
+
+
+@pytest.mark.parametrize(
+    ("number", "reading", "writing"),
+    [
+        (errno.EACCES, "check who may read it", "check who may write to it"),
+        (errno.EISDIR, "name a file, not a directory", "check the path, and the disk"),
+        (errno.ENOTDIR, "check the path", "make its directory first"),
+        (errno.EIO, "check the path", "check the path, and the disk"),
+    ],
+)
+def test_hint_fits_the_reason(number: int, reading: str, writing: str) -> None:
+    error = OSError(number, os.strerror(number))
+
+    assert reading_hint("a", error).startswith(reading)
+    assert writing_hint(error).startswith(writing)
