@@ -43,4 +43,4 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     }
     if simulated:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
-    show_rows(rows)
+    show_rows(rows, wraps=True)

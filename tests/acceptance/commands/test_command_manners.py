@@ -276,8 +276,7 @@ def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> N
     assert "--show" in shown
     code, shown = on_a_terminal(desk, "secret", "get", "shared", "--show")
     assert (code, value[1] in shown) == (0, True)
-    assert f"from the context: {desk.host}, identity " in shown
-    assert "SIMULATED under " in shown
+    assert re.search(rf"^context: \S+ \({desk.host}, SIMULATED\)\r$", shown, re.MULTILINE)
     code, shown = on_a_terminal(desk, "secret", "get", "shared", "-o", "s.json")
     assert (code, value[1] in shown) == (0, False)
     assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
@@ -313,3 +312,14 @@ def test_table_is_whole_on_a_terminal_of_any_width(
     code, shown = on_a_terminal(desk, "context", "list", NO_COLOR="", COLUMNS=columns)
 
     assert (code, desk.host in shown, "\u2500" in shown) == (0, True, is_drawn)
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_status_wraps_between_words(desk: Desk, columns: int) -> None:
+    whole = json.loads(desk.done("status", "--json"))["message"]
+    code, shown = on_a_terminal(desk, "status", COLUMNS=str(columns))
+
+    lines = [line.rpartition("\r")[2] for line in shown.split("\r\n")]
+    assert code == 0
+    assert all(len(line) <= columns for line in lines)
+    assert whole in " ".join(line.strip() for line in lines)

@@ -239,7 +239,7 @@ def _show(
         rows["recovery"] = f"{place.path}  for {', '.join(sorted(answer.recovery_secrets))}"
     if answer.message:
         rows["message"] = answer.message
-    show_rows(rows)
+    show_rows(rows, wraps=True)
 
 
 def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:

@@ -117,7 +117,7 @@ def trusted(
     """
     found = target.settled()
     if sys.stderr.isatty():
-        sys.stderr.write(context_notice(found) if found != target else _notice(target))
+        sys.stderr.write(_notice(target))
     proven = _verified(
         found, memory_of(found.memory) if known else None, timeout or found.timeouts()
     )
@@ -129,8 +129,11 @@ def trusted(
 
 
 def _notice(target: Target) -> str:
+    """Return a line on the context: which one applies, unless output is piped, or why none does."""
     why = not_applied(target.context, target.host)
-    return f"{printable(why)}\n" if why else ""
+    if why:
+        return f"{printable(why)}\n"
+    return context_notice(target) if sys.stdout.isatty() else ""
 
 
 def _verified(

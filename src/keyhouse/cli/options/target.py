@@ -225,14 +225,13 @@ def _filled(typed: Target, named: NamedContext) -> Target:
     return found
 
 
-def context_notice(found: Target) -> str:
-    """Return one line on what is trusted because of a context, and not because of options."""
-    lines = [f"from the context: {found.host}, identity {found.attestation}"]
-    if found.simulation_root is not None:
-        lines.append(f"SIMULATED under {found.simulation_root}")
-    if found.accepted_tcb_statuses:
-        lines.append(f"accepts {', '.join(found.accepted_tcb_statuses)}")
-    return printable("; ".join(lines)) + "\n"
+def context_notice(typed: Target) -> str:
+    """Return one short line on the context that completes ``typed``; "" if there is none."""
+    named, found = context_for(typed.context, typed.host), typed.settled()
+    if named is None or found == typed:
+        return ""
+    simulated = ", SIMULATED" if found.simulation_root is not None else ""
+    return printable(f"context: {named.name} ({found.host}{simulated})") + "\n"
 
 
 def _path(text: str) -> Path | None:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
@@ -63,14 +64,28 @@ def show_json(value: Any) -> None:
     sys.stdout.write(_json(value) + "\n")
 
 
-def show_rows(rows: Mapping[str, str]) -> None:
-    """Print names and values in two columns; the names are bold where there are colours."""
+def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
+    """Print names and values in two columns; the names are bold where there are colours.
+
+    A value is on one line, unless it ``wraps``: then, on a terminal, between words.
+    """
     bold = coloured(sys.stdout)
     names = [printable(name) for name in rows]
     width = max(map(len, names)) + 1
     for name, value in zip(names, rows.values(), strict=True):
         shown = click.style(name.ljust(width), bold=True) if bold else name.ljust(width)
-        sys.stdout.write(f"{shown} {printable(value)}\n")
+        text = _wrapped(value, width + 1) if wraps and sys.stdout.isatty() else printable(value)
+        sys.stdout.write(f"{shown} {text}\n")
+
+
+def _wrapped(value: str, indent: int) -> str:
+    lines = textwrap.wrap(
+        printable(value),
+        max(get_terminal_size().columns - indent, 1),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"\n{' ' * indent}".join(lines)
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
