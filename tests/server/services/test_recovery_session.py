@@ -79,7 +79,7 @@ class Desk:
 
     async def give(self, share: bytes, signed_by: Holder, *, encrypt: bool = False) -> Progress:
         """Hand in ``share`` with a signature over it."""
-        sent = encrypted(_key().public_key, share) if encrypt else share
+        sent = encrypted((await self.desk.public_key()).public_key, share) if encrypt else share
         return await self.desk.upload(Secret(sent), signed_by.sign(share))
 
 
@@ -184,14 +184,37 @@ async def test_share_of_one_holder_under_the_signature_of_another_share_is_refus
 ) -> None:
     async with _lost(tmp_path) as desk:
         mine, other = (desk.shares[each.name].reveal() for each in KEYS[:2])
-        sent = encrypted(_key().public_key, mine)
+        sent = encrypted((await desk.desk.public_key()).public_key, mine)
         with pytest.raises(ShareRefusedError):
             await desk.desk.upload(Secret(sent), KEYS[1].sign(other))
         assert desk.desk.received == ()
 
 
-async def test_upload_under_a_key_from_before_a_restart_is_refused(tmp_path: Path) -> None:
+async def test_key_is_made_for_the_first_who_asks_and_serves_all(tmp_path: Path) -> None:
+    made_for: list[EphemeralKey] = []
+
+    def make() -> EphemeralKey:
+        made_for.append(_key())
+        return _key()
+
     async with _lost(tmp_path) as desk:
+        desk.desk.close()
+        desk.desk = RecoverySession(desk.engine, _nothing_to_do, make)
+        await desk.hand_in(KEYS[0])
+        assert made_for == []  # a plain share needs none
+        answers = await asyncio.gather(*(desk.desk.public_key() for _ in range(3)))
+        assert {answer.public_key for answer in answers} == {_key().public_key}
+        assert (await desk.hand_in(KEYS[1], encrypt=True)).remaining == 0
+        assert made_for == [_key()]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_upload_under_a_key_from_before_a_restart_is_refused(
+    tmp_path: Path, *, asked: bool
+) -> None:
+    async with _lost(tmp_path) as desk:
+        if asked:
+            await desk.desk.public_key()
         share = desk.shares[KEYS[0].name].reveal()
         recorded = encrypted(EphemeralKey().public_key, share)
         with pytest.raises(BadRequestError, match="cannot be decrypted"):

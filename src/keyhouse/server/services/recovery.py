@@ -89,6 +89,7 @@ class RecoverySession:
     ) -> None:
         self._engine = engine
         self._make_ready = make_ready
+        self._make_key = make_key
         self._submitted: tuple[SubmittedShare, ...] = ()
         self._key: Future[EphemeralKey] | None = None
         self._signature = b""  # over the public key
@@ -96,8 +97,6 @@ class RecoverySession:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="recovery")
         self._waiting = ConcurrencyLimit(WAITING, "too many recovery requests are waiting")
         self._uploads = FairQueue(self._waiting)
-        if isinstance(engine.view.state, Recovering):
-            self._key = self._threads.submit(make_key)
 
     @property
     def received(self) -> tuple[str, ...]:
@@ -105,20 +104,20 @@ class RecoverySession:
         return tuple(sorted(submission.name for submission in self._submitted))
 
     async def public_key(self) -> PublicKey:
-        """Return the key to encrypt shares to, once it is made; and what the index says.
+        """Return the key to encrypt shares to, and what the index says.
+
+        The key is made when the first caller asks for it, and then serves all of them.
 
         Raises:
             WrongPhaseError, ConflictError, IndexDamagedError: nothing to recover, or no holders.
             UnavailableError: too many wait for it.
         """
-        state, key = self._recovering(), self._key
+        state = self._recovering()
         self._require_holders()
-        if key is None:
-            raise UnavailableError(
-                "there is no key to encrypt shares to now", hint="try again later"
-            )
         with self._waiting.one():
-            made = await asyncio.wrap_future(_unshared(key))
+            if self._key is None:
+                self._key = self._threads.submit(self._make_key)
+            made = await asyncio.wrap_future(_unshared(self._key))
         if not self._signature:  # deterministic: made once, for all callers
             self._signature = sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
