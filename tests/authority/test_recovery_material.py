@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.authority import (
     RecoveryMaterial,
@@ -28,7 +29,7 @@ NAMES = ("zoe", "alice", "bob", "carol")
 @cache
 def _key(name: str, bits: int = 2048) -> rsa.RSAPrivateKey:
     assert name
-    return rsa.generate_private_key(65537, bits)
+    return unused_rsa_key(bits)
 
 
 def _spki(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:

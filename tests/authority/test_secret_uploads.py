@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.authority import NOW
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.authority import StoredSecret, import_secret
 from keyhouse.base.errors import BadRequestError, InvalidError, RefusedError
@@ -34,7 +35,7 @@ PLAIN, SYMMETRIC = SecretType.PLAIN, SecretType.SYMMETRIC_KEY
 def _key(kind: str) -> Key:
     match kind:
         case "rsa":
-            return rsa.generate_private_key(65537, 2048)
+            return unused_rsa_key()
         case "p384":
             return ec.generate_private_key(ec.SECP384R1())
         case "k256":

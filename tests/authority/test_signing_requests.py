@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 from support.samples.authority import coordinator_keys
-from support.samples.fixed_keys import dsa_key
+from support.samples.fixed_keys import dsa_key, unused_rsa_key
 from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
@@ -108,7 +108,7 @@ def test_a_range_of_addresses_is_no_address() -> None:
         ec.generate_private_key(ec.SECP384R1()),
         ec.generate_private_key(ec.SECP521R1()),
         ed25519.Ed25519PrivateKey.generate(),
-        rsa.generate_private_key(65537, 2048),
+        unused_rsa_key(),
     ],
     ids=["P-256", "P-384", "P-521", "Ed25519", "RSA"],
 )
@@ -129,7 +129,7 @@ def _dsa_request() -> bytes:
     [
         signing_request(key=ec.generate_private_key(ec.SECP256K1())),
         signing_request(key=ec.generate_private_key(ec.SECP224R1())),
-        signing_request(key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 that is the test
+        signing_request(key=unused_rsa_key(1024)),
         _dsa_request(),
     ],
     ids=["secp256k1", "P-224", "RSA-1024", "DSA"],

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.deployment import user
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.secret import Secret
@@ -77,7 +78,7 @@ def test_a_certificate_and_its_key_are_taken_from_pem(content: bytes) -> None:
 
 def test_a_certificate_alone_and_older_forms_of_keys_are_taken() -> None:
     assert read_pem_secret(PEM).private is None
-    for key in (load_pem_private_key(KEY, None), rsa.generate_private_key(65537, 2048)):
+    for key in (load_pem_private_key(KEY, None), unused_rsa_key()):
         assert isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
         older = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
         found = read_pem_secret(PEM + older)

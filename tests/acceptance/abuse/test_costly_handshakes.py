@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from support.peers.https import Pair, make_pair
 from support.peers.workloads import Http2Wire, client_context, framed, request
 from support.process.server import PATIENCE, Server
 from support.samples.costly_keys import COSTLY, LARGEST
 from support.samples.deployment import manifest
-from support.samples.fixed_keys import RSA_4096, dsa_key
+from support.samples.fixed_keys import RSA_4096, dsa_key, unused_rsa_key
 
 from keyhouse.manifest import check
 from keyhouse.server.net.grpc_status import Status
@@ -39,7 +39,7 @@ UNUSABLE: Final = COSTLY_PAIRS | {  # as the certificate of a user
 }
 ALL_COSTLY: Final = COSTLY_PAIRS | COSTLY_ISSUERS
 USUAL: Final = {
-    "RSA 2048": make_pair("usual", key=rsa.generate_private_key(65537, 2048)),
+    "RSA 2048": make_pair("usual", key=unused_rsa_key()),
     "RSA 4096": make_pair("usual", key=RSA_4096),
     "RSA, large, exponent of 32 bits": make_pair("usual", key=LARGEST),
     "P-256": make_pair("usual"),

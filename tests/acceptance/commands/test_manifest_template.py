@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.process.command import Ended, run
 from support.process.start import start
 from support.samples.deployment import user
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.manifest.template_parts import PartUnreadableError, parts_of, starting_manifest
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Path:
     """A directory with alice's certificate (and key), and a recovery key."""
     alice = user("alice")
     (tmp_path / "alice.pem").write_bytes(alice.key_pem + alice.pem)
-    key = rsa.generate_private_key(65537, 2048).public_key()
+    key = unused_rsa_key().public_key()
     (tmp_path / "key.pem").write_bytes(
         key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -29,6 +29,7 @@ from support.peers.golden import is_writing
 from support.process.command import Ended, run
 from support.process.server import Server
 from support.samples.deployment import user
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.coordinator import Phase
 
@@ -146,7 +147,7 @@ def files(folder: Path) -> None:
         "empty.pem": b"",
         "wrong.txt": b"wrong",
         "request.csr": b"-----BEGIN CERTIFICATE REQUEST-----\nAA==\n",
-        "holder.key": rsa.generate_private_key(65537, 2048).private_bytes(
+        "holder.key": unused_rsa_key().private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         ),
         "share.b64": base64.b64encode(bytes(256)),

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.process.command import Ended, run
 from support.process.server import Client, Server
 from support.samples.deployment import manifest, user
+from support.samples.fixed_keys import unused_rsa_key
 
 pytestmark = pytest.mark.acceptance
 
@@ -26,7 +27,7 @@ def fingerprint(raw: bytes) -> str:
 
 
 def with_recovery_key(raw: bytes) -> bytes:
-    key = rsa.generate_private_key(65537, 2048).public_key()
+    key = unused_rsa_key().public_key()
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     return json.dumps(json.loads(raw) | {"RecoveryKeys": {"alice": pem}}).encode()
 

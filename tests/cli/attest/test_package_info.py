@@ -8,10 +8,11 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.cli.attest.package_info import SIZE, SigstructUnusableError, read_sigstruct
 
-KEY = rsa.generate_private_key(3, 3072)
+KEY = unused_rsa_key(3072, exponent=3)
 UNIQUE_ID = bytes(range(32))
 
 

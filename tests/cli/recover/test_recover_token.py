@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
+from support.samples.fixed_keys import unused_rsa_key
 
 SHARE = bytes(range(32))
 LABEL, KEY_ID = "holder", "a7"
@@ -17,7 +18,7 @@ LABEL, KEY_ID = "holder", "a7"
 
 @pytest.fixture(scope="module")
 def key() -> rsa.RSAPrivateKey:
-    made = rsa.generate_private_key(65537, 2048)
+    made = unused_rsa_key()
     put_key(made, LABEL, KEY_ID)
     return made
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from support.peers.peer import certify
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import ClientSetupError, TokenKey, open_token_key
@@ -24,7 +25,7 @@ pytestmark = needs_token
 @pytest.fixture(scope="module")
 def held() -> rsa.RSAPrivateKey:
     """Put one RSA key, "alice", on the token, and return it."""
-    key = rsa.generate_private_key(65537, 2048)
+    key = unused_rsa_key()
     put_key(key, "alice", "a1")
     return key
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.samples.deployment import (
     NOW,
@@ -24,6 +24,7 @@ from support.samples.deployment import (
     upload,
     user,
 )
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.authority import combine_xor
 from keyhouse.base.errors import (
@@ -48,7 +49,7 @@ from keyhouse.coordinator import (
 from keyhouse.journal import Journal, SqliteStore
 
 DAY = 24 * 3600 * 1_000_000
-HOLDERS = {f"rk{number}": rsa.generate_private_key(65537, 2048) for number in range(3)}
+HOLDERS = {f"rk{number}": unused_rsa_key() for number in range(3)}
 
 Document = dict[str, Any]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 from support.peers.https import ALICE, BOB, Running, fingerprint, make_pair, running
 from support.process.tool import built_with_go, tool
+from support.samples.fixed_keys import unused_rsa_key
 
 GO_CLIENT = Path(__file__).parent / "goclient"
 
@@ -52,7 +52,7 @@ def running_rsa_server() -> Iterator[Running]:
 
 
 # In TLS 1.2 a client has to name the curves of EC keys too; RSA keys leave the groups alone.
-RSA = make_pair("rsa", key=rsa.generate_private_key(65537, 2048))
+RSA = make_pair("rsa", key=unused_rsa_key())
 GROUPS = {"X25519": "X25519", "P-256": "ECDH, prime256v1", "P-384": "ECDH, secp384r1"}
 
 

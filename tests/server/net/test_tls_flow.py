@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.bindings.openssl.binding import Binding
-from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -22,6 +22,7 @@ from structlog.testing import capture_logs
 from support.peers.https import ALICE, BOB, SERVER, Pair, client_context, make_pair
 from support.peers.tls_wire import Wire
 from support.samples.costly_keys import COSTLY
+from support.samples.fixed_keys import unused_rsa_key
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
@@ -30,7 +31,7 @@ from keyhouse.server.net.tls import TlsContext
 
 lib = Binding().lib
 
-RSA = make_pair("rsa", key=rsa.generate_private_key(65537, 2048))
+RSA = make_pair("rsa", key=unused_rsa_key())
 GOODBYE = 512
 RECORD = 16 * 1024
 FRAMING = 22  # bytes that TLS 1.3 adds to a record
@@ -109,7 +110,7 @@ def _handshake_bytes(context: ssl.SSLContext) -> tuple[int, int]:
 
 
 def test_a_handshake_may_have_so_many_bytes_and_not_one_more(tmp_path: Path) -> None:
-    pair = make_pair("rsa", key=rsa.generate_private_key(65537, 2048))  # all of one size
+    pair = make_pair("rsa", key=unused_rsa_key())  # all of one size
     context = client_context(pair, tmp_path, version=ssl.TLSVersion.TLSv1_3)
     hello, total = _handshake_bytes(context)
     wire = Wire(context, most_bytes=total)

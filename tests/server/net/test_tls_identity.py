@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from OpenSSL import SSL
 from support.peers.https import (
     ALICE,
@@ -25,7 +25,7 @@ from support.peers.https import (
     make_pair,
     running,
 )
-from support.samples.fixed_keys import dsa_key
+from support.samples.fixed_keys import dsa_key, unused_rsa_key
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
@@ -86,7 +86,7 @@ ODD_PAIRS: dict[str, Callable[[], Pair]] = {
     "expired": lambda: make_pair("alice", expired=True),
     "large": lambda: make_pair("alice", padding=12_000),
     "P-384": lambda: make_pair("alice", key=ec.generate_private_key(ec.SECP384R1())),
-    "RSA": lambda: make_pair("alice", key=rsa.generate_private_key(65537, 2048)),
+    "RSA": lambda: make_pair("alice", key=unused_rsa_key()),
 }
 
 

@@ -24,6 +24,7 @@ from keyhouse.client import Address, TokenIdentity, TrustedCoordinator, verify_c
 from support.peers.peer import Peer, success
 from support.peers.sdk import trust_in_peer
 from support.samples.deployment import User
+from support.samples.fixed_keys import unused_rsa_key
 
 __all__ = [
     "LIBRARY",
@@ -98,7 +99,7 @@ def on_token(kind: str) -> User:
     Key and certificate have the kind as label and, in ASCII, as id.
     """
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey = (
-        rsa.generate_private_key(65537, 2048)
+        unused_rsa_key()
         if kind == "RSA"
         else ec.generate_private_key(ec.SECP384R1() if kind == "P-384" else ec.SECP256R1())
     )

@@ -1,29 +1,15 @@
-"""Keys of kinds that take up to a second to generate: made once, and kept here for the tests."""
+"""Keys of kinds that take up to a second to generate: kept here for the tests."""
 
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import dsa, rsa
 
-__all__ = ["RSA_4096", "dsa_key"]
+__all__ = ["RSA_4096", "dsa_key", "unused_rsa_key"]
 
-_P: Final = int(
-    "e13c68c063f1695e0898eb438b2c9b3272e16c075749e7c99650ec4548c11d04eebd520d46f71fb831f32d47a56b"
-    "93a907294bb57b63b26a2bb8a80be34ccee956295845c17d9216aa0ad3191dc5a18d28f91b86820bec045c3047c3"
-    "0b7ad96c768e1d97bc433cf416b127c465e5c3ae656004fa2cdbfd3e82949e93b0a81d25e81620300fad9233335b"
-    "15c7beed0e458d9a5ff2060d28c4f89d6ddc57ebd86e6337f55802d65dc203b184186b84d2a980b933d1bb7e25f6"
-    "cddd5bee731f506dff8ce3384006115f206b9cec6d430377cb1fb1c95476f5802060503e563d469d1faf8cfe8378"
-    "c6e4bd10159a48c3d6e2a641ec6d49652ff76d6605c8e0693651",
-    16,
-)
-_Q: Final = int(
-    "c1137771e7ef93b2eb47e82fffcd350b9bac6786d346ef5c4af74c6b60389fe7cc9517d936850b314003c3d5afe5"
-    "5f06615cd61b6080df2330434d7a99c3a2db2a150cccc67a9871ddae07820784461fa0ae865065da1f3e5e4c93b8"
-    "d12714b790f985f28cf66c286a7734be815476bd709165b2dcca10a8a24a77e1085bf40c88135d2ce9e832e77921"
-    "68c9ae2eb8624ae64b3450c0aedcdd604102b3c7423dcc13f569b5dde03a70acb25579a5619d44331a1934f7fa29"
-    "91f104ddde5e9a3103ec3238f07c57435aedde5f42e6bc886b8a312261643df4303554e2541268e1274f9be1d9f9"
-    "b6b7e406680b01efb67ce44bb4dea1d78855fec2cbabfdf90d8d",
-    16,
-)
+_PRIMES: Final = Path(__file__).with_name("rsa_primes.txt")  # size of the modulus, then two primes
+
 _DSA: Final = dsa.DSAParameterNumbers(
     p=int(
         "cb8fffbfe01712e10839e061dfd86f78d327e5a428c8d6cf90e7a0c31b533fedb3adc405ba3f72f490dba69e3014"
@@ -47,16 +33,29 @@ _DSA: Final = dsa.DSAParameterNumbers(
 ).parameters()
 
 
-def _rsa_key(p: int, q: int) -> rsa.RSAPrivateKey:
-    d = pow(65537, -1, (p - 1) * (q - 1))
-    public = rsa.RSAPublicNumbers(65537, p * q)
+@cache
+def _unused(bits: int) -> list[tuple[int, int]]:
+    lines = map(str.split, _PRIMES.read_text(encoding="ascii").splitlines())
+    return [(int(p, 16), int(q, 16)) for size, p, q in lines if int(size) == bits]
+
+
+def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey:
+    """Return a key that no other call in this process returns; ``exponent`` is 65537 or 3.
+
+    It is generated only if there are none left, or none of this size: 1024, 2048, 3072, 4096.
+    """
+    if not _unused(bits):
+        return rsa.generate_private_key(exponent, bits)
+    p, q = _unused(bits).pop()
+    d = pow(exponent, -1, (p - 1) * (q - 1))
+    public = rsa.RSAPublicNumbers(exponent, p * q)
     numbers = rsa.RSAPrivateNumbers(
         p, q, d, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q), public
     )
     return numbers.private_key(unsafe_skip_rsa_key_validation=True)
 
 
-RSA_4096: Final = _rsa_key(_P, _Q)
+RSA_4096: Final = unused_rsa_key(4096)
 
 
 def dsa_key() -> dsa.DSAPrivateKey:

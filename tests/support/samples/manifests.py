@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
 from keyhouse.coordinator import check_fully
 from keyhouse.manifest import Checked
+from support.samples.fixed_keys import unused_rsa_key
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SAMPLES = Path(__file__).parents[2] / "manifest" / "samples"
@@ -80,6 +81,6 @@ def certificate_pem(name: str) -> str:
 @functools.cache
 def rsa_public_pem(bits: int, exponent: int = 65537) -> str:
     """Return a PEM ``PUBLIC KEY`` of an RSA key: the same each time."""
-    key = rsa.generate_private_key(exponent, bits)
+    key = unused_rsa_key(bits, exponent)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return public.decode()

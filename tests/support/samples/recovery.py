@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from support.process.server import Client, Reply
 from support.samples.deployment import manifest, user
+from support.samples.fixed_keys import unused_rsa_key
 
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
@@ -50,7 +51,7 @@ class Holder(NamedTuple):
 @cache
 def holder(name: str) -> Holder:
     """Return the holder ``name``: the same one for the whole test run."""
-    return Holder(name, rsa.generate_private_key(65537, 2048))
+    return Holder(name, unused_rsa_key())
 
 
 def holders(count: int) -> list[Holder]:

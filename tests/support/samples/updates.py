@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from support.process.server import Client, Reply
 from support.samples.deployment import user
+from support.samples.fixed_keys import unused_rsa_key
 
 __all__ = ["VERSIONS", "Api", "Change", "holder_key", "raise_version", "together"]
 
@@ -25,7 +26,7 @@ VERSIONS: Final = (1, 2)
 def holder_key(name: str) -> rsa.RSAPrivateKey:
     """Return the private recovery key ``name``: the same one for the whole test run."""
     del name
-    return rsa.generate_private_key(65537, 2048)
+    return unused_rsa_key()
 
 
 def _holder_pem(name: str) -> str:
