@@ -30,6 +30,8 @@ class OtherClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "0" if all_clocks else "1",
+            # Else timed waits end at once, and threads that wait for the interpreter spin.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "1" if all_clocks else "0",
             "NO_FAKE_STAT": "1",
         }
         self.set_right()
