@@ -35,6 +35,7 @@ from keyhouse.journal import (
     MemoryStore,
     MixedDeploymentsError,
     Opened,
+    OutcomeUnknownError,
     Position,
     Replay,
     RolledBackError,
@@ -556,6 +557,33 @@ async def test_an_epoch_under_the_same_key_keeps_index_and_policy(tmp_path: Path
     assert what.replay == Replay((b"again",), ())
     assert (what.policy, what.recovery_index) == ("UniqueKey", b"index")
     assert what.journal.position.epoch == 3
+
+
+async def test_an_epoch_whose_outcome_was_unknown_keeps_the_key_that_fits(tmp_path: Path) -> None:
+    path, loop = tmp_path / "state", asyncio.get_running_loop()
+    await establish(path, events=1)
+
+    def step(name: str) -> None:
+        if name == "committed":  # on the thread of the store
+            loop.call_soon_threadsafe(beginning.cancel)
+
+    home = await open_home(path, step=step)
+    what = await home.load()
+    assert isinstance(what, Opened)
+    beginning = asyncio.ensure_future(
+        home.begin_epoch([b"new base"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"new")
+    )
+    await asyncio.wait([beginning])
+    assert beginning.cancelled()
+    with pytest.raises(OutcomeUnknownError):
+        await what.journal.append([b"not before it is settled"])
+    assert (await home.settle()).epoch == 2
+    assert not (path / "recovery_index.next").exists()
+    await what.journal.append([b"continues"])
+    await home.close()
+    after = await opened(path)
+    assert after.replay == Replay((b"new base",), (b"continues",))
+    assert (after.policy, after.recovery_index) == ("UniqueKey", b"new")
 
 
 async def test_a_base_that_fails_leaves_the_old_epoch_and_its_key(tmp_path: Path) -> None:

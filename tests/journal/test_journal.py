@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.samples.state import DEK, OTHER_DEK, STORE_ID
+from support.samples.state import DEK, OTHER_DEK, STORE_ID, put_back
 
 from keyhouse.base.errors import KeyhouseError, TooLargeError
 from keyhouse.journal import (
@@ -29,10 +29,10 @@ from keyhouse.journal import (
     StoreUnreadableError,
     WrongKeyError,
 )
-from keyhouse.journal.chain import NONCE_SIZE, Kind, Position, Sealer, first_link
+from keyhouse.journal.chain import NONCE_SIZE, Kind, Sealer
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replaying
-from keyhouse.journal.store.protocol import Batch, EpochStart, Sealed
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
 
 
 async def new(store: MemoryStore, *base: bytes) -> Journal:
@@ -129,9 +129,9 @@ class Recording(MemoryStore):
         super().__init__()
         self.attempts: list[list[Sealed]] = []
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         self.attempts.append(list(records))
-        await super().append(expected_seq, records)
+        await super().append(expected, records, head)
 
 
 async def test_a_retry_after_conflict_seals_with_a_new_nonce() -> None:
@@ -158,7 +158,7 @@ async def test_a_store_set_back_to_each_sequence_never_sees_a_nonce_again() -> N
     nonces = [record.nonce for record in records]
     for length in range(1, len(records)):
         restored = MemoryStore()
-        restored._start, restored._records = start, records[:length]
+        put_back(restored, start, records[:length])
         forked, _ = await again(restored)
         await forked.append([b"something else"])
         nonces.append(restored._records[-1].nonce)
@@ -312,7 +312,7 @@ async def test_a_journal_behind_a_known_position_was_rolled_back() -> None:
     await journal.append([b"two"])
     _, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
     assert replay.events == (b"one", b"two")
-    store._start, store._records = old
+    put_back(store, *old)
     with pytest.raises(RolledBackError, match=r"ends at 1\.1 but was at 1\.2"):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
     with pytest.raises(RolledBackError):
@@ -328,7 +328,7 @@ async def test_an_older_epoch_than_known_was_rolled_back() -> None:
     journal = await new(store)
     old = (store._start, list(store._records))
     await journal.begin_epoch([b"base"])
-    store._start, store._records = old
+    put_back(store, *old)
     with pytest.raises(RolledBackError):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=journal.position)
     with pytest.raises(KeyhouseError):
@@ -395,24 +395,31 @@ class Failing(MemoryStore):
         self.unreadable = False
         self.between: Callable[[], None] = lambda: None
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         if self.fail is None or self.saved:
-            await super().append(expected_seq, records)
+            await super().append(expected, records, head)
         self._fail()
 
     async def begin_epoch(
-        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
         if self.fail is None or self.saved:
-            await super().begin_epoch(expected_seq, start, records)
+            await super().begin_epoch(expected, start, records)
         else:
             list(records)
         self._fail()
 
     async def read(self, after_seq: int) -> Batch:
+        self._require_readable()
+        return await super().read(after_seq)
+
+    async def settle(self) -> Position | None:
+        self._require_readable()
+        return await super().settle()
+
+    def _require_readable(self) -> None:
         if self.unreadable:
             raise StoreUnreadableError("test: unreadable")
-        return await super().read(after_seq)
 
     def _fail(self) -> None:
         fail, self.fail = self.fail, None
@@ -467,7 +474,14 @@ async def test_each_way_a_write_fails(
             await journal.append([b"next"])
         with pytest.raises(OutcomeUnknownError):
             await journal.catch_up()
-        journal, _ = await again(store)
+        assert not journal.settled
+        if progress:
+            await journal.settle()
+        else:
+            with pytest.raises(NotDurableError):
+                await journal.settle()
+    assert journal.settled
+    assert await journal.settle() == journal.position
     await journal.append([b"next"])
     reopened, replay = await again(store)
     assert reopened.position == journal.position
@@ -482,7 +496,7 @@ async def test_an_unknown_outcome_with_anothers_records_there_is_a_conflict() ->
     other, _ = await again(store)
     store.fail, store.saved = UNKNOWN, False
     sealed, _ = other._sealer.seal(other.position, Kind.EVENT, b"theirs")
-    store.between = lambda: store._records.append(sealed)
+    store.between = lambda: put_back(store, store._start, [*store._records, sealed])
     with pytest.raises(StoreConflictError):
         await journal.append([b"ours"])
     assert await journal.catch_up() == Continuation((b"theirs",))

@@ -1,34 +1,54 @@
 """What every store must do."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.samples.state import DEK, STORE_ID
 
-from keyhouse.journal.chain import Kind, Position, Sealer, first_link
+from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.memory import MemoryStore
-from keyhouse.journal.store.protocol import EpochStart, Head, Sealed, Store, StoreConflictError
+from keyhouse.journal.store.protocol import Store, StoreConflictError
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
 from keyhouse.journal.store.sqlite import SqliteStore
 
+NOWHERE = Position(1, 0, first_link(STORE_ID))
 
-def sealed_run(first: int, count: int, *, size: int = 10, epoch: int = 1) -> list[Sealed]:
-    sealer = Sealer(DEK, STORE_ID, epoch)
-    position = Position(epoch, first - 1, first_link(STORE_ID))
-    run = []
-    for _ in range(count):
-        sealed, position = sealer.seal(position, Kind.EVENT, b"x" * size)
-        run.append(sealed)
+
+class Run:
+    """Records that follow ``after``, and the place behind them."""
+
+    def __init__(self, after: Position, count: int, *, size: int = 10) -> None:
+        sealer = Sealer(DEK, STORE_ID, after.epoch)
+        self.after, self.head = after, after
+        self.records: list[Sealed] = []
+        for _ in range(count):
+            sealed, self.head = sealer.seal(self.head, Kind.EVENT, b"x" * size)
+            self.records.append(sealed)
+
+    def start(self) -> EpochStart:
+        """Return the start of the epoch that these records begin."""
+        epoch, first = self.after.epoch, self.after.sequence + 1
+        check = key_check(DEK, STORE_ID, epoch)
+        return EpochStart(STORE_ID, epoch, first, self.after.chain, check)
+
+
+def next_epoch(after: Position) -> Position:
+    return Position(after.epoch + 1, after.sequence, after.chain)
+
+
+async def begun(store: Store, count: int, *, size: int = 10) -> Run:
+    """Begin the first epoch with ``count`` records."""
+    run = Run(NOWHERE, count, size=size)
+    await store.begin_epoch(None, run.start(), run.records)
     return run
 
 
 def names(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir())
-
-
-def start_of(epoch: int, first: int) -> EpochStart:
-    return EpochStart(STORE_ID, epoch, first, first_link(STORE_ID), key_check(DEK, STORE_ID, epoch))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -49,65 +69,108 @@ async def everything(store: Store) -> list[Sealed]:
     return found
 
 
-async def test_the_empty_store_is_at_zero(store: Store) -> None:
-    assert await store.head() == Head(0, 0)
-    batch = await store.read(0)
-    assert batch.start is None
-    assert batch.records == ()
+async def test_the_empty_store_ends_nowhere(store: Store) -> None:
+    assert await store.head() is None
+    assert await store.settle() is None
+    assert await store.read(0) == Batch(None, ())
 
 
 async def test_records_come_back_as_they_were(store: Store) -> None:
-    run = sealed_run(1, 5)
-    await store.begin_epoch(0, start_of(1, 1), run[:2])
-    await store.append(2, run[2:])
-    assert await everything(store) == run
-    assert await store.head() == Head(1, 5)
-    assert (await store.read(3)).records == tuple(run[3:])
-    assert (await store.read(5)).records == ()
-    assert (await store.read(3)).start == start_of(1, 1)
+    run = await begun(store, 2)
+    more = Run(run.head, 3)
+    await store.append(run.head, more.records, more.head)
+    assert await everything(store) == run.records + more.records
+    assert await store.head() == await store.settle() == more.head
+    assert (await store.read(3)).records == tuple(more.records[1:])
+    assert (await store.read(3)).start == run.start()
+    assert await store.read(5) == Batch(run.start(), (), more.head)
 
 
-@pytest.mark.parametrize("expected", [0, 1, 3, 99])
-async def test_an_append_elsewhere_than_at_the_end_is_a_conflict(
-    store: Store, expected: int
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sequence": 0},
+        {"sequence": 1},
+        {"sequence": 3},
+        {"epoch": 2},
+        {"epoch": 0},
+        {"chain": bytes(32)},
+        {"chain": first_link(STORE_ID)},
+    ],
+    ids=str,
+)
+async def test_a_write_elsewhere_than_at_the_end_is_a_conflict(
+    store: Store, change: dict[str, object]
 ) -> None:
-    run = sealed_run(1, 2)
-    await store.begin_epoch(0, start_of(1, 1), run)
+    run = await begun(store, 2)
+    elsewhere = msgspec.structs.replace(run.head, **change)
+    more, base = Run(elsewhere, 1), Run(next_epoch(elsewhere), 1)
     with pytest.raises(StoreConflictError):
-        await store.append(expected, sealed_run(expected + 1, 1))
+        await store.append(elsewhere, more.records, more.head)
     with pytest.raises(StoreConflictError):
-        await store.begin_epoch(expected, start_of(2, expected + 1), sealed_run(expected + 1, 1))
-    assert await everything(store) == run
+        await store.begin_epoch(elsewhere, base.start(), base.records)
+    with pytest.raises(StoreConflictError):
+        await store.begin_epoch(None, run.start(), run.records)
+    assert await everything(store) == run.records
+    assert await store.head() == run.head
+    following = Run(run.head, 1)
+    await store.append(run.head, following.records, following.head)
 
 
-async def test_an_epoch_replaces_everything_and_goes_on_counting(store: Store) -> None:
-    await store.begin_epoch(0, start_of(1, 1), sealed_run(1, 4))
-    base = sealed_run(5, 3, epoch=2)
-    await store.begin_epoch(4, start_of(2, 5), iter(base))
-    assert await everything(store) == base
-    assert await store.head() == Head(2, 7)
-    assert (await store.read(0)).start == start_of(2, 5)
+async def test_an_empty_store_takes_no_records_but_a_base(store: Store) -> None:
+    run = Run(NOWHERE, 1)
+    with pytest.raises(StoreConflictError):
+        await store.append(NOWHERE, run.records, run.head)
+    with pytest.raises(StoreConflictError):
+        await store.begin_epoch(NOWHERE, run.start(), run.records)
+    assert await store.head() is None
+
+
+async def test_an_epoch_replaces_everything_and_continues_the_count(store: Store) -> None:
+    run = await begun(store, 4)
+    base = Run(next_epoch(run.head), 3)
+    await store.begin_epoch(run.head, base.start(), iter(base.records))
+    assert await everything(store) == base.records
+    assert await store.head() == base.head
+    assert base.head.sequence == 7
+    assert (await store.read(0)).start == base.start()
+    more = Run(base.head, 1)
+    await store.append(base.head, more.records, more.head)
+    assert await store.settle() == more.head
 
 
 async def test_a_base_that_fails_changes_nothing(store: Store) -> None:
     def failing() -> Iterator[Sealed]:
-        yield from sealed_run(3, 2)
+        yield from base.records
         raise LookupError
 
-    run = sealed_run(1, 2)
-    await store.begin_epoch(0, start_of(1, 1), run)
+    run = await begun(store, 2)
+    base = Run(next_epoch(run.head), 2)
     with pytest.raises(LookupError):
-        await store.begin_epoch(2, start_of(2, 3), failing())
-    assert await everything(store) == run
-    assert await store.head() == Head(1, 2)
-    await store.append(2, sealed_run(3, 1))
+        await store.begin_epoch(run.head, base.start(), failing())
+    assert await everything(store) == run.records
+    assert await store.head() == run.head
+    more = Run(run.head, 1)
+    await store.append(run.head, more.records, more.head)
 
 
 async def test_batches_are_bounded_by_number_and_size(store: Store) -> None:
-    await store.begin_epoch(0, start_of(1, 1), sealed_run(1, 1))
-    await store.append(1, sealed_run(2, 2500))
+    run = await begun(store, 1)
+    more = Run(run.head, 2500)
+    await store.append(run.head, more.records, more.head)
     assert len((await store.read(0)).records) == 1000
     assert [each.sequence for each in await everything(store)] == list(range(1, 2502))
+
+
+async def test_what_was_begun_before_settle_has_ended_with_it(store: Store) -> None:
+    run = await begun(store, 1)
+    more = Run(run.head, 200)
+    left = asyncio.create_task(store.append(run.head, more.records, more.head))
+    await asyncio.sleep(0)  # it has begun
+    left.cancel()
+    end = await store.settle()
+    assert end in {run.head, more.head}
+    assert len(await everything(store)) == end.sequence
 
 
 async def test_closing_twice_is_allowed(store: Store) -> None:
@@ -117,22 +180,40 @@ async def test_closing_twice_is_allowed(store: Store) -> None:
 
 async def test_sqlite_reads_large_records_in_small_batches(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "journal.db")
-    run = sealed_run(1, 12, size=1024 * 1024)
-    await store.begin_epoch(0, start_of(1, 1), run)
+    run = await begun(store, 12, size=1024 * 1024)
     assert len((await store.read(0)).records) < 6
-    assert await everything(store) == run
+    assert await everything(store) == run.records
     await store.close()
 
 
 async def test_sqlite_keeps_everything_over_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     store = await SqliteStore.open(path)
-    run = sealed_run(1, 4)
-    await store.begin_epoch(0, start_of(1, 1), run[:3])
-    await store.append(3, run[3:])
+    run = await begun(store, 3)
+    more = Run(run.head, 1)
+    await store.append(run.head, more.records, more.head)
     await store.close()
     assert names(tmp_path) == ["journal.db"]
     assert path.stat().st_mode & 0o777 == 0o600
     store = await SqliteStore.open(path)
-    assert await everything(store) == run
+    assert await everything(store) == run.records + more.records
+    await store.close()
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["at-once", "after-reading"])
+async def test_sqlite_finds_the_end_of_a_file_that_it_has_not_written(
+    tmp_path: Path,
+    reads: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    store = await SqliteStore.open(tmp_path / "journal.db")
+    run = await begun(store, 1)
+    more = Run(run.head, 2500)
+    await store.append(run.head, more.records, more.head)
+    await store.close()
+    store = await SqliteStore.open(tmp_path / "journal.db")
+    if reads:
+        await store.read(0)  # not all of it
+    last = Run(more.head, 1)
+    await store.append(more.head, last.records, last.head)
+    assert await store.head() == last.head
     await store.close()

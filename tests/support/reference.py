@@ -25,9 +25,9 @@ from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
 from keyhouse.coordinator.core.state import Pending
 from keyhouse.journal import chain
-from keyhouse.journal.chain import first_link
 from keyhouse.journal.directory import index_file, sealing, tombstone
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
+from keyhouse.journal.store.records import first_link
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.manifest import templates
 from keyhouse.manifest.source.schema import manifest_schema

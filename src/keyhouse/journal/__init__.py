@@ -1,6 +1,6 @@
 """The journal: encrypted, chained records of events, in a store with a small protocol."""
 
-from keyhouse.journal.chain import MAX_PAYLOAD, Position
+from keyhouse.journal.chain import MAX_PAYLOAD
 from keyhouse.journal.codec import Codec, UndecodableError, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.disk import InsecureFileError
@@ -24,7 +24,6 @@ from keyhouse.journal.directory.inspect import (
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import (
     Journal,
-    NotDurableError,
     RolledBackError,
     StoreEmptyError,
     Weight,
@@ -47,7 +46,9 @@ from keyhouse.journal.store.protocol import (
     StoreNewerError,
     StoreUnreadableError,
 )
+from keyhouse.journal.store.records import Position
 from keyhouse.journal.store.sqlite import SqliteStore
+from keyhouse.journal.writing import NotDurableError, OutcomeLostError
 
 __all__ = [
     "DEK_SIZE",
@@ -68,6 +69,7 @@ __all__ = [
     "NotEmptyError",
     "NotRestorableError",
     "Opened",
+    "OutcomeLostError",
     "OutcomeUnknownError",
     "Position",
     "Replay",

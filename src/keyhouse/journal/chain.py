@@ -13,7 +13,6 @@ The header holds what is not secret. 34 bytes, numbers big-endian::
     26  sequence, u64
 """
 
-import hashlib
 import os
 import struct
 from enum import IntEnum
@@ -25,23 +24,19 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from keyhouse.base.errors import TooLargeError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.keys import record_key
-from keyhouse.journal.store.protocol import Sealed, StoreDamagedError, StoreNewerError
+from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
+from keyhouse.journal.store.records import Position, Sealed, follow
 
 __all__ = [
-    "CHAIN_SIZE",
     "FORMAT_VERSION",
     "HEADER_SIZE",
     "MAX_PAYLOAD",
     "NONCE_SIZE",
     "Header",
     "Kind",
-    "Position",
     "Sealer",
-    "first_link",
-    "link",
 ]
 
-CHAIN_SIZE = 32
 NONCE_SIZE = 12
 MAX_PAYLOAD = 48 * 1024 * 1024  # a secret of 16 MiB is in its event twice
 
@@ -86,25 +81,6 @@ class Header(msgspec.Struct, frozen=True):
         return cls(Kind(kind), store_id, epoch, sequence)
 
 
-class Position(msgspec.Struct, frozen=True):
-    """A place in the journal: after the record ``sequence``, whose chain value is ``chain``."""
-
-    epoch: int
-    sequence: int
-    chain: bytes  # 32 bytes
-
-
-def first_link(store_id: bytes) -> bytes:
-    """Return the chain value before the first record of the first epoch."""
-    return hashlib.sha256(b"keyhouse journal chain v1\0" + store_id).digest()
-
-
-def link(chain: bytes, sealed: Sealed) -> bytes:
-    """Return the chain value behind ``sealed``, which follows the chain value ``chain``."""
-    digest = hashlib.sha256(chain + sealed.header + sealed.nonce + sealed.ciphertext)
-    return digest.digest()
-
-
 class Sealer:
     """Seals and opens the records of one epoch. Each call is given the position."""
 
@@ -131,7 +107,7 @@ class Sealer:
         nonce = os.urandom(NONCE_SIZE)
         ciphertext = self._cipher.encrypt(nonce, payload, header + after.chain)
         sealed = Sealed(sequence, header, nonce, ciphertext)
-        return sealed, self._behind(after, sealed)
+        return sealed, follow(after, sealed)
 
     def unseal(self, after: Position, sealed: Sealed) -> tuple[Kind, bytes, Position]:
         """Return kind, payload and the position behind ``sealed``, which must follow ``after``."""
@@ -156,7 +132,4 @@ class Sealer:
                 f"record {sequence} of the journal has been changed",
                 hint="restore the state directory from a backup",
             ) from None
-        return header.kind, payload, self._behind(after, sealed)
-
-    def _behind(self, after: Position, sealed: Sealed) -> Position:
-        return Position(self._epoch, sealed.sequence, link(after.chain, sealed))
+        return header.kind, payload, follow(after, sealed)

@@ -2,42 +2,40 @@
 
 import asyncio
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import NamedTuple
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Kind, Position, Sealer, first_link
+from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE, index_mac_key, key_check
 from keyhouse.journal.replay import Continuation, Replay, Replaying
 from keyhouse.journal.store.protocol import (
-    Batch,
-    EpochStart,
     OutcomeUnknownError,
-    Sealed,
     Store,
     StoreConflictError,
     StoreDamagedError,
 )
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
+from keyhouse.journal.writing import (
+    NotDurableError,
+    OutcomeLostError,
+    Write,
+    require_happened,
+    weight,
+)
 
 __all__ = [
     "Journal",
-    "NotDurableError",
     "RolledBackError",
     "StoreEmptyError",
     "Weight",
     "WrongKeyError",
 ]
 
-_RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
 _LIGHTEST_BASE = 1024 * 1024
-
-
-class NotDurableError(UnavailableError):
-    """The write did not happen."""
-
-    code = "not-durable"
+_INLINE = 16 * 1024  # bytes of records that are opened on the event loop: they take no millisecond
 
 
 class WrongKeyError(BrokenError):
@@ -69,7 +67,7 @@ class Journal:
     """The records of one deployment, from the base of the present epoch on.
 
     It belongs to one writer: calls wait for each other. After a write whose outcome cannot be
-    determined, or which was cancelled, the journal refuses to write: open it again.
+    determined, or which was cancelled, it neither writes nor reads until ``settle`` has found out.
     """
 
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
@@ -80,7 +78,7 @@ class Journal:
         self._dek = dek
         self._sealer = Sealer(dek, store_id, position.epoch)
         self._turn = asyncio.Lock()
-        self._unsettled = False
+        self._unsettled: Write | None = None
         self._base_weight = 0
         self._weight = 0
 
@@ -103,7 +101,7 @@ class Journal:
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
         journal = cls(store, store_id=store_id, dek=dek, position=before)
-        await journal._begin(base, dek, expected_seq=0)
+        await journal._begin(base, dek, expected=None)
         return journal
 
     @classmethod
@@ -126,36 +124,40 @@ class Journal:
 
         Raises ``StoreConflictError`` (nothing was written: catch up, decide and append again),
         ``StoreFullError`` or ``NotDurableError`` (nothing was written), ``OutcomeUnknownError``
-        (the store could not be read back; this journal refuses further writes).
+        (the store could not be read back: call ``settle``), or ``OutcomeLostError`` as that does.
         """
         async with self._turn:
             self._require_settled()
             if not payloads:
                 return self.position
-            records = list(self._seal_events(payloads))
-            sealed = [record for record, _ in records]
-            self._unsettled = True
-            try:
-                await self._store.append(self.position.sequence, sealed)
-            except OutcomeUnknownError:
-                await self._settle(self.position.epoch, sealed)
-            except KeyhouseError:
-                self._unsettled = False
-                raise
-            self._unsettled = False
-            self.position = records[-1][1]
-            self._weight += _weight(payloads)
+            write = Write(self._sealer, self._dek, expected=self.position, after=self.position)
+            records = write.seal_events(payloads)
+            return await self._carry_out(
+                write, self._store.append(self.position, records, write.head)
+            )
+
+    async def settle(self) -> Position:
+        """Return the position, which is behind the last write if that has happened.
+
+        For after ``OutcomeUnknownError`` or a cancelled write. Errors as for ``append``: after
+        ``OutcomeUnknownError`` call it again, after the others the write will never happen. After
+        ``OutcomeLostError`` it may have happened; catch up and continue.
+        """
+        async with self._turn:
+            if self._unsettled is not None:
+                await self._settle(self._unsettled)
             return self.position
 
     async def catch_up(self) -> Replay | Continuation:
         """Return what others wrote since ``position``, verified, and move behind it.
 
         ``Continuation``: the events that follow. ``Replay``: another writer began an epoch, whose
-        base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key.
+        base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key, and
+        ``RolledBackError`` if the store lost records that were there, also if others are there now.
         """
         async with self._turn:
             self._require_settled()
-            before, events = self.position, []
+            before, events = self.position, list[bytes]()
             while True:
                 batch = await self._store.read(before.sequence)
                 start = _require_start(batch, self.store_id)
@@ -163,16 +165,15 @@ class Journal:
                     return await self._reopen()
                 if not batch.records:
                     break
-                for record in batch.records:
-                    kind, payload, before = self._sealer.unseal(before, record)
-                    if kind is not Kind.EVENT:
-                        raise StoreDamagedError(
-                            f"record {before.sequence} of the journal is no event but must be"
-                        )
-                    events.append(payload)
-            await self._require_not_behind(before)
+                try:
+                    opened, before = await _open_events(self._sealer, before, batch.records)
+                except StoreDamagedError:
+                    # Whether it is damaged or continues another journal shows from its base on.
+                    return await self._reopen()
+                events += opened
+            _check_head(batch, before)
             self.position = before
-            self._weight += _weight(events)
+            self._weight += weight(events)
             return Continuation(tuple(events))
 
     async def begin_epoch(self, base: Iterable[bytes], *, dek: Secret | None = None) -> Position:
@@ -184,7 +185,7 @@ class Journal:
         async with self._turn:
             self._require_settled()
             key = self._dek if dek is None else dek
-            return await self._begin(base, key, expected_seq=self.position.sequence)
+            return await self._begin(base, key, expected=self.position)
 
     @property
     def dek(self) -> Secret:
@@ -193,8 +194,8 @@ class Journal:
 
     @property
     def settled(self) -> bool:
-        """False after a write with an unknown outcome: this journal refuses further writes."""
-        return not self._unsettled
+        """False after a write with an unknown outcome: then call ``settle`` before all else."""
+        return self._unsettled is None
 
     @property
     def weight(self) -> Weight:
@@ -209,12 +210,6 @@ class Journal:
         """Return the 32-byte HMAC key for the recovery index of ``epoch`` under this data key."""
         return index_mac_key(self._dek, self.store_id, epoch)
 
-    def _seal_events(self, payloads: Sequence[bytes]) -> Iterator[tuple[Sealed, Position]]:
-        position = self.position
-        for payload in payloads:
-            sealed, position = self._sealer.seal(position, Kind.EVENT, payload)
-            yield sealed, position
-
     def _next_start(self, dek: Secret) -> EpochStart:
         epoch = self.position.epoch + 1
         return EpochStart(
@@ -225,66 +220,54 @@ class Journal:
             key_check=key_check(dek, self.store_id, epoch),
         )
 
-    async def _begin(self, base: Iterable[bytes], dek: Secret, *, expected_seq: int) -> Position:
-        """Begin the next epoch in the store, which ends at ``expected_seq``."""
+    async def _begin(
+        self, base: Iterable[bytes], dek: Secret, *, expected: Position | None
+    ) -> Position:
+        """Begin the next epoch in the store, which ends at ``expected``."""
         start = self._next_start(dek)
         sealer = Sealer(dek, self.store_id, start.epoch)
-        run = _BaseRun(sealer, Position(start.epoch, start.first - 1, start.previous))
-        self._unsettled = True
-        await self._commit_epoch(expected_seq, start, run, base)
-        self._dek, self._sealer = dek, sealer
-        self.position, self._unsettled = run.position, False
-        self._base_weight, self._weight = run.weight, 0
-        return self.position
-
-    async def _commit_epoch(
-        self, expected_seq: int, start: EpochStart, run: "_BaseRun", base: Iterable[bytes]
-    ) -> None:
-        try:
-            await self._store.begin_epoch(expected_seq, start, run.seal(base))
-        except OutcomeUnknownError:
-            if run.complete:
-                await self._settle(start.epoch, run.first)
-                return
-            # The store never received the whole base, so it cannot have been committed.
-            self._unsettled = False
-            raise NotDurableError("the epoch could not be begun") from None
-        except KeyhouseError:
-            self._unsettled = False
-            raise
-        except Exception:
-            # An error of ``base`` is before the commit; a later one is a fault of the store.
-            self._unsettled = run.complete
-            raise
-
-    async def _settle(self, epoch: int, records: Sequence[Sealed]) -> None:
-        """Read back whether ``records``, of one transaction, are in the store; raise if not."""
-        before = records[0].sequence - 1
-        try:
-            found, start = await self._read_back(before, len(records))
-        except KeyhouseError:
-            raise _outcome_unknown("the store cannot be read back") from None
-        if found == list(records):
-            return
-        if start is not None and start.epoch > epoch:
-            # Another base replaced these records; it may or may not contain their effect.
-            raise _outcome_unknown("another began an epoch since")
-        self._unsettled = False
-        if found:
-            # Nonces are random, so any other records were written by another.
-            raise StoreConflictError("another wrote first")
-        raise NotDurableError(
-            "the change could not be written and has not happened",
-            hint="try again; if it continues, look at the disk of the state directory",
+        write = Write(sealer, dek, expected=expected, after=start.before)
+        return await self._carry_out(
+            write, self._store.begin_epoch(expected, start, write.seal_base(base))
         )
 
-    async def _read_back(self, before: int, count: int) -> tuple[list[Sealed], EpochStart | None]:
-        found: list[Sealed] = []
-        while True:
-            batch = await self._store.read(before + len(found))
-            found += batch.records[: count - len(found)]
-            if len(found) == count or not batch.records:
-                return found, batch.start
+    async def _carry_out(self, write: Write, attempt: Coroutine[None, None, None]) -> Position:
+        """Return the position behind ``write``, which ``attempt`` brings into the store."""
+        self._unsettled = write
+        try:
+            await attempt
+        except OutcomeUnknownError:
+            await self._settle(write)
+        except KeyhouseError:
+            self._unsettled = None
+            raise
+        except Exception:
+            # An error of a base is before the commit; a later one is a fault of the store.
+            if not write.complete:
+                self._unsettled = None
+            raise
+        else:
+            self._move_behind(write)
+        return self.position
+
+    async def _settle(self, write: Write) -> None:
+        """Move behind ``write`` if it is in the store; raise if not, or if that is unknown."""
+        try:
+            await require_happened(self._store, write)
+        except (NotDurableError, StoreConflictError, OutcomeLostError):
+            self._unsettled = None
+            raise
+        except (UnavailableError, OutcomeUnknownError):
+            raise _outcome_unknown() from None
+        self._move_behind(write)
+
+    def _move_behind(self, write: Write) -> None:
+        if write.head.epoch == self.position.epoch:
+            self._weight += write.weight
+        else:
+            self._base_weight, self._weight = write.weight, 0
+            self._dek, self._sealer = write.dek, write.sealer
+        self.position, self._unsettled = write.head, None
 
     async def _reopen(self) -> Replay:
         """Move to the epoch that another writer began."""
@@ -295,47 +278,12 @@ class Journal:
         return replay
 
     def _weigh(self, replay: Replay) -> None:
-        self._base_weight = _weight(replay.base)
-        self._weight = _weight(replay.events)
-
-    async def _require_not_behind(self, position: Position) -> None:
-        head = await self._store.head()
-        if head.epoch == position.epoch and head.sequence < position.sequence:
-            raise _rolled_back(head.epoch, head.sequence, position)
+        self._base_weight = weight(replay.base)
+        self._weight = weight(replay.events)
 
     def _require_settled(self) -> None:
-        if self._unsettled:
-            raise _outcome_unknown("the journal has to be opened again")
-
-
-class _BaseRun:
-    """Seals a base piece by piece, and keeps what is needed to determine its outcome."""
-
-    def __init__(self, sealer: Sealer, position: Position) -> None:
-        self.position = position
-        self.first: list[Sealed] = []
-        self.weight = 0
-        self.complete = False
-        self._sealer = sealer
-
-    def seal(self, base: Iterable[bytes]) -> Iterator[Sealed]:
-        pieces = iter(base)
-        held = next(pieces, None)
-        if held is None:
-            raise ValueError("a base has at least one payload")
-        for piece in pieces:
-            yield self._seal(Kind.BASE, held)
-            held = piece
-        last = self._seal(Kind.BASE_END, held)
-        self.complete = True
-        yield last
-
-    def _seal(self, kind: Kind, payload: bytes) -> Sealed:
-        sealed, self.position = self._sealer.seal(self.position, kind, payload)
-        self.weight += len(payload) + _RECORD_OVERHEAD
-        if not self.first:
-            self.first.append(sealed)
-        return sealed
+        if self._unsettled is not None:
+            raise _outcome_unknown()
 
 
 async def _read_whole(
@@ -353,24 +301,61 @@ async def _read_whole(
     _check_link(start, known)
     replaying = Replaying(Sealer(dek, store_id, start.epoch), start)
     while batch.records:
-        for record in batch.records:
-            _check_known(replaying.take(record), known)
+        await asyncio.to_thread(_take, replaying, batch.records, known)
         advance(len(batch.records))
         batch = await store.read(replaying.position.sequence)
         if batch.start != start:
             raise StoreConflictError("another began an epoch while the journal was read")
     replay = replaying.finish()
     _check_reached(replaying.position, known)
+    _check_head(batch, replaying.position)
     return replaying.position, replay
 
 
-def _weight(payloads: Sequence[bytes]) -> int:
-    return sum(map(len, payloads)) + _RECORD_OVERHEAD * len(payloads)
+def _take(replaying: Replaying, records: Iterable[Sealed], known: Position | None) -> None:
+    for record in records:
+        _check_known(replaying.take(record), known)
 
 
-def _outcome_unknown(why: str) -> OutcomeUnknownError:
+async def _open_events(
+    sealer: Sealer, after: Position, records: Sequence[Sealed]
+) -> tuple[list[bytes], Position]:
+    """Return the payloads of ``records``, events that follow ``after``, and the place behind."""
+
+    def work() -> tuple[list[bytes], Position]:
+        events, place = list[bytes](), after
+        for record in records:
+            kind, payload, place = sealer.unseal(place, record)
+            if kind is not Kind.EVENT:
+                raise StoreDamagedError(
+                    f"record {place.sequence} of the journal is no event but must be"
+                )
+            events.append(payload)
+        return events, place
+
+    if weight(record.ciphertext for record in records) <= _INLINE:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def _check_head(batch: Batch, position: Position) -> None:
+    """Check where the store ends, after whose last record the verified ``position`` is."""
+    head = batch.head
+    if head == position:
+        return
+    if head is not None and (head.epoch, head.sequence) == (position.epoch, position.sequence):
+        raise _continued_elsewhere(position)
+    if head is not None and (head.epoch, head.sequence) < (position.epoch, position.sequence):
+        raise _rolled_back(head.epoch, head.sequence, position)
+    raise StoreDamagedError(
+        "the journal does not end with its last record",
+        hint="restore the state directory from a backup",
+    )
+
+
+def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
-        f"a write may or may not have happened: {why}",
+        "a write may or may not have happened: the store cannot be read back",
         hint="look at the disk of the state directory; a restart settles what happened",
     )
 
@@ -417,11 +402,7 @@ def _check_known(position: Position, known: Position | None) -> None:
     if known is None or position.epoch != known.epoch or position.sequence != known.sequence:
         return
     if position.chain != known.chain:
-        raise RolledBackError(
-            f"the journal has another record {known.sequence} than it had before: "
-            "it was rolled back and then continued",
-            hint="restore the newest state directory, or recover from a backup",
-        )
+        raise _continued_elsewhere(known)
 
 
 def _check_reached(position: Position, known: Position | None) -> None:
@@ -435,5 +416,13 @@ def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
     return RolledBackError(
         f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
         "it was rolled back",
+        hint="restore the newest state directory, or recover from a backup",
+    )
+
+
+def _continued_elsewhere(known: Position) -> RolledBackError:
+    return RolledBackError(
+        f"the journal has another record {known.sequence} than it had before: "
+        "it was rolled back and then continued",
         hint="restore the newest state directory, or recover from a backup",
     )

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from keyhouse.journal.chain import Kind, Position, Sealer
-from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamagedError
+from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.records import EpochStart, Position, Sealed
 
 __all__ = ["Continuation", "Replay", "Replaying"]
 
@@ -33,7 +34,7 @@ class Replaying:
     """Takes the records of an epoch in order: one complete base, then events only."""
 
     def __init__(self, sealer: Sealer, start: EpochStart) -> None:
-        self.position = Position(start.epoch, start.first - 1, start.previous)
+        self.position = start.before
         self._sealer = sealer
         self._base: list[bytes] = []
         self._events: list[bytes] = []

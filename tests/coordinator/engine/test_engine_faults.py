@@ -39,7 +39,7 @@ from keyhouse.journal import (
     StoreConflictError,
     StoreFullError,
 )
-from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
 
 STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
 A, B = b"a" * 16, b"b" * 16
@@ -54,10 +54,10 @@ class FaultyStore:
         self.after: list[Exception] = []
         self.unreadable = False
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         if self.before:
             raise self.before.pop(0)
-        await self.inner.append(expected_seq, records)
+        await self.inner.append(expected, records, head)
         if self.after:
             raise self.after.pop(0)
 
@@ -66,13 +66,18 @@ class FaultyStore:
             raise OutcomeUnknownError("the store does not answer")
         return await self.inner.read(after_seq)
 
-    async def head(self) -> Head:
+    async def head(self) -> Position | None:
         return await self.inner.head()
 
     async def begin_epoch(
-        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
-        await self.inner.begin_epoch(expected_seq, start, records)
+        await self.inner.begin_epoch(expected, start, records)
+
+    async def settle(self) -> Position | None:
+        if self.unreadable:
+            raise OutcomeUnknownError("the store does not answer")
+        return await self.inner.settle()
 
     async def close(self) -> None:
         await self.inner.close()

@@ -2,12 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Home
+from keyhouse.journal import Home, MemoryStore
+from keyhouse.journal.store.records import EpochStart, Sealed, follow
 
 DEK = Secret(bytes(range(32)))
 OTHER_DEK = Secret(bytes(range(32, 64)))
@@ -40,6 +41,15 @@ async def open_home(
         now=lambda: NOON,
         step=step,
     )
+
+
+def put_back(store: MemoryStore, start: EpochStart | None, records: Sequence[Sealed]) -> None:
+    """Make ``store`` hold ``records`` and nothing else, as if that had always been so."""
+    head = None if start is None else start.before
+    for record in records:
+        assert head is not None
+        head = follow(head, record)
+    store._start, store._records, store._head = start, list(records), head
 
 
 class Snapshots:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Position
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
 from keyhouse.journal.directory.disk import Disk, off_loop
@@ -29,7 +28,8 @@ from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
-from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Step, no_step
+from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
+from keyhouse.journal.store.records import EpochStart, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["Home"]
@@ -209,6 +209,11 @@ class Home:
             return await self._require_sealed().begin_epoch(
                 base, dek=dek, policy=policy, recovery_index=recovery_index
             )
+
+    async def settle(self) -> Position:
+        """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
+        async with self._turn:
+            return await self._require_sealed().settle()
 
     async def write_head(self) -> None:
         """Seal the position of the journal: later starts refuse a journal that ends before it."""

@@ -22,7 +22,8 @@ from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.found import mixed
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX
-from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
+from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.records import EpochStart
 
 __all__ = ["FILE_LIMIT", "IndexFile", "read_index", "settle_index"]
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.base.progress import advance, begin
-from keyhouse.journal.chain import NONCE_SIZE, Header, Kind, Position, first_link, link
+from keyhouse.base.progress import advance, begin, is_watched
+from keyhouse.journal.chain import NONCE_SIZE, Header, Kind
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.store.protocol import EpochStart, Sealed, StoreDamagedError
+from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.records import EpochStart, Position, Sealed, first_link, link
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key", "see_tombstone"]
@@ -80,7 +81,8 @@ async def see_journal(folder: Path) -> JournalSeen | None:
         if batch.start is None:
             return None
         walk = _Walk(batch.start)
-        begin("checking records", (await store.head()).sequence - walk.position.sequence)
+        if is_watched() and (head := await store.head()) is not None:
+            begin("checking records", head.sequence - walk.position.sequence)
         while batch.records:
             for record in batch.records:
                 walk.take(record)
@@ -97,7 +99,7 @@ class _Walk:
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):
             raise StoreDamagedError("the journal's beginning has been changed")
-        self.position = Position(start.epoch, start.first - 1, start.previous)
+        self.position = start.before
         self._start = start
         self._base_ended = False
         self._events = 0

@@ -1,7 +1,7 @@
 """The store of a state directory: built whole, and kept in step with its journal while open."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Position
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.key_file import KeyFile
@@ -17,6 +16,7 @@ from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED
 from keyhouse.journal.directory.sealing import Contents, EpochKey
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import StoreUnreadableError
+from keyhouse.journal.store.records import Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
 __all__ = ["OpenStore", "build_store"]
@@ -46,6 +46,7 @@ class OpenStore:
         self._key_file = key_file
         self._key = key
         self._index = index
+        self._announced: tuple[EpochKey, bytes] | None = None
 
     @property
     def is_sealed(self) -> bool:
@@ -74,21 +75,33 @@ class OpenStore:
         following = EpochKey(key.epoch + 1, policy or key.policy, key.dek if dek is None else dek)
         index = self._index if recovery_index is None else recovery_index
         await self._announce(following, index)
+        self._announced = following, index
+        return await self._concluded(self.journal.begin_epoch(base, dek=following.dek))
+
+    async def settle(self) -> Position:
+        """Find out about the journal's last write, as ``Journal.settle``."""
+        return await self._concluded(self.journal.settle())
+
+    async def _concluded(self, write: Coroutine[None, None, Position]) -> Position:
+        """Keep the key and the index that fit the outcome of ``write``.
+
+        While it is unknown whether the epoch began, both keys are kept: ``settle`` or the next load
+        decides by the journal. What is not cleaned up now is harmless, and the next ``write_head``
+        or ``load`` does it.
+        """
         try:
-            position = await self.journal.begin_epoch(base, dek=following.dek)
-        except Exception:
-            # While it is unknown whether the epoch began, both keys are kept: the next load
-            # decides by the journal.
-            if self.journal.settled:
-                with suppress(KeyhouseError):
-                    await self._withdraw()
-            raise
-        self._key, self._index = following, index
-        # The epoch has begun, so this is no failure. What is not cleaned up now is harmless, and
-        # the next ``write_head`` or ``load`` does it.
-        with suppress(UnavailableError):
-            await self.write_head()
-        return position
+            return await write
+        finally:
+            announced = self._announced
+            if self.journal.settled and announced is not None:
+                self._announced = None
+                if announced[0].epoch == self.journal.position.epoch:
+                    self._key, self._index = announced
+                    with suppress(UnavailableError):
+                        await self.write_head()
+                else:
+                    with suppress(KeyhouseError):
+                        await self._withdraw()
 
     async def write_head(self) -> None:
         """Seal the position of the journal, with the key of its epoch only."""

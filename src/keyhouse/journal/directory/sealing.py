@@ -26,12 +26,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import CHAIN_SIZE, NONCE_SIZE, Position
+from keyhouse.journal.chain import NONCE_SIZE
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import SEALED_KEY
 from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
 from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.records import CHAIN_SIZE, Position
 
 __all__ = [
     "FILE_LIMIT",

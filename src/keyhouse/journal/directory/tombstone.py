@@ -21,10 +21,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from keyhouse.journal.chain import Position
 from keyhouse.journal.directory.framing import framed, unframed
 from keyhouse.journal.directory.layout import TOMBSTONE
 from keyhouse.journal.store.protocol import StoreDamagedError
+from keyhouse.journal.store.records import Position
 
 __all__ = ["FILE_LIMIT", "Tombstone"]
 

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from keyhouse.journal.store.protocol import Batch, EpochStart, Head, Sealed, StoreConflictError
+from keyhouse.journal.store.protocol import StoreConflictError
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
 
 __all__ = ["MemoryStore"]
 
@@ -16,39 +17,50 @@ class MemoryStore:
     def __init__(self) -> None:
         self._start: EpochStart | None = None
         self._records: list[Sealed] = []
+        self._head: Position | None = None
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         """Keep ``records``; raise ``StoreConflictError`` if the store ends elsewhere."""
-        self._compare(expected_seq)
+        self._compare(expected)
         self._records.extend(records)
+        self._head = head
 
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records of the present epoch after ``after_seq``."""
         if self._start is None:
             return Batch(None, ())
         index = max(after_seq + 1 - self._start.first, 0)
-        return Batch(self._start, tuple(self._records[index : index + _BATCH_RECORDS]))
+        return Batch(self._start, tuple(self._records[index : index + _BATCH_RECORDS]), self._head)
 
-    async def head(self) -> Head:
+    async def head(self) -> Position | None:
         """Return where the store ends."""
-        if self._start is None:
-            return Head(0, 0)
-        return Head(self._start.epoch, self._start.first - 1 + len(self._records))
+        return self._head
 
     async def begin_epoch(
-        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
         """Replace everything by ``records``, which are consumed in a thread."""
-        self._compare(expected_seq)
-        base = await asyncio.to_thread(list, records)
+        self._compare(expected)
+        base, head = await asyncio.to_thread(_placed, start, records)
         # Others may have written while the base was made.
-        self._compare(expected_seq)
-        self._start, self._records = start, base
+        self._compare(expected)
+        self._start, self._records, self._head = start, base, head
+
+    async def settle(self) -> Position | None:
+        """Return where the store ends: no write is ever under way."""
+        return self._head
 
     async def close(self) -> None:
         """Do nothing: other journals may still use it, and its memory ends with the process."""
 
-    def _compare(self, expected_seq: int) -> None:
-        at = 0 if self._start is None else self._start.first - 1 + len(self._records)
-        if at != expected_seq:
-            raise StoreConflictError(f"the store is at sequence {at}, not at {expected_seq}")
+    def _compare(self, expected: Position | None) -> None:
+        if self._head != expected:
+            raise StoreConflictError("the store does not end where this writer left it")
+
+
+def _placed(start: EpochStart, records: Iterable[Sealed]) -> tuple[list[Sealed], Position]:
+    """Return ``records``, which begin the epoch of ``start``, and the place behind them."""
+    base, head = list(records), start.before
+    for record in base:
+        head = follow(head, record)
+    return base, head

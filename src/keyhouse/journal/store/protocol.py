@@ -3,16 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-import msgspec
-
 from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
 
 __all__ = [
-    "Batch",
-    "EpochStart",
-    "Head",
     "OutcomeUnknownError",
-    "Sealed",
     "Step",
     "Store",
     "StoreConflictError",
@@ -75,55 +70,22 @@ class StoreNewerError(BrokenError):
     code = "store-newer"
 
 
-class Sealed(msgspec.Struct, frozen=True):
-    """One encrypted record as the store keeps it."""
-
-    sequence: int
-    header: bytes
-    nonce: bytes
-    ciphertext: bytes
-
-
-class Head(msgspec.Struct, frozen=True):
-    """Where the store ends. The empty store is at epoch 0, sequence 0."""
-
-    epoch: int
-    sequence: int
-
-
-class EpochStart(msgspec.Struct, frozen=True):
-    """The unencrypted description of the present epoch.
-
-    The store is not trusted with it: the tag of the first record authenticates ``previous`` and
-    ``first``, every tag ``store_id`` and ``epoch``. A wrong ``key_check`` only refuses a key.
-    """
-
-    store_id: bytes  # 16 bytes
-    epoch: int  # from 1
-    first: int  # sequence of the epoch's first record
-    previous: bytes  # chain value before that record, 32 bytes
-    key_check: bytes  # tells whether a data key belongs to this epoch, 32 bytes
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """One consistent read of the store. ``start`` is None only in an empty store."""
-
-    start: EpochStart | None
-    records: tuple[Sealed, ...]
-
-
 class Store(Protocol):
     """Durable, ordered, untrusted: it may lose, repeat or change what it is given.
 
-    Sequence numbers are global: they continue from one epoch to the next and never restart.
-    A cancelled call may still take effect.
+    Sequence numbers are global: they continue from one epoch to the next and never restart. Others
+    may write to the same store, also from other machines; each writer has an object of its own.
+
+    Every call returns or raises in bounded time, and leaves the event loop free meanwhile. A call
+    that was cancelled or raised ``OutcomeUnknownError`` may still take effect, until ``settle`` has
+    returned.
     """
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         """Return once all ``records`` are durable, in one transaction.
 
-        ``expected_seq`` is the last sequence in the store as the caller knows it. Raises
-        ``StoreConflictError`` if it is not, ``StoreFullError`` (nothing was written), or
+        The store must end exactly at ``expected``, and then ends at ``head``. Raises
+        ``StoreConflictError`` if it ends elsewhere, ``StoreFullError`` (nothing was written), or
         ``OutcomeUnknownError``.
         """
         ...
@@ -135,18 +97,28 @@ class Store(Protocol):
         """
         ...
 
-    async def head(self) -> Head:
-        """Return where the store ends."""
+    async def head(self) -> Position | None:
+        """Return where the store ends; None if it is empty."""
         ...
 
     async def begin_epoch(
-        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
         """Replace everything older by ``records``, in one transaction.
 
-        ``records`` is consumed off the event loop; an error of it undoes everything and is raised.
-        The bytes of the older records are gone from the live files when this returns, or, if the
-        store could not do that now, before its next write. Errors as for ``append``.
+        ``expected``: as for ``append``, None for an empty store. ``records`` is consumed off the
+        event loop; an error of it undoes everything and is raised. The bytes of the older records
+        are gone from the live files when this returns, or, if the store could not do that now,
+        before its next write. Errors as for ``append``.
+        """
+        ...
+
+    async def settle(self) -> Position | None:
+        """Return where the store ends, and fence off what was begun before.
+
+        When this returns, no earlier write through this object can take effect any more, so what
+        the store holds now is the outcome of all of them. Raises ``UnavailableError`` if it cannot
+        be told now.
         """
         ...
 

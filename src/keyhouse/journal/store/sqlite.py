@@ -6,16 +6,13 @@ from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
-    Batch,
-    EpochStart,
-    Head,
     OutcomeUnknownError,
-    Sealed,
     Step,
     StoreConflictError,
     StoreDamagedError,
     no_step,
 )
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, primary_code, read_error
 from keyhouse.journal.store.worker import Worker
 
@@ -33,7 +30,8 @@ class SqliteStore:
     """Keeps the records in a SQLite file in WAL mode; a commit is one sync of the WAL.
 
     After a write with an unknown outcome the connection is closed, so that the next call reads the
-    disk and not caches of this process.
+    disk and not caches of this process. All calls run one after the other on one thread, so a write
+    that began before a ``settle`` has ended before it.
     """
 
     def __init__(self, path: Path, step: Step) -> None:
@@ -47,6 +45,8 @@ class SqliteStore:
         self._unscrubbed = True
         # True after a commit that failed in an unknown way, until the file is known to be synced.
         self._suspect = False
+        # How far the records were followed on this connection. No other can write meanwhile.
+        self._trail: Position | None = None
 
     @classmethod
     async def open(cls, path: Path, *, step: Step = no_step) -> "SqliteStore":
@@ -63,23 +63,27 @@ class SqliteStore:
             raise
         return store
 
-    async def append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
-        """Keep ``records`` behind ``expected_seq`` in one transaction."""
-        await self._worker.run(lambda: self._append(expected_seq, records))
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
+        """Keep ``records`` behind ``expected`` in one transaction."""
+        await self._worker.run(lambda: self._append(expected, records, head))
 
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
         return await self._worker.run(lambda: self._read(after_seq))
 
-    async def head(self) -> Head:
+    async def head(self) -> Position | None:
         """Return where the store ends."""
         return await self._worker.run(self._head)
 
     async def begin_epoch(
-        self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
     ) -> None:
         """Replace everything by ``records``, consumed on the store's thread."""
-        await self._worker.run(lambda: self._begin_epoch(expected_seq, start, records))
+        await self._worker.run(lambda: self._begin_epoch(expected, start, records))
+
+    async def settle(self) -> Position | None:
+        """Return where the store ends, once all earlier calls have ended."""
+        return await self._worker.run(self._head)
 
     async def close(self) -> None:
         """Fold the WAL into the file and release both."""
@@ -107,7 +111,7 @@ class SqliteStore:
         return self._connection
 
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._trail = self._connection, None, None
         if connection is not None:
             connection.close()
 
@@ -123,32 +127,40 @@ class SqliteStore:
         connection = self._connected()
         try:
             start = _start(connection, self._path)
-            return Batch(start, _records(connection, after_seq, self._path))
+            records = _records(connection, after_seq, self._path)
+            self._follow(start, records)
+            return Batch(start, records, None if records else self._end(connection))
         except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
 
-    def _head(self) -> Head:
+    def _head(self) -> Position | None:
         connection = self._connected()
         try:
-            return _head(connection, self._path)
+            return self._end(connection)
         except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
 
-    def _append(self, expected_seq: int, records: Sequence[Sealed]) -> None:
-        def put(connection: sqlite3.Connection) -> None:
-            _compare(connection, expected_seq, self._path)
+    def _append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
+        def put(connection: sqlite3.Connection) -> Position:
+            self._compare(connection, expected)
             _insert(connection, records, self._path)
+            return head
 
         self._commit(put)
 
-    def _begin_epoch(self, expected_seq: int, start: EpochStart, records: Iterable[Sealed]) -> None:
-        def put(connection: sqlite3.Connection) -> None:
-            _compare(connection, expected_seq, self._path)
+    def _begin_epoch(
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        def put(connection: sqlite3.Connection) -> Position:
+            self._compare(connection, expected)
             _replace_epoch(connection, start, self._path)
+            head = start.before
             for record in records:
                 _insert(connection, (record,), self._path)
+                head = follow(head, record)
+            return head
 
         self._commit(put)
         self._unscrubbed = True
@@ -159,14 +171,52 @@ class SqliteStore:
             # empties the WAL before anything else.
             self._drop()
 
-    def _commit(self, put: Callable[[sqlite3.Connection], None]) -> None:
-        """Run ``put`` in a transaction and commit it."""
+    def _compare(self, connection: sqlite3.Connection, expected: Position | None) -> None:
+        # Every statement less makes an append faster: one compares where the trail has all records.
+        end = self._trail
+        if end is None or _last(connection) != end.sequence:
+            end = self._end(connection)
+        if end != expected:
+            raise StoreConflictError(f"{self._path.name} does not end where this writer left it")
+
+    def _follow(self, start: EpochStart | None, records: Iterable[Sealed]) -> None:
+        """Move the trail behind those of ``records`` that follow it."""
+        if start is None:
+            return
+        trail = self._trail
+        if trail is None or trail.epoch != start.epoch:
+            trail = start.before
+        for record in records:
+            if record.sequence == trail.sequence + 1:
+                trail = follow(trail, record)
+        self._trail = trail
+
+    def _end(self, connection: sqlite3.Connection) -> Position | None:
+        """Return where the file ends; read what the trail has not reached yet."""
+        start, last = _start(connection, self._path), _last(connection)
+        if start is None:
+            if last is not None:
+                raise StoreDamagedError(f"{self._path.name} has records but no epoch")
+            return None
+        self._follow(start, ())
+        while self._trail is not None and self._trail.sequence < (last or 0):
+            before = self._trail
+            self._follow(start, _records(connection, before.sequence, self._path))
+            if self._trail == before:
+                raise StoreDamagedError(
+                    f"record {before.sequence + 1} in {self._path.name} is missing",
+                    hint="restore the state directory from a backup",
+                )
+        return self._trail
+
+    def _commit(self, put: Callable[[sqlite3.Connection], Position]) -> None:
+        """Run ``put`` in a transaction and commit it; the file then ends where ``put`` returns."""
         connection = self._connected()
         try:
             self._scrub(connection)
             self._step("begin")
             connection.execute("BEGIN IMMEDIATE")
-            put(connection)
+            end = put(connection)
             self._step("commit")
         except FAULTS as exc:
             # COMMIT was not executed, so nothing was written.
@@ -179,6 +229,7 @@ class SqliteStore:
             connection.execute("COMMIT")
         except FAULTS as exc:
             raise self._failed_commit(connection, exc) from None
+        self._trail = end
         self._step("committed")
 
     def _failed_commit(self, connection: sqlite3.Connection, error: Exception) -> KeyhouseError:
@@ -220,25 +271,9 @@ def _is_blob(value: object, size: int) -> bool:
     return isinstance(value, bytes) and len(value) == size
 
 
-def _head(connection: sqlite3.Connection, path: Path) -> Head:
-    start = _start(connection, path)
+def _last(connection: sqlite3.Connection) -> int | None:
     (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
-    if start is None:
-        if last is not None:
-            raise StoreDamagedError(f"{path.name} has records but no epoch")
-        return Head(0, 0)
-    return Head(start.epoch, start.first - 1 if last is None else last)
-
-
-def _compare(connection: sqlite3.Connection, expected_seq: int, path: Path) -> None:
-    # Sequences never restart, so comparing the last one is enough, and every statement less makes
-    # an append faster.
-    (last,) = connection.execute("SELECT max(sequence) FROM record").fetchone()
-    if last == expected_seq:
-        return
-    at = _head(connection, path).sequence
-    if at != expected_seq:
-        raise StoreConflictError(f"{path.name} is at sequence {at}, not at {expected_seq}")
+    return None if last is None else int(last)
 
 
 def _records(connection: sqlite3.Connection, after_seq: int, path: Path) -> tuple[Sealed, ...]:

@@ -1,0 +1,85 @@
+"""What a store keeps: sealed records, chained, and the start of their epoch. None of it is secret.
+
+The chain value behind a record is a hash of the record and of the chain value before it. So a place
+in the journal is the same place only where all records before it are the same.
+"""
+
+import hashlib
+
+import msgspec
+
+__all__ = [
+    "CHAIN_SIZE",
+    "Batch",
+    "EpochStart",
+    "Position",
+    "Sealed",
+    "first_link",
+    "follow",
+    "link",
+]
+
+CHAIN_SIZE = 32
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """One encrypted record as the store keeps it."""
+
+    sequence: int
+    header: bytes
+    nonce: bytes
+    ciphertext: bytes
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in the journal: after the record ``sequence``, whose chain value is ``chain``."""
+
+    epoch: int
+    sequence: int
+    chain: bytes  # 32 bytes
+
+
+class EpochStart(msgspec.Struct, frozen=True):
+    """The unencrypted description of the present epoch.
+
+    The store is not trusted with it: the tag of the first record authenticates ``previous`` and
+    ``first``, every tag ``store_id`` and ``epoch``. A wrong ``key_check`` only refuses a key.
+    """
+
+    store_id: bytes  # 16 bytes
+    epoch: int  # from 1
+    first: int  # sequence of the epoch's first record
+    previous: bytes  # chain value before that record, 32 bytes
+    key_check: bytes  # tells whether a data key belongs to this epoch, 32 bytes
+
+    @property
+    def before(self) -> Position:
+        """The place that the epoch's first record follows."""
+        return Position(self.epoch, self.first - 1, self.previous)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One consistent read of the store. ``start`` is None only in an empty store.
+
+    ``head``: where the store ends, at the same moment; known at least in a batch without records.
+    """
+
+    start: EpochStart | None
+    records: tuple[Sealed, ...]
+    head: Position | None = None
+
+
+def first_link(store_id: bytes) -> bytes:
+    """Return the chain value before the first record of the first epoch."""
+    return hashlib.sha256(b"keyhouse journal chain v1\0" + store_id).digest()
+
+
+def link(chain: bytes, sealed: Sealed) -> bytes:
+    """Return the chain value behind ``sealed``, which follows the chain value ``chain``."""
+    digest = hashlib.sha256(chain + sealed.header + sealed.nonce + sealed.ciphertext)
+    return digest.digest()
+
+
+def follow(after: Position, sealed: Sealed) -> Position:
+    """Return the place behind ``sealed``, which follows ``after``."""
+    return Position(after.epoch, sealed.sequence, link(after.chain, sealed))

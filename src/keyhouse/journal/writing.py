@@ -1,0 +1,121 @@
+"""One write to the store: seals what it consists of, and finds out whether it has happened."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.secret import Secret
+from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.store.protocol import Store, StoreConflictError, StoreUnreadableError
+from keyhouse.journal.store.records import Position, Sealed, follow
+
+__all__ = ["NotDurableError", "OutcomeLostError", "Write", "require_happened", "weight"]
+
+_RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
+
+
+class NotDurableError(UnavailableError):
+    """The write did not happen."""
+
+    code = "not-durable"
+
+
+class OutcomeLostError(BrokenError):
+    """Whether the write happened can no longer be told: another writer began an epoch since."""
+
+    code = "outcome-lost"
+
+
+class Write:
+    """The records of one transaction, after ``after``, in a store that ends at ``expected``.
+
+    ``expected`` is None for an empty store. ``head`` is the place behind what is sealed so far,
+    ``dek`` the data key of that epoch.
+    """
+
+    def __init__(
+        self, sealer: Sealer, dek: Secret, *, expected: Position | None, after: Position
+    ) -> None:
+        self.sealer = sealer
+        self.dek = dek
+        self.expected = expected
+        self.after = after
+        self.head = after
+        self.weight = 0
+        self.complete = False
+
+    def seal_events(self, payloads: Sequence[bytes]) -> list[Sealed]:
+        """Return the records of ``payloads``."""
+        records = [self._seal(Kind.EVENT, payload) for payload in payloads]
+        self.complete = True
+        return records
+
+    def seal_base(self, base: Iterable[bytes]) -> Iterator[Sealed]:
+        """Yield the records of ``base``, piece by piece."""
+        pieces = iter(base)
+        held = next(pieces, None)
+        if held is None:
+            raise ValueError("a base has at least one payload")
+        for piece in pieces:
+            yield self._seal(Kind.BASE, held)
+            held = piece
+        last = self._seal(Kind.BASE_END, held)
+        self.complete = True
+        yield last
+
+    def _seal(self, kind: Kind, payload: bytes) -> Sealed:
+        sealed, self.head = self.sealer.seal(self.head, kind, payload)
+        self.weight += weight((payload,))
+        return sealed
+
+
+def weight(payloads: Iterable[bytes]) -> int:
+    """Return the size of the records of ``payloads`` in bytes."""
+    return sum(len(payload) + _RECORD_OVERHEAD for payload in payloads)
+
+
+async def require_happened(store: Store, write: Write) -> None:
+    """Return if ``write``, whose outcome is unknown, has happened; else it never will.
+
+    Raises ``NotDurableError`` (the store ends where it did before), ``StoreConflictError`` (others
+    wrote first), or ``OutcomeLostError``. After other errors it is still unknown.
+    """
+    head = await store.settle()
+    if write.complete and head == write.head:
+        return
+    if head == write.expected:
+        raise NotDurableError(
+            "the change could not be written and has not happened",
+            hint="try again; if it continues, look at the disk of the state directory",
+        )
+    if not (write.complete and head is not None and await _is_in(store, write, head)):
+        # Nonces are random, so any other records were written by another.
+        raise StoreConflictError("another wrote first")
+
+
+async def _is_in(store: Store, write: Write, head: Position) -> bool:
+    """Tell whether ``write`` is among the records before ``head``."""
+    if head.epoch <= write.head.epoch:
+        return head.epoch == write.head.epoch and await _is_followed(store, write)
+    start = (await store.read(0)).start
+    if start is None or start.first <= write.head.sequence:
+        return False
+    if start.first > write.head.sequence + 1:
+        raise OutcomeLostError(
+            "it cannot be told whether the last change happened: another began an epoch since",
+            hint="read the present state before you repeat the change",
+        )
+    return start.previous == write.head.chain
+
+
+async def _is_followed(store: Store, write: Write) -> bool:
+    """Tell whether the records of the present epoch, which is that of ``write``, lead over it."""
+    place = write.after
+    while place.sequence < write.head.sequence:
+        batch = await store.read(place.sequence)
+        if batch.start is None or batch.start.epoch != place.epoch:
+            raise StoreUnreadableError("another began an epoch while the journal was read")
+        if not batch.records:
+            return False
+        for record in batch.records[: write.head.sequence - place.sequence]:
+            place = follow(place, record)
+    return place == write.head

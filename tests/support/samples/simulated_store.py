@@ -1,0 +1,211 @@
+"""A store that several replicas reach over a network, and what networks and servers do to it.
+
+``Database`` is what is stored; each replica has a ``SimulatedStore``, its connection. Nothing takes
+time: a call that is held waits until a test lets it pass.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from enum import Enum, auto
+from typing import NamedTuple
+
+from keyhouse.journal import OutcomeUnknownError, StoreConflictError, StoreUnreadableError
+from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
+
+__all__ = ["Database", "Fault", "SimulatedStore"]
+
+_BATCH = 50
+
+
+class Fault(Enum):
+    """What happens to a connection's next write."""
+
+    CONFLICT = auto()  # refused although nobody was first: another fenced
+    LOST_REQUEST = auto()  # it never arrives, and the writer does not know
+    LOST_ANSWER = auto()  # it is committed, and the writer does not know
+    LATE = auto()  # it is committed later, unless that is prevented
+
+
+class Stored(NamedTuple):
+    """The content at one moment."""
+
+    start: EpochStart | None = None
+    records: tuple[Sealed, ...] = ()
+    head: Position | None = None
+
+
+class Database:
+    """The content, and how it came about."""
+
+    def __init__(self, history: Iterable[Stored] = ()) -> None:
+        self.history = list(history) or [Stored()]
+        self.lock = asyncio.Lock()
+        self.owner: SimulatedStore | None = None
+        self.connections: list[SimulatedStore] = []
+
+    @property
+    def stored(self) -> Stored:
+        """What is there now."""
+        return self.history[-1]
+
+    def commit(self, write: "Sent") -> None:
+        """Take ``write`` if the content ends where it expects that."""
+        at = self.stored
+        if at.head != write.expected:
+            raise StoreConflictError("simulated: another was first")
+        start, before = (at.start, at.records) if write.start is None else (write.start, ())
+        self.history.append(Stored(start, (*before, *write.records), write.head))
+        for connection in self.connections:
+            connection.notify()
+
+    def lose_tail(self, commits: int) -> None:
+        """Fail over to a standby that lacks the last ``commits``."""
+        del self.history[max(len(self.history) - commits, 2) :]
+
+
+class Sent(NamedTuple):
+    """A write as the database receives it."""
+
+    expected: Position | None
+    start: EpochStart | None
+    records: tuple[Sealed, ...]
+    head: Position
+
+
+class SimulatedStore:
+    """One replica's connection. ``nonces``: of all that was ever handed over."""
+
+    def __init__(self, database: Database, nonces: list[bytes] | None = None) -> None:
+        self.database = database
+        self.nonces = [] if nonces is None else nonces
+        self.faults: deque[Fault] = deque()
+        self.late: list[Sent] = []
+        self.late_win = False  # whether what is late is decided in its favour by ``settle``
+        self.down = False
+        self.breaks = False  # whether it is down after its next write
+        self.deaf = False  # hears nothing of what others write
+        self.frozen: Stored | None = None  # what it is shown instead of the truth
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._changed: Callable[[], None] = lambda: None
+        database.connections.append(self)
+
+    # --- what a test does to it ---
+
+    def hold(self) -> None:
+        """Delay writes until ``let_pass``."""
+        self._passing.clear()
+
+    def let_pass(self) -> None:
+        """Let writes pass that were held."""
+        self._passing.set()
+
+    def arrive_late(self) -> None:
+        """Commit what was late, where that is still possible."""
+        late, self.late = self.late, []
+        for sent in late:
+            if self.database.stored.head == sent.expected:
+                self.database.commit(sent)
+
+    def fork(self) -> None:
+        """Lead this replica to a copy, which from then on has a history of its own."""
+        self._move(Database(self.database.history))
+
+    def heal(self, database: Database) -> None:
+        """Lead it to ``database`` again, and show what is there."""
+        self.down, self.breaks, self.deaf, self.frozen = False, False, False, None
+        self.let_pass()
+        if self.database is not database:
+            self._move(database)
+
+    def notify(self) -> None:
+        """Say that there may be something new."""
+        if not self.deaf:
+            self._changed()
+
+    def _move(self, database: Database) -> None:
+        self.database.connections.remove(self)
+        self.late.clear()
+        self.database = database
+        database.connections.append(self)
+
+    # --- the protocol of stores ---
+
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
+        await self._write(Sent(expected, None, tuple(records), head))
+
+    async def read(self, after_seq: int) -> Batch:
+        await self._ask()
+        start, records, head = self.frozen or self.database.stored
+        behind = [record for record in records if record.sequence > after_seq]
+        return Batch(start, tuple(behind[:_BATCH]), head)
+
+    async def head(self) -> Position | None:
+        await self._ask()
+        return (self.frozen or self.database.stored).head
+
+    async def begin_epoch(
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        base, head = [], start.before
+        for record in records:
+            base.append(record)
+            head = follow(head, record)
+            await asyncio.sleep(0)  # others write meanwhile
+        await self._write(Sent(expected, start, tuple(base), head))
+
+    async def settle(self) -> Position | None:
+        await self._ask()
+        if self.late_win:
+            self.arrive_late()
+        self.late.clear()
+        return (self.frozen or self.database.stored).head
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        database = self.database
+        async with database.lock:
+            database.owner = self
+            try:
+                yield
+            finally:
+                database.owner = None
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    async def close(self) -> None:
+        self._changed = lambda: None
+        if self in self.database.connections:
+            self.database.connections.remove(self)
+
+    async def _ask(self) -> None:
+        await asyncio.sleep(0)
+        if self.down:
+            raise StoreUnreadableError("simulated: no connection")
+
+    async def _write(self, sent: Sent) -> None:
+        self.nonces += [record.nonce for record in sent.records]
+        await asyncio.sleep(0)
+        await self._passing.wait()
+        if self.database.owner is self:
+            self._decide(sent)
+        else:
+            async with self.database.lock:
+                self._decide(sent)
+
+    def _decide(self, sent: Sent) -> None:
+        fault = self.faults.popleft() if self.faults else None
+        was_down, self.down = self.down, self.down or self.breaks
+        if was_down or fault is Fault.LOST_REQUEST:
+            raise OutcomeUnknownError("simulated: no connection")
+        if self.frozen is not None or fault is Fault.CONFLICT:
+            raise StoreConflictError("simulated: refused")
+        if fault is Fault.LATE:
+            self.late.append(sent)
+            raise OutcomeUnknownError("simulated: no answer")
+        self.database.commit(sent)
+        if fault is Fault.LOST_ANSWER:
+            raise OutcomeUnknownError("simulated: no answer")
