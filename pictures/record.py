@@ -103,7 +103,7 @@ def _lines(shown: str) -> list[str]:
     found = []
     for text in shown.replace("\r\n", "\n").strip("\n").split("\n"):
         kept = text.rpartition("\r")[2]
-        if kept.startswith("from the context: "):
+        if kept.startswith("context: "):
             continue
         while len(kept) > _COLUMNS:
             found.append(kept[:_COLUMNS])

@@ -1,7 +1,9 @@
 """`keyhouse secret get | set | list`: read and upload secrets as a user."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -24,11 +26,13 @@ from keyhouse.cli.secret_values import raw_value, shown_values
 from keyhouse.manifest import decode
 
 if TYPE_CHECKING:
-    from keyhouse.client import SecretObject
+    from keyhouse.client import Coordinator, SecretObject
 
 __all__ = ["app"]
 
 app = Group()
+
+_FORBIDDEN: Final = 403
 
 
 @app.command("get")
@@ -70,7 +74,7 @@ def get(
     names, target = split_words(words, trusting)
     if raw and (as_json or len(set(names)) > 1):
         raise WrongUsageError("--raw is for one secret, and not for JSON", hint="leave out --raw")
-    with coordinator_of(target, user) as coordinator:
+    with coordinator_of(target, user) as coordinator, _knowing(coordinator, names):
         found = coordinator.secrets(names)
     if raw:
         write_output(raw_value(names[0], found[names[0]], to_terminal=_is_shown(output)), output)
@@ -136,7 +140,8 @@ def set_secrets(
     with coordinator_of(target, user) as coordinator:
         if given is not None:
             uploads = {file: upload_of(file, given, decode(coordinator.manifest().manifest))}
-        with long_work("storing secrets", quiet=as_json, at_once=False):
+        storing = long_work("storing secrets", quiet=as_json, at_once=False)
+        with _knowing(coordinator, uploads), storing:
             coordinator.write_secrets(uploads)
     if as_json:
         show_json({"stored": sorted(uploads)})
@@ -242,3 +247,24 @@ def _object(secret: "SecretObject") -> dict[str, object]:
     fields["private"] = secret.private.reveal() if secret.private else None
     fields["public"] = secret.public.reveal() if secret.public else None
     return fields
+
+
+@contextmanager
+def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]:
+    """Say which of the ``names`` the manifest does not have, if the coordinator refuses the block.
+
+    To it, an unknown name is one without a permission. Raises ``NotFoundError`` instead.
+    """
+    from keyhouse.cli.secret_files import unknown_secret
+    from keyhouse.client import CallRefusedError
+
+    try:
+        yield
+    except CallRefusedError as refused:
+        if refused.http_status != _FORBIDDEN:
+            raise
+        manifest = decode(coordinator.manifest().manifest)
+        unknown = next((name for name in names if name not in manifest.secrets), None)
+        if unknown is None:
+            raise
+        raise unknown_secret(unknown, manifest.secrets) from refused

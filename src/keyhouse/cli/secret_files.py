@@ -1,6 +1,8 @@
 """Files that `keyhouse secret set` uploads: JSON by names, or a PEM certificate with its key."""
 
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from cryptography import x509
@@ -17,10 +19,10 @@ from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
 from keyhouse.manifest import Manifest
-from keyhouse.wire.json_decoder import nearest, read
+from keyhouse.wire.json_decoder import read, resembling
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["read_pem_secret", "read_secret_file", "upload_of"]
+__all__ = ["read_pem_secret", "read_secret_file", "unknown_secret", "upload_of"]
 
 
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
@@ -43,8 +45,9 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
     """
     definition = manifest.secrets.get(name)
     if definition is None:
-        known = tuple(each for each, one in manifest.secrets.items() if one.user_defined)
-        raise NotFoundError(f"the manifest has no secret {quoted(name)}", hint=nearest(name, known))
+        raise unknown_secret(
+            name, [each for each, one in manifest.secrets.items() if one.user_defined]
+        )
     if not definition.user_defined:
         raise RefusedError(
             f"secret {quoted(name)} is generated", hint="only UserDefined secrets are uploaded"
@@ -54,6 +57,14 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
     return SecretUpload(key=value)
 
 
+def unknown_secret(name: str, known: Iterable[str]) -> NotFoundError:
+    """Return the error for a ``name`` that is not in the manifest; it may mean one of ``known``."""
+    close = resembling(name, islice(known, _MOST_NAMES))
+    hint = f"did you mean {quoted(close)}?" if close else "keyhouse secret list prints all names"
+    return NotFoundError(f"the manifest has no secret {quoted(name)}", hint=hint)
+
+
+_MOST_NAMES: Final = 500  # that a name is compared with
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _CERTIFICATE: Final = b"CERTIFICATE"
 _KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"})
