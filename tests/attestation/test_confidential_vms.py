@@ -29,6 +29,7 @@ from keyhouse.attestation.appraisal import (
     admit,
     mismatches,
 )
+from keyhouse.attestation.quote.claims import read_claims
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import TdMeasurements, require_sound
 from keyhouse.attestation.refusals import reason_for
@@ -255,6 +256,29 @@ def test_the_librarys_refusals_of_machines_have_words_of_ours(
     text: str, reason: QuoteProblem
 ) -> None:
     assert reason_for(text) is reason
+
+
+def claimed(status: str) -> TcbStatus:
+    pck = {"ppid": [0], "pce_id": [0, 0], "fmspc": [0]}
+    platform = {"tcb_level": {"tcbDate": "2026-01-01T00:00:00Z"}, "pck": pck}
+    claims = {
+        "tcb": {"status": status, "advisory_ids": [], "eval_data_number": 1},
+        "platform": {**platform, "pck_crl_num": 1, "root_ca_crl_num": 1},
+        "latest_issue_date": 1,
+        "earliest_expiration_date": 2,
+        "qe_iden_latest_issue_date": 1,
+        "qe_iden_earliest_expiration_date": 2,
+    }
+    return read_claims(json.dumps(claims)).tcb.status
+
+
+def test_a_vm_that_was_started_before_its_platform_was_updated_is_out_of_date() -> None:
+    assert [claimed(status) for status in TcbStatus] == [*TcbStatus]
+    assert claimed("TDRelaunchAdvised") is TcbStatus.OUT_OF_DATE
+    both = claimed("TDRelaunchAdvisedConfigurationNeeded")
+    assert both is TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED
+    with pytest.raises(msgspec.ValidationError):
+        claimed("Fine")
 
 
 # --- whom clients expect ---

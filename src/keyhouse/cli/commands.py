@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     summary: str = ""  # as the first page shows it; what has none is not shown there
 
 
-_OF_ENCLAVE: Final = "Print the identity of a signed enclave"
+_OF_ENCLAVE: Final = "Print the identity of a signed enclave or a quote"
 
 COMMANDS: Final = {
     "Start": (

@@ -1,9 +1,14 @@
 """`keyhouse status`: verify a coordinator, then say how it is."""
 
+from typing import TYPE_CHECKING
+
 from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
+
+if TYPE_CHECKING:
+    from keyhouse.attestation import Verdict
 
 __all__ = ["status"]
 
@@ -15,6 +20,7 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
     """
+    from keyhouse.attestation.quote.td import identity_of
     from keyhouse.client import Coordinator
 
     simulated = target.settled().simulation_root is not None
@@ -32,15 +38,24 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
                 "tcbStatus": str(verdict.tcb_status),
                 "advisories": list(verdict.advisories),
                 "simulation": simulated,
+                **({} if verdict.td is None else {"TDX": identity_of(verdict.td)}),
             }
         )
         return
     rows = {
         "state": f"{found.code}  {found.message}",
-        "UniqueID": verdict.mrenclave.hex(),
-        "SignerID": verdict.mrsigner.hex(),
+        **_identity(verdict),
         "TCB": f"{verdict.tcb_status}  {', '.join(verdict.advisories)}".rstrip(),
     }
     if simulated:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
     show_rows(rows, wraps=True)
+
+
+def _identity(verdict: "Verdict") -> dict[str, str]:
+    from keyhouse.attestation.quote.td import identity_of
+    from keyhouse.cli.output.measurements import rows_of_vm
+
+    if verdict.td is not None:
+        return rows_of_vm(identity_of(verdict.td))
+    return {"UniqueID": verdict.mrenclave.hex(), "SignerID": verdict.mrsigner.hex()}

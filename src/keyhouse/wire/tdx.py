@@ -17,6 +17,7 @@ __all__ = [
     "SIZES",
     "TdxIdentity",
     "attributes_fault",
+    "bits_in_words",
     "lower_case",
     "problems_of_identity",
     "xfam_fault",
@@ -50,15 +51,43 @@ SIZES: Final = dict.fromkeys(TdxIdentity.__struct_encode_fields__, 48) | {
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
-# ATTRIBUTES. Bits 0 to 7 make a VM one that must not be trusted: debug and profiling.
-_UNTRUSTED: Final = 0xFF
+_ATTRIBUTES: Final = {
+    0: "DEBUG",
+    4: "HGS_PLUS_PROF",
+    5: "PERF_PROF",
+    6: "PMT_PROF",
+    27: "LASS",
+    28: "SEPT_VE_DISABLE",
+    29: "MIGRATABLE",
+    30: "PKS",
+    31: "KL",
+    62: "TPA",
+    63: "PERFMON",
+}
+_UNTRUSTED: Final = 0xFF  # any of these eight makes a VM one that its host can look into
 _SEPT_VE_DISABLE: Final = 1 << 28
 _MIGRATABLE: Final = 1 << 29
-_HARMLESS: Final = sum(1 << bit for bit in (27, 30, 31, 62, 63))  # LASS, PKS, KL, TPA, PERFMON
+_HARMLESS: Final = sum(1 << bit for bit in (27, 28, 30, 31, 62, 63))
 
-# XFAM. x87 and SSE are always there; the others are those that a VM can be given.
+_XFAM: Final = {
+    0: "x87",
+    1: "SSE",
+    2: "AVX",
+    5: "AVX-512 masks",
+    6: "AVX-512 upper halves",
+    7: "AVX-512 registers",
+    8: "PT",
+    9: "PKRU",
+    11: "CET of users",
+    12: "CET of the kernel",
+    14: "UINTR",
+    15: "LBR",
+    17: "AMX configuration",
+    18: "AMX data",
+    19: "APX",
+}
 _XFAM_ALWAYS: Final = 0b11
-_XFAM_KNOWN: Final = sum(1 << bit for bit in (0, 1, 2, 5, 6, 7, 8, 9, 11, 12, 14, 15, 17, 18, 19))
+_XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
 
 
 def lower_case(identity: TdxIdentity) -> TdxIdentity:
@@ -87,7 +116,7 @@ def attributes_fault(attributes: bytes) -> str:
         return "it can be debugged or profiled, so that its host can read its memory"
     if bits & _MIGRATABLE:
         return "it can be moved to another platform, by a service that its quote does not name"
-    if bits & ~(_SEPT_VE_DISABLE | _HARMLESS):
+    if bits & ~_HARMLESS:
         return "it has reserved TD attributes"
     if not bits & _SEPT_VE_DISABLE:
         return "its host can interrupt it at any memory access (SEPT_VE_DISABLE is 0)"
@@ -100,6 +129,16 @@ def xfam_fault(xfam: bytes) -> str:
     if bits & _XFAM_ALWAYS != _XFAM_ALWAYS:
         return "its XFAM lacks a feature that every processor has"
     return "its XFAM has reserved bits" if bits & ~_XFAM_KNOWN else ""
+
+
+def bits_in_words(field: str, value: str) -> str:
+    """Return what the bits of ``TDAttributes`` or ``XFAM`` stand for; "" for another field."""
+    names = {"TDAttributes": _ATTRIBUTES, "XFAM": _XFAM}.get(field)
+    if names is None:
+        return ""
+    bits = int.from_bytes(bytes.fromhex(value), "little")
+    found = (bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+    return ", ".join(names.get(bit, f"reserved bit {bit}") for bit in found) or "none"
 
 
 _CHECKED: Final = {"TDAttributes": attributes_fault, "XFAM": xfam_fault}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from support.process.command import Ended, run
+from support.samples.confidential_vms import TDX
 
 from keyhouse.attestation import TcbStatus, report_data, write_collateral
 from keyhouse_simulation import COORDINATOR, Parameters, SimulatedPlatform, TcbInfo, make_machine
@@ -128,6 +129,36 @@ def test_a_tdx_quote_is_explained_and_matches_no_package(tmp_path: Path) -> None
     assert found["platform"]["tcbStatus"] == "UpToDate"
     assert found["quote"]["mrtd"].startswith("91eb2b44d141d4ec")
     assert [each["rule"] for each in found["packages"]["any"]["reasons"]] == ["Tee"]
+
+
+def test_packages_of_confidential_vms_admit_a_tdx_quote_or_say_what_differs(
+    tmp_path: Path,
+) -> None:
+    file = manifest_file(
+        tmp_path,
+        exact={"TDX": TDX},
+        loose={"TDX": {"MRTD": TDX["MRTD"]}},
+        other={"TDX": {**TDX, "RTMR1": "ab" * 48, "RTMR2": "cd" * 48}},
+        enclave={"UniqueID": ENCLAVE},
+    )
+    bundle = str(VECTORS / "tdx_quote_collateral.json")
+    words = ("--collateral", bundle, "--manifest", file)
+
+    code, found = explained(VECTORS / "tdx_quote", *words)
+
+    assert code == 0
+    assert found["quote"]["tdx"] == TDX
+    packages = found["packages"]
+    assert [name for name, each in packages.items() if each["admitted"]] == ["exact", "loose"]
+    assert [each["rule"] for each in packages["other"]["reasons"]] == ["TDX.RTMR1", "TDX.RTMR2"]
+    text = explain(VECTORS / "tdx_quote", *words).out
+    assert f"\nRTMR1             {TDX['RTMR1']}\n" in text
+    assert "(x87, SSE, AVX, AVX-512 masks" in text
+    assert "is for another confidential VM (for other-marble): TDX.RTMR1" in text
+
+    code, found = explained(VECTORS / "sgx_quote", "--collateral", str(BUNDLE), "--manifest", file)
+    assert code == 1
+    assert [each["rule"] for each in found["packages"]["exact"]["reasons"]][-1] == "Tee"
 
 
 def test_a_quote_may_come_in_base64_and_with_the_bytes_of_no_quote_it_is_refused(

@@ -1,5 +1,6 @@
 """The identity of a signed enclave is read from its signature, which has to be true."""
 
+import base64
 import hashlib
 import json
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.process.command_tree import typed
+from support.samples.confidential_vms import QUOTE, TDX
 from support.samples.fixed_keys import unused_rsa_key
+from support.samples.hardware import SGX_QUOTE
 
 from keyhouse.cli.attest.package_info import SIZE, SigstructUnusableError, read_sigstruct
 
@@ -66,3 +69,34 @@ def test_directory_without_one_signature_is_refused(tmp_path: Path) -> None:
 
     assert ended.exit_code == 1
     assert "0 signatures" in ended.stderr
+
+
+def test_quote_of_a_confidential_vm_gives_a_package_to_paste(tmp_path: Path) -> None:
+    quote = tmp_path / "quote.txt"
+    quote.write_bytes(base64.encodebytes(QUOTE))
+
+    assert json.loads(typed("package-info", str(quote), "--json").stdout) == {"TDX": TDX}
+    rows = typed("package-info", str(quote)).stdout
+    assert f"TDX.RTMR1          {TDX['RTMR1']}" in rows
+    assert "(SEPT_VE_DISABLE)" in rows
+    assert "verified           NO" in rows
+
+
+def test_quote_of_an_enclave_gives_its_package(tmp_path: Path) -> None:
+    quote = tmp_path / "quote"
+    quote.write_bytes(SGX_QUOTE)
+
+    found = json.loads(typed("package-info", str(quote), "--json").stdout)
+
+    assert (found["UniqueID"], found["ProductID"]) == (SGX_QUOTE[112:144].hex(), 0)
+    assert "verified         NO" in typed("package-info", str(quote)).stdout
+
+
+def test_confidential_vm_that_nobody_admits_gives_no_package(tmp_path: Path) -> None:
+    quote = tmp_path / "quote"
+    quote.write_bytes(QUOTE[:168] + b"\1" + QUOTE[169:])
+
+    ended = typed("package-info", str(quote), "--json")
+
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "can be debugged" in ended.stderr

@@ -1,7 +1,7 @@
 """Reads what the quote library says it has verified."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,12 +13,27 @@ _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Octets = tuple[_Byte, ...]
 
 
-class TcbClaims(msgspec.Struct):
+# The platform is up to date, but the confidential VM was started before it was: it is old itself.
+_RELAUNCH: Final = {
+    "TDRelaunchAdvised": TcbStatus.OUT_OF_DATE,
+    "TDRelaunchAdvisedConfigurationNeeded": TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED,
+}
+
+
+class TcbClaims(msgspec.Struct, kw_only=True):
     """The merged state of platform, quoting enclave and (TDX) module."""
 
-    status: TcbStatus
+    said: str = msgspec.field(name="status")
     advisory_ids: tuple[str, ...]
     eval_data_number: int
+
+    def __post_init__(self) -> None:
+        _ = self.status  # an unknown one is an error here, where claims are read
+
+    @property
+    def status(self) -> TcbStatus:
+        """What ``said`` means in the words of manifests."""
+        return _RELAUNCH.get(self.said) or TcbStatus(self.said)
 
 
 class PckClaims(msgspec.Struct):

@@ -6,16 +6,21 @@ from pathlib import Path
 from typing import Annotated
 
 from keyhouse.attestation import Collateral, read_collateral
-from keyhouse.base.errors import BadRequestError, RefusedError
-from keyhouse.cli.attest.quote_explanation import Appraised, Explanation, explain_quote
+from keyhouse.base.errors import RefusedError
+from keyhouse.cli.attest.quote_explanation import (
+    Appraised,
+    Explanation,
+    explain_quote,
+    quote_of_file,
+)
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import read_file, reading
+from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
-from keyhouse.wire.base64_text import decode_base64
 
 __all__ = ["app"]
 
@@ -89,7 +94,7 @@ def explain(
 
     Exit code 4: it does not verify, or was not verified. 1: no package of the manifest admits it.
     """
-    explanation = appraisal.explain(_quote(read_file(str(quote))))
+    explanation = appraisal.explain(quote_of_file(read_file(str(quote))))
     if as_json:
         show_json(explanation.as_json())
     else:
@@ -116,14 +121,6 @@ def _moment(text: str) -> datetime:
     raise RefusedError(
         "--at is not a time with a zone", hint="2026-03-01, or 2026-03-01T12:00:00Z for UTC"
     )
-
-
-def _quote(content: bytes) -> bytes:
-    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
-    try:
-        return decode_base64(content.decode("ascii").strip())
-    except (UnicodeDecodeError, BadRequestError):
-        return content
 
 
 def _bundle(appraisal: AppraisalOptions) -> Collateral | None:
@@ -153,25 +150,28 @@ def _rows(explanation: Explanation) -> dict[str, str]:
         "environment": said.tee.upper(),
         "UniqueID": said.unique_id,
         "SignerID": said.signer_id,
-        "MRTD": said.mrtd,
         "report data": said.report_data,
     }
     rows |= {name: value for name, value in claims.items() if value}
     if said.unique_id:
         rows["ProductID"] = str(said.product_id)
         rows["SecurityVersion"] = str(said.security_version)
-    rows |= {f"RTMR {number}": value for number, value in enumerate(said.rtmrs)}
+    if said.tdx is not None:
+        rows |= rows_of_vm(said.tdx)
+    if said.service_td.strip("0"):
+        rows["service TD"] = said.service_td
     rows["debug"] = "YES: anybody can read its memory" if said.debug else "no"
     packages = explanation.packages.items()
-    return rows | {f"package {name}": _package(appraised) for name, appraised in packages}
+    kind = "enclave" if said.tdx is None else "confidential VM"
+    return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
 
 
-def _package(appraised: Appraised) -> str:
+def _package(appraised: Appraised, kind: str) -> str:
     marbles = ", ".join(appraised.marbles) or "no marble"
     if appraised.admitted:
         return f"admits it (for {marbles})"
     reasons = "; ".join(f"{each.rule}: {each.problem}" for each in appraised.reasons)
-    word = "STOPS it" if appraised.is_enclave else "is for another enclave"
+    word = "STOPS it" if appraised.is_enclave else f"is for another {kind}"
     return f"{word} (for {marbles}): {reasons}"
 
 

@@ -1,4 +1,4 @@
-"""`keyhouse package-info`: the identity of a signed enclave, as a manifest wants it."""
+"""`keyhouse package-info`: who a signed enclave or a quote is of, as a manifest wants it."""
 
 import hashlib
 from pathlib import Path
@@ -9,8 +9,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from keyhouse.attestation import QuoteForm, QuoteRefusedError, TdMeasurements, read_form
+from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.attestation.quote.td import identity_of, require_sound
 from keyhouse.base.errors import RefusedError
+from keyhouse.cli.attest.quote_explanation import quote_of_file
 from keyhouse.cli.output.files import read_file
+from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument
@@ -22,6 +27,7 @@ SIZE: Final = 1808
 _HEADER: Final = bytes.fromhex("06000000e10000000000010000000000")
 _HEADER_2: Final = bytes.fromhex("01010000600000006000000001000000")
 _DEBUG: Final = 0b10
+_NOT_VERIFIED: Final = {"verified": "NO: keyhouse attest explain verifies a quote"}
 
 
 class SigstructUnusableError(RefusedError):
@@ -47,8 +53,8 @@ def read_sigstruct(raw: bytes) -> Signed:
     """
     if len(raw) != SIZE or raw[:16] != _HEADER or raw[24:40] != _HEADER_2:
         raise SigstructUnusableError(
-            "the file is not the signature of an enclave (SIGSTRUCT)",
-            hint=f"Gramine writes one, of {SIZE} bytes, as APP.sig",
+            "the file is not the signature of an enclave (SIGSTRUCT), and not a quote",
+            hint=f"Gramine writes a signature, of {SIZE} bytes, as APP.sig",
         )
     modulus = raw[128:512]
     signature = int.from_bytes(raw[516:900], "little").to_bytes(384, "big")
@@ -79,28 +85,62 @@ def package_info(
         Path,
         Argument(
             metavar="PATH",
-            help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in",
+            help="the enclave's signature (SIGSTRUCT, .sig), or the directory it is in;"
+            " or a quote, binary or base64",
         ),
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print the identity of a signed enclave.
+    """Print the identity of a signed enclave or a quote.
 
-    That is what a manifest names as a package.
+    That is what a manifest names as a package: with --json, ready to paste.
 
     Example: keyhouse package-info app.sig
 
-    The signature is checked: the signer had the key whose digest is SignerID. Gramine writes such a
-    file beside the manifest; it tells what was signed, not what is running.
+    An enclave's signature is checked: the signer had the key whose digest is SignerID. Gramine
+    writes such a file beside the manifest; it tells what was signed, not what is running. Of a
+    quote, such as that of a confidential VM, it prints what is in it; keyhouse attest explain
+    verifies it.
     """
-    found = read_sigstruct(read_file(str(_file(path))))
+    content = read_file(str(_file(path)))
+    form = None if content.startswith(_HEADER) else _quote_form(content)
+    if form is None:
+        found = read_sigstruct(content)
+    elif (report := read_report(form)).td is None:
+        found = _signed(report)
+    else:
+        _show_vm(report.td, as_json=as_json)
+        return
     package = _package(found)
     if as_json:
         show_json(package)
+        return
+    rows = {name: str(value).lower() if name == "Debug" else str(value)
+            for name, value in package.items()}  # fmt: skip
+    show_rows(rows if form is None else rows | _NOT_VERIFIED)
+
+
+def _quote_form(content: bytes) -> QuoteForm | None:
+    try:
+        return read_form(quote_of_file(content))
+    except QuoteRefusedError:
+        return None
+
+
+def _signed(report: Report) -> Signed:
+    return Signed(report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug)
+
+
+def _show_vm(td: TdMeasurements, *, as_json: bool) -> None:
+    """Print who a VM is. Raises ``QuoteRefusedError`` for one that no package can admit."""
+    require_sound(td)
+    identity = identity_of(td)
+    if as_json:
+        show_json({"TDX": identity})
     else:
-        show_rows({name: str(value).lower() if name == "Debug" else str(value)
-                   for name, value in package.items()})  # fmt: skip
+        show_rows({f"TDX.{name}": shown for name, shown in rows_of_vm(identity).items()}
+                  | _NOT_VERIFIED)  # fmt: skip
 
 
 def _package(found: Signed) -> dict[str, object]:

@@ -8,11 +8,15 @@ import msgspec
 from keyhouse.attestation import Collateral, QuoteRefusedError, Verdict, Verifier, read_form
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.attestation.quote.td import identity_of
+from keyhouse.base.errors import BadRequestError
+from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.tdx import TdxIdentity
 
 if TYPE_CHECKING:
     from keyhouse.manifest import Manifest
 
-__all__ = ["Appraised", "Explanation", "Said", "Unverified", "explain_quote"]
+__all__ = ["Appraised", "Explanation", "Said", "Unverified", "explain_quote", "quote_of_file"]
 
 _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
@@ -29,6 +33,8 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
     security_version: int = 0
     mrtd: str = ""
     rtmrs: tuple[str, ...] = ()
+    tdx: TdxIdentity | None = None
+    service_td: str = msgspec.field(default="", name="serviceTD")
 
 
 class Unverified(msgspec.Struct, frozen=True):
@@ -42,8 +48,8 @@ class Unverified(msgspec.Struct, frozen=True):
 class Appraised(msgspec.Struct, frozen=True, rename="camel"):
     """What a package makes of the quote; what the quote binds is not looked at.
 
-    ``is_enclave``: the enclave is the package's; if it is not admitted then, its platform's state
-    is why.
+    ``is_enclave``: the enclave or confidential VM is the package's; if it is not admitted then, its
+    platform's state is why.
     """
 
     admitted: bool
@@ -71,6 +77,14 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
             "platform": None if self.verdict is None else _platform(self.verdict),
             "packages": self.packages,
         }
+
+
+def quote_of_file(content: bytes) -> bytes:
+    """Return the quote of a file. No quote is base64: it begins with a byte that is no letter."""
+    try:
+        return decode_base64(content.decode("ascii").strip())
+    except (UnicodeDecodeError, BadRequestError):
+        return content
 
 
 def explain_quote(
@@ -116,6 +130,8 @@ def _said(quote: bytes) -> Said:
         security_version=report.isvsvn,
         mrtd=report.td.mrtd.hex() if report.td else "",
         rtmrs=tuple(value.hex() for value in report.td.rtmrs) if report.td else (),
+        tdx=identity_of(report.td) if report.td else None,
+        service_td=report.td.mr_service_td.hex() if report.td else "",
     )
 
 

@@ -1,0 +1,17 @@
+"""Rows that say who a confidential VM is, with the names of a manifest."""
+
+import msgspec
+
+from keyhouse.wire.tdx import TdxIdentity, bits_in_words
+
+__all__ = ["rows_of_vm"]
+
+
+def rows_of_vm(identity: TdxIdentity) -> dict[str, str]:
+    """Return each field that is given; those that are bits also in words."""
+    values: dict[str, str] = msgspec.to_builtins(identity)
+    words = {field: bits_in_words(field, value) for field, value in values.items()}
+    return {
+        field: f"{value}  ({words[field]})" if words[field] else value
+        for field, value in values.items()
+    }
