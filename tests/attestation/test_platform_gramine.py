@@ -9,7 +9,6 @@ import pytest
 from support.samples.hardware import (
     SGX_QUOTE,
     Gramine,
-    answering,
     sgx_quote_with,
     sgx_quote_with_versions,
 )
@@ -33,6 +32,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal import Fresh, Home, WrongPlatformError
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
+from keyhouse_simulation.tsm import answering
 
 ATTRIBUTES = 48
 MRENCLAVE = 64
@@ -213,7 +213,7 @@ def test_missing_empty_and_simulated_quotes_are_denied_under_every_variable(
         pytest.raises(QuoteNotMadeError, match="is empty"),
     ):
         open_gramine(files)
-    assert "Intel's root" in refused(gramine, quote=lambda: simulated_quote(bytes(64)))
+    assert "the vendor's root" in refused(gramine, quote=lambda: simulated_quote(bytes(64)))
     with (
         answering(gramine.files / "report", gramine.report),
         pytest.raises(PlatformUnusableError, match="quote cannot be read: no such file"),

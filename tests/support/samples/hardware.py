@@ -1,20 +1,18 @@
 """Directories that behave like the files of hardware platforms: what is read depends on what was
 written before.
 
-A file that the driver makes anew at each reading is a FIFO, and a thread writes into it what the
-driver would. Quotes are real ones with other report data: their signatures do not hold, their
-certificates do.
+Quotes are real ones with other report data: their signatures do not hold, their certificates do.
 """
 
-import os
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
-__all__ = ["SGX_QUOTE", "TDX_QUOTE", "Gramine", "Tsm", "answering"]
+from keyhouse_simulation.tsm import TsmReports, answering
+
+__all__ = ["SGX_QUOTE", "TDX_QUOTE", "Gramine", "Tsm"]
 
 _VECTORS: Final = Path(__file__).parents[2] / "attestation" / "vectors"
 SGX_QUOTE: Final = (_VECTORS / "sgx_quote").read_bytes()
@@ -29,41 +27,6 @@ def over(quote: bytes, data: bytes) -> bytes:
     """Return ``quote`` with the report data ``data``."""
     at = _SGX_DATA if quote[0] == 3 else _TDX_DATA
     return quote[: at.start] + data + quote[at.stop :]
-
-
-@contextmanager
-def answering(path: Path, answer: Callable[[], bytes]) -> Iterator[None]:
-    """Let every reader of ``path`` get what ``answer`` then returns."""
-    stopping = False
-
-    def serve() -> None:
-        while True:
-            handle = os.open(path, os.O_WRONLY)  # waits for a reader
-            # The next reader gets a FIFO of its own, or it could see two answers.
-            renew(path)
-            last = stopping  # read once: the last reader is the one that says so
-            with os.fdopen(handle, "wb") as file, suppress(BrokenPipeError):
-                file.write(b"" if last else answer())
-                file.flush()
-            if last:
-                return
-
-    renew(path)
-    thread = Thread(target=serve, name=path.name)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping = True
-        os.close(os.open(path, os.O_RDONLY))  # waits for the thread
-        thread.join()
-        path.unlink()
-
-
-def renew(path: Path) -> None:
-    beside = path.with_name(path.name + ".next")
-    os.mkfifo(beside, 0o600)
-    beside.rename(path)
 
 
 class Gramine:
@@ -112,40 +75,32 @@ class Gramine:
 
 
 class Tsm:
-    """configfs-tsm in the directory ``reports``: what is made in it is filled at once."""
+    """configfs-tsm in the directory ``reports``. Tests bend it before they use it."""
 
     def __init__(self, reports: Path) -> None:
         self.reports = reports
         self.provider = b"tdx_guest\n"
         self.quote_template = TDX_QUOTE
         self.interruptions = 0  # how many readings of outblob somebody else's write comes before
-        self.seen: list[str] = []  # the names of all directories that were made
-        self._open: dict[Path, ExitStack] = {}
-        reports.mkdir(parents=True)
+        self.seen: list[Path] = []  # all directories that were made
+        self._made: dict[Path, TsmReports] = {}
 
     def make(self, folder: Path) -> None:
-        folder.mkdir()
-        self.seen.append(folder.name)
-        (folder / "provider").write_bytes(self.provider)
-        (folder / "inblob").write_bytes(b"")
-        (folder / "generation").write_bytes(b"1\n")
-        stack = ExitStack()
-        stack.enter_context(answering(folder / "outblob", lambda: self.outblob(folder)))
-        self._open[folder] = stack
+        """Do what the kernel does in ``mkdir``."""
+        self.seen.append(folder)
+        self._made[folder] = TsmReports(lambda asked: self.quote(folder, asked), self.provider)
+        self._made[folder].make(folder)
 
-    def outblob(self, folder: Path) -> bytes:
+    def quote(self, folder: Path, asked: bytes) -> bytes:
         if self.interruptions:
             self.interruptions -= 1
-            generation = int((folder / "generation").read_bytes())
-            (folder / "generation").write_bytes(b"%d\n" % (generation + 1))
-            return over(self.quote_template, b"X" * 64)
-        return over(self.quote_template, (folder / "inblob").read_bytes())
+            asked = b"X" * 64
+            (folder / "inblob").write_bytes(asked)
+        return over(self.quote_template, asked)
 
     def remove(self, folder: Path) -> None:
-        self._open.pop(folder).close()
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()
+        """Do what the kernel does in ``rmdir``."""
+        self._made.pop(folder).remove(folder)
 
 
 def sgx_quote_with(*, at: int, value: bytes) -> bytes:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.attestation.errors import QuoteRefusedError
-from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
@@ -95,11 +94,11 @@ def write_file(path: Path, data: bytes) -> None:
         raise _unusable(f"{path} took {written} of {len(data)} bytes")
 
 
-def own_report(quote: bytes, tee: Tee, report_data: bytes) -> Report:
+def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Report:
     """Return the report in a quote that this platform made over ``report_data``.
 
     It is a whole raw quote of ``tee`` over exactly these 64 bytes, not of a debug environment, and
-    the certificates that it carries end in Intel's root. Its signatures are not verified: its
+    the certificates that it carries end in ``root_ca``, DER. Its signatures are not verified: its
     recipients do that. Raises ``PlatformUnusableError``.
     """
     try:
@@ -109,9 +108,9 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes) -> Report:
         raise _unusable(f"its quote cannot be used: {exc.message}") from None
     if form.tee is not tee or form.raw != quote:
         raise _unusable(f"its quote is no raw {tee.upper()} quote")
-    if root != INTEL_SGX_ROOT:
+    if root != root_ca:
         # Of a simulation, or of a host that plays platform.
-        raise _unusable("its quote's certificate chain does not end in Intel's root")
+        raise _unusable("its quote's certificate chain does not end in the vendor's root")
     report = read_report(form)
     if not hmac.compare_digest(report.report_data, report_data):
         raise _unusable("its quote was made over other report data than it was asked for")

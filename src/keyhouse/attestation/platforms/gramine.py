@@ -92,7 +92,8 @@ class GraminePlatform:
         with self._lock:
             write_file(self._files / "user_report_data", report_data)
             quote = read_quote_file(self._files / "quote", limit=MAX_QUOTE)
-        if _identity(own_report(quote, Tee.SGX, report_data)) != _identity(self._own):
+        found = own_report(quote, Tee.SGX, report_data, self.root_ca)
+        if _identity(found) != _identity(self._own):
             raise _unusable("the quote is of another enclave than this one")
         return quote
 

@@ -90,7 +90,7 @@ class TdxPlatform:
         require_report_data_length(report_data)
         with self._lock:
             quote = self._ask(report_data)
-        own_report(quote, Tee.TDX, report_data)
+        own_report(quote, Tee.TDX, report_data, self.root_ca)
         return quote
 
     def sealing_key(self, policy: SealPolicy) -> Secret:
@@ -99,7 +99,7 @@ class TdxPlatform:
         _no_sealing_key()
 
     def _own_measurements(self, report_data: bytes) -> TdMeasurements:
-        td = own_report(self.quote(report_data), Tee.TDX, report_data).td
+        td = own_report(self.quote(report_data), Tee.TDX, report_data, self.root_ca).td
         if td is None:
             raise _unusable("its quote is of no TDX domain")
         return td

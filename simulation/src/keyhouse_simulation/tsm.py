@@ -1,0 +1,131 @@
+"""A directory that behaves like configfs-tsm: what is read depends on what was written before.
+
+::
+
+    NAME/provider      "tdx_guest"
+    NAME/inblob        takes the 64 bytes that the quote is made over
+    NAME/outblob       the raw quote over what was written last; empty before
+    NAME/generation    counts the writes to inblob, of any process
+
+What the kernel does in ``mkdir`` and ``rmdir`` is done by ``TsmReports``, and what it does when a
+file is opened by threads: the files are FIFOs. Source: Linux ABI documentation, "configfs-tsm".
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Lock, Thread
+
+__all__ = ["TsmReports", "answering"]
+
+_BLOB = 64
+_MANY = 1024  # blobs that fit into a pipe
+
+
+class TsmReports:
+    """Makes and removes the directories of reports; ``quote`` makes quotes over 64 bytes."""
+
+    def __init__(self, quote: Callable[[bytes], bytes], provider: bytes = b"tdx_guest\n") -> None:
+        self._quote = quote
+        self._provider = provider
+        self._open: dict[Path, ExitStack] = {}
+
+    def make(self, folder: Path) -> None:
+        """Make ``folder`` with its files. They answer until it is removed."""
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "provider").write_bytes(self._provider)
+        with ExitStack() as ends:
+            report = ends.enter_context(_taking(folder / "inblob", self._quote))
+            ends.enter_context(answering(folder / "outblob", report.outblob))
+            ends.enter_context(answering(folder / "generation", report.generation))
+            self._open[folder] = ends.pop_all()
+
+    def remove(self, folder: Path) -> None:
+        """Remove ``folder``, and the directory above if it was the last one there."""
+        self._open.pop(folder).close()
+        (folder / "provider").unlink()
+        folder.rmdir()
+        with suppress(OSError):
+            folder.parent.rmdir()
+
+
+class _Report:
+    """What was written to the pipe ``inblob``, a handle that does not wait."""
+
+    def __init__(self, inblob: int, quote: Callable[[bytes], bytes]) -> None:
+        self._inblob = inblob
+        self._quote = quote
+        self._asked = b""
+        self._writes = 0
+        self._lock = Lock()
+
+    def outblob(self) -> bytes:
+        """Return the quote over the last write."""
+        with self._lock:
+            self._take()
+            return self._quote(self._asked) if len(self._asked) == _BLOB else b""
+
+    def generation(self) -> bytes:
+        """Return how many writes there were."""
+        with self._lock:
+            self._take()
+            return b"%d\n" % self._writes
+
+    def _take(self) -> None:
+        """Take what was written up to now. Each write of 64 bytes is in the pipe as a whole."""
+        written = b""
+        with suppress(BlockingIOError):
+            while piece := os.read(self._inblob, _BLOB * _MANY):
+                written += piece
+        blobs = [written[at : at + _BLOB] for at in range(0, len(written), _BLOB)]
+        if blobs:
+            self._asked = blobs[-1]
+            self._writes += len(blobs)
+
+
+@contextmanager
+def _taking(path: Path, quote: Callable[[bytes], bytes]) -> Iterator[_Report]:
+    os.mkfifo(path, 0o600)
+    # For writing, too: with no writer a reader would be told of the end.
+    handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield _Report(handle, quote)
+    finally:
+        os.close(handle)
+        path.unlink()
+
+
+@contextmanager
+def answering(path: Path, answer: Callable[[], bytes]) -> Iterator[None]:
+    """Let every reader of ``path`` get what ``answer`` then returns."""
+    stopping = False
+
+    def serve() -> None:
+        while True:
+            handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # waits for a reader
+            # The next reader gets a FIFO of its own, or it could see two answers.
+            _renew(path)
+            last = stopping  # read once: the last reader is the one that says so
+            with os.fdopen(handle, "wb") as file, suppress(BrokenPipeError):
+                file.write(b"" if last else answer())
+                file.flush()
+            if last:
+                return
+
+    _renew(path)
+    thread = Thread(target=serve, name=path.name)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping = True
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # waits for the thread
+        thread.join()
+        path.unlink()
+
+
+def _renew(path: Path) -> None:
+    beside = path.with_name(path.name + ".next")
+    os.mkfifo(beside, 0o600)
+    beside.rename(path)
