@@ -241,9 +241,9 @@ def test_a_quote_of_version_5_says_what_one_of_version_4_does_and_its_service_td
     [
         ("Debug mode is enabled", QuoteProblem.DEBUG),
         ("TD profiling is enabled", QuoteProblem.TD_ATTRIBUTES),
-        ("TD migration is enabled", QuoteProblem.SERVICE_DOMAIN),
-        ("SERVTD_EXT is enabled", QuoteProblem.SERVICE_DOMAIN),
-        ("Invalid MR service TD", QuoteProblem.SERVICE_DOMAIN),
+        ("TD migration is enabled", QuoteProblem.SERVICE_TD),
+        ("SERVTD_EXT is enabled", QuoteProblem.SERVICE_TD),
+        ("Invalid MR service TD", QuoteProblem.SERVICE_TD),
         ("SEPT_VE_DISABLE is not enabled", QuoteProblem.TD_ATTRIBUTES),
         ("Reserved bits in TD attributes are set", QuoteProblem.TD_ATTRIBUTES),
         ("TDX module SEAMATTRIBUTES mismatch at byte 0", QuoteProblem.TDX_MODULE),

@@ -17,6 +17,7 @@ from keyhouse.attestation import (
     Measurements,
     SealPolicy,
     TcbStatus,
+    Tee,
     Verifier,
     appraise,
     quote_binding,
@@ -24,7 +25,7 @@ from keyhouse.attestation import (
     read_expected_identity,
     report_data,
 )
-from keyhouse.attestation.platforms.find import SimulatedTcb
+from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.errors import RefusedError
 from keyhouse_simulation import FolderDamagedError, open_platform
 
@@ -43,7 +44,8 @@ def test_the_folder_is_private_and_holds_what_clients_need(tmp_path: Path) -> No
     for path in (folder, folder.parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     names = {path.name for path in folder.iterdir()}
-    assert names == {"machine.json", "root.pem", "collateral.json", "attestation.json"}
+    public = {"root.pem", "collateral.json", "collateral-tdx.json", "attestation.json"}
+    assert names == {"machine.json"} | public
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
     binding = quote_binding(b"root")
     verdict = Verifier(platform.root_ca).verify(
@@ -53,6 +55,9 @@ def test_the_folder_is_private_and_holds_what_clients_need(tmp_path: Path) -> No
     )
     expected = read_expected_identity((folder / "attestation.json").read_bytes())
     appraise(verdict, expected, binding=binding)
+    for_vms = read_collateral((folder / "collateral-tdx.json").read_bytes())
+    quote = platform.td_quote(None, report_data(binding))
+    assert Verifier(platform.root_ca).verify(quote, for_vms, NOW).tee is Tee.TDX
 
 
 def test_opened_again_it_is_the_same_machine(tmp_path: Path) -> None:
@@ -85,7 +90,9 @@ def test_collateral_that_ends_soon_is_renewed_and_the_old_still_verifies(tmp_pat
     assert verifier.verify(quote, second.collateral, later).freshness.expires > later + 300 * DAY
 
 
-@pytest.mark.parametrize("name", ["root.pem", "collateral.json", "attestation.json"])
+@pytest.mark.parametrize(
+    "name", ["root.pem", "collateral.json", "collateral-tdx.json", "attestation.json"]
+)
 @pytest.mark.parametrize("content", [None, b"", b"junk", b"\xff" * 100])
 def test_a_lost_or_changed_public_file_is_made_again(
     tmp_path: Path, name: str, content: bytes | None
@@ -97,8 +104,10 @@ def test_a_lost_or_changed_public_file_is_made_again(
     if content is not None:
         path.write_bytes(content)
     assert open_platform(tmp_path / "m", now=clock()).root_ca == first.root_ca
-    if name != "collateral.json":  # its signatures are new
+    if "collateral" not in name:  # its signatures are new
         assert path.read_bytes() == good
+    bundles = [read_collateral((tmp_path / "m" / each).read_bytes()) for each in SIMULATED_BUNDLES]
+    assert {bundle.root_ca_crl for bundle in bundles} == {bundles[0].root_ca_crl}
 
 
 def with_checksum(record: dict[str, Any]) -> str:
@@ -242,7 +251,7 @@ def test_workload_on_the_machine_is_measured_as_itself_and_leaves_the_files(tmp_
     before = open_platform(tmp_path / "m", now=clock())
     files = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
 
-    workload = open_platform(tmp_path / "m", now=clock(), enclave=who)
+    workload = open_platform(tmp_path / "m", now=clock()).seen_by(who)
 
     assert workload.measurements == who
     assert workload.root_ca == before.root_ca

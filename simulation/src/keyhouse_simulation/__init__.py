@@ -4,7 +4,7 @@ from keyhouse_simulation.folder import FolderDamagedError, open_platform
 from keyhouse_simulation.machine import Machine, make_machine
 from keyhouse_simulation.parameters import (
     COORDINATOR,
-    Domain,
+    ConfidentialVm,
     Enclave,
     Lists,
     Parameters,
@@ -19,7 +19,7 @@ from keyhouse_simulation.platform import SimulatedPlatform
 
 __all__ = [
     "COORDINATOR",
-    "Domain",
+    "ConfidentialVm",
     "Enclave",
     "FolderDamagedError",
     "Lists",

@@ -6,6 +6,7 @@
     root.pem          the root certificate, for clients
     collateral.json   the collateral bundle, for clients; renewed when it would end soon, and then
                       it says of the machine what it said before
+    collateral-tdx.json   the same for quotes of its confidential VMs, with the same lists
     attestation.json  the identity that clients should expect
 
 A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
@@ -26,21 +27,21 @@ from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
     ConfigurationRefusedError,
-    Measurements,
     QuoteRefusedError,
     TcbStatus,
     Verifier,
     read_collateral,
     report_data,
+    require_sound,
     write_collateral,
     write_expected_identity,
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
-from keyhouse.attestation.platforms.find import SimulatedTcb
+from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse_simulation.machine import Machine, make_machine, pem
-from keyhouse_simulation.parameters import Parameters, TcbInfo
+from keyhouse_simulation.parameters import Parameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
 from keyhouse_simulation.record import MAX_RECORD, UnusableRecordError, read_record, write_record
 
@@ -48,7 +49,7 @@ __all__ = ["FolderDamagedError", "open_platform"]
 
 _MACHINE = "machine.json"
 _ROOT = "root.pem"
-_COLLATERAL = "collateral.json"
+_COLLATERAL, _TD_COLLATERAL = SIMULATED_BUNDLES
 _ATTESTATION = "attestation.json"
 _RENEW_BEFORE = timedelta(days=90)
 
@@ -63,13 +64,11 @@ def open_platform(
     folder: Path,
     *,
     now: Clock = utc_now,
-    enclave: Measurements | None = None,
     tcb: SimulatedTcb | None = None,
     upkeep: bool = True,
 ) -> SimulatedPlatform:
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
-    ``enclave``: a workload of these measurements asks, not the coordinator; the files are the same.
     ``tcb``: what new collateral says of the machine from now on.
     The public files are up to date afterwards, and the production verifier has accepted a quote
     under them. Without ``upkeep`` they stay as they are, also where ``now`` differs from the clock
@@ -77,13 +76,12 @@ def open_platform(
     """
     try:
         with _locked(folder):
-            platform = _open(folder, now, tcb, upkeep=upkeep)
+            return _open(folder, now, tcb, upkeep=upkeep)
     except OSError as exc:
         raise RefusedError(
             f"the folder of the simulated machine, {folder}, cannot be used: {exc.strerror}",
             hint="choose a state directory that this user can write to",
         ) from None
-    return platform if enclave is None else platform.seen_by(enclave)
 
 
 def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -> SimulatedPlatform:
@@ -91,8 +89,7 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     machine = _machine(folder, moment)
     collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
     said = tcb or _said(folder)
-    info = TcbInfo(status=said.status, advisories=said.advisories)
-    platform = SimulatedPlatform(machine, Parameters(tcb_info=info), now=now, collateral=collateral)
+    platform = SimulatedPlatform(machine, _saying(said), now=now, collateral=collateral)
     try:
         _try_out(platform, platform.collateral, moment)
     except QuoteRefusedError as exc:
@@ -103,6 +100,8 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
         return platform
     _write_if_changed(folder / _ROOT, pem(machine.root).encode())
     _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
+    if not _is_usable_for_vms(folder, platform, moment):
+        _write_if_changed(folder / _TD_COLLATERAL, write_collateral(platform.td_collateral))
     _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
     return platform
 
@@ -159,6 +158,19 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
     return collateral if end - moment > _RENEW_BEFORE else None
 
 
+def _is_usable_for_vms(folder: Path, platform: SimulatedPlatform, moment: datetime) -> bool:
+    """Tell whether the bundle for confidential VMs was made beside that of ``platform``."""
+    try:
+        found = read_collateral(_read(folder / _TD_COLLATERAL, MAX_COLLATERAL))
+        end = require_sound(found, platform.root_ca, moment).expires
+    except (FileNotFoundError, CollateralRefusedError):
+        return False
+    is_beside = found.root_ca_crl == platform.collateral.root_ca_crl
+    return (
+        is_beside and found.pck_crl == platform.collateral.pck_crl and end - moment > _RENEW_BEFORE
+    )
+
+
 class _Level(msgspec.Struct):
     tcbStatus: TcbStatus  # noqa: N815 as the document has it
     advisoryIDs: tuple[str, ...]  # noqa: N815
@@ -179,6 +191,16 @@ def _said(folder: Path) -> SimulatedTcb:
     if level.tcbStatus is TcbStatus.REVOKED:  # so damaged, too: nobody can tell a machine that
         return SimulatedTcb()
     return SimulatedTcb(level.tcbStatus, level.advisoryIDs)
+
+
+def _saying(said: SimulatedTcb) -> Parameters:
+    """Return parameters of which all collateral says ``said`` of the machine."""
+    usual = Parameters()
+    sgx, tdx = (
+        msgspec.structs.replace(info, status=said.status, advisories=said.advisories)
+        for info in (usual.tcb_info, usual.td_tcb_info)
+    )
+    return Parameters(tcb_info=sgx, td_tcb_info=tdx)
 
 
 def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> datetime:

@@ -14,7 +14,7 @@ from keyhouse.attestation import Measurements, TcbStatus
 
 __all__ = [
     "COORDINATOR",
-    "Domain",
+    "ConfidentialVm",
     "Enclave",
     "Lists",
     "Parameters",
@@ -50,15 +50,15 @@ class Enclave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TdxQuoteForm(Enum):
-    """How a quote of a domain is written: its version, and for 5 the type of its body."""
+    """How a quote of a confidential VM is written: its version, and for 5 the type of its body."""
 
     V4 = (4, 0)
     V5_REPORT_10 = (5, 2)
     V5_REPORT_15 = (5, 3)
 
 
-class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """The TDX domain that a quote is about, and the TDX module that runs it."""
+class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
+    """The confidential VM that a quote is about, and the TDX module that runs it."""
 
     form: TdxQuoteForm = TdxQuoteForm.V4
     tee_tcb_svn: bytes = _TEE_TCB_SVN
@@ -67,7 +67,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     seam_attributes: bytes = bytes(8)
     td_attributes: bytes = bytes.fromhex("0000001000000000")  # SEPT_VE_DISABLE
     xfam: bytes = bytes.fromhex("e702060000000000")
-    mrtd: bytes = b"SIMULATED TDX DOMAIN, NOT MEASURED".ljust(_REGISTER, b".")
+    mrtd: bytes = b"SIMULATED CONFIDENTIAL VM, NOT MEASURED".ljust(_REGISTER, b".")
     mrconfigid: bytes = bytes(_REGISTER)
     mrowner: bytes = bytes(_REGISTER)
     mrownerconfig: bytes = bytes(_REGISTER)
@@ -156,13 +156,13 @@ class Lists(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be bent: for quotes of enclaves, and with ``td`` for those of domains."""
+    """Everything that can be bent: of enclaves, and with ``td`` of confidential VMs."""
 
     enclave: Enclave = Enclave()
     tcb_info: TcbInfo = TcbInfo()
     qe_identity: QeIdentity = QeIdentity()
     quoting_enclave: QuotingEnclave = QuotingEnclave()
-    td: Domain = Domain()
+    td: ConfidentialVm = ConfidentialVm()
     td_tcb_info: TcbInfo = TcbInfo(id="TDX", tdx=TdxLevel())
     td_qe_identity: QeIdentity = QeIdentity(id="TD_QE", product_id=2)
     td_quoting_enclave: QuotingEnclave = QuotingEnclave(product_id=2)

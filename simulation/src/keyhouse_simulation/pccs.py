@@ -38,6 +38,7 @@ from keyhouse.attestation import (
     read_collateral,
     read_facts,
 )
+from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES
 from keyhouse_simulation.certificates import issue_authority, issue_leaf
 from keyhouse_simulation.machine import make_machine, pem
 from keyhouse_simulation.platform import SimulatedPlatform
@@ -288,17 +289,20 @@ def _port(text: str) -> int:
     return port
 
 
-def _served(folder: Path) -> Served:
-    """Return the collateral of the machine in ``folder``, and another vendor's; for each fault one.
+def _served(folder: Path) -> tuple[Served, Served]:
+    """Return the collateral of the machine in ``folder``, for its quotes of enclaves and of VMs.
 
-    Raises ``OSError``, ``CollateralRefusedError`` and ``UnusableRecordError`` if it holds none.
+    With it another vendor's; for each fault one. Raises ``OSError``, ``CollateralRefusedError`` and
+    ``UnusableRecordError`` if it holds none.
     """
     now = datetime.now(UTC)
     machine = read_record((folder / "machine.json").read_bytes())
-    return Served(
-        read_collateral((folder / "collateral.json").read_bytes()),
-        stale=SimulatedPlatform(machine, now=lambda: now - _STALE).collateral,
-        foreign=SimulatedPlatform(make_machine(now)).collateral,
+    sgx, tdx = (read_collateral((folder / name).read_bytes()) for name in SIMULATED_BUNDLES)
+    stale = SimulatedPlatform(machine, now=lambda: now - _STALE)
+    foreign = SimulatedPlatform(make_machine(now))
+    return (
+        Served(sgx, stale=stale.collateral, foreign=foreign.collateral),
+        Served(tdx, stale=stale.td_collateral, foreign=foreign.td_collateral),
     )
 
 
@@ -318,7 +322,7 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
         served = _served(given.folder)
     except (OSError, CollateralRefusedError, UnusableRecordError):
         parser.error(f"{given.folder} is not the folder of a simulated machine")
-    server = PccsServer([served], faults=dict(given.fault), seed=given.seed, port=given.port)
+    server = PccsServer(served, faults=dict(given.fault), seed=given.seed, port=given.port)
     return server, given.ca
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Self
 
 import msgspec
 from cryptography.hazmat.primitives import hashes
@@ -14,14 +13,16 @@ from keyhouse.attestation import (
     Collateral,
     ExpectedIdentity,
     Measurements,
+    Platform,
     SealPolicy,
     TcbStatus,
     Tee,
 )
 from keyhouse.base.secret import Secret
+from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
-from keyhouse_simulation.parameters import Domain, Enclave, Parameters
+from keyhouse_simulation.parameters import ConfidentialVm, Enclave, Parameters
 from keyhouse_simulation.quote import QuoteWriter, TdQuoteWriter
 
 __all__ = ["Clock", "SimulatedPlatform", "utc_now"]
@@ -79,7 +80,7 @@ class SimulatedPlatform:
 
     @cached_property
     def td_collateral(self) -> Collateral:
-        """What verifies the quotes of domains on it: new, but with the lists of ``collateral``."""
+        """What verifies quotes of confidential VMs: new, but with the lists of ``collateral``."""
         issued = issue_collateral(self._machine, self._parameters, self._now(), Tee.TDX)
         root_list, pck_list = self._collateral.root_ca_crl, self._collateral.pck_crl
         return msgspec.structs.replace(issued, root_ca_crl=root_list, pck_crl=pck_list)
@@ -100,9 +101,14 @@ class SimulatedPlatform:
         """Return a raw quote of the coordinator over exactly 64 bytes of ``report_data``."""
         return self._writer.quote(self._parameters.enclave, report_data)
 
-    def seen_by(self, measurements: Measurements) -> Self:
-        """Return the same machine as the enclave that ``measurements`` describe sees it."""
-        enclave = Enclave(measurements=measurements)
+    def seen_by(self, workload: Measurements | TdxIdentity) -> Platform:
+        """Return the same machine as that enclave, or that confidential VM, sees it."""
+        if isinstance(workload, TdxIdentity):
+            from keyhouse_simulation.confidential_vm import SimulatedVm, vm_named
+
+            vm = vm_named(workload, self._parameters.td)
+            return SimulatedVm(lambda data: self.td_quote(vm, data), self._root_ca)
+        enclave = Enclave(measurements=workload)
         parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
         return type(self)(self._machine, parameters, collateral=self._collateral)
 
@@ -110,9 +116,9 @@ class SimulatedPlatform:
         """Return a raw quote of a workload on this machine that measures ``measurements``."""
         return self._writer.quote(Enclave(measurements=measurements), report_data)
 
-    def td_quote(self, domain: Domain | None, report_data: bytes) -> bytes:
-        """Return a raw quote of a domain on this machine; None: that of its parameters."""
-        return self._td_writer.quote(domain or self._parameters.td, report_data)
+    def td_quote(self, vm: ConfidentialVm | None, report_data: bytes) -> bytes:
+        """Return a raw quote of a confidential VM on this machine; None: that of its parameters."""
+        return self._td_writer.quote(vm or self._parameters.td, report_data)
 
     @cached_property
     def _td_writer(self) -> TdQuoteWriter:

@@ -1,4 +1,4 @@
-"""Writes quotes: of enclaves (SGX, version 3) and of domains (TDX, versions 4 and 5).
+"""Writes quotes: of enclaves (SGX, version 3) and of confidential VMs (TDX, versions 4 and 5).
 
 ::
 
@@ -14,7 +14,7 @@ import struct
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from keyhouse_simulation.machine import Machine, pem, sign
-from keyhouse_simulation.parameters import Domain, Enclave, QuotingEnclave, TdxQuoteForm
+from keyhouse_simulation.parameters import ConfidentialVm, Enclave, QuotingEnclave, TdxQuoteForm
 
 __all__ = ["QuoteWriter", "TdQuoteWriter"]
 
@@ -46,7 +46,7 @@ class QuoteWriter:
 
 
 class TdQuoteWriter:
-    """The quoting enclave of a machine, for domains. May be shared among threads."""
+    """The quoting enclave of a machine, for confidential VMs. May be shared among threads."""
 
     def __init__(self, machine: Machine, quoting_enclave: QuotingEnclave) -> None:
         self._key = machine.attestation_key
@@ -55,11 +55,11 @@ class TdQuoteWriter:
         framed = struct.pack("<HI", _QE_REPORT_DATA, len(certified)) + certified
         self._certification = _public(machine) + framed
 
-    def quote(self, domain: Domain, report_data: bytes) -> bytes:
-        """Return a raw quote of ``domain`` over exactly 64 bytes of ``report_data``."""
+    def quote(self, vm: ConfidentialVm, report_data: bytes) -> bytes:
+        """Return a raw quote of ``vm`` over exactly 64 bytes of ``report_data``."""
         _require_length(report_data)
-        version, body = domain.form.value
-        report = _domain_report(domain, report_data)
+        version, body = vm.form.value
+        report = _vm_report(vm, report_data)
         framing = struct.pack("<HI", body, len(report)) if body else b""
         header = struct.pack("<HHI4s16s20s", version, _ECDSA_P256, _TDX, b"", self._vendor, b"")
         return _whole(self._key, header + framing + report, self._certification)
@@ -100,25 +100,25 @@ def _certification(machine: Machine, quoting_enclave: QuotingEnclave) -> bytes:
     )
 
 
-def _domain_report(domain: Domain, report_data: bytes) -> bytes:
+def _vm_report(vm: ConfidentialVm, report_data: bytes) -> bytes:
     """Return a TD report: 584 bytes, 648 in version 1.5. Source: Intel, TDX DCAP quote library."""
     report = struct.pack(
         "<16s48s48s8s8s8s48s48s48s48s48s48s48s48s64s",
-        domain.tee_tcb_svn,
-        domain.mrseam,
-        domain.mrsignerseam,
-        domain.seam_attributes,
-        domain.td_attributes,
-        domain.xfam,
-        domain.mrtd,
-        domain.mrconfigid,
-        domain.mrowner,
-        domain.mrownerconfig,
-        *domain.rtmrs,
+        vm.tee_tcb_svn,
+        vm.mrseam,
+        vm.mrsignerseam,
+        vm.seam_attributes,
+        vm.td_attributes,
+        vm.xfam,
+        vm.mrtd,
+        vm.mrconfigid,
+        vm.mrowner,
+        vm.mrownerconfig,
+        *vm.rtmrs,
         report_data,
     )
-    if domain.form is TdxQuoteForm.V5_REPORT_15:
-        report += struct.pack("<16s48s", domain.tee_tcb_svn2, domain.mrservicetd)
+    if vm.form is TdxQuoteForm.V5_REPORT_15:
+        report += struct.pack("<16s48s", vm.tee_tcb_svn2, vm.mrservicetd)
     return report
 
 

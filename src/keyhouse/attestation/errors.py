@@ -42,8 +42,8 @@ class QuoteProblem(StrEnum):
     QUOTING_ENCLAVE = "quoting-enclave"
     TCB_LEVEL = "no-tcb-level"
     DEBUG = "debug"
-    TD_ATTRIBUTES = "td-attributes"  # some that weaken a TDX domain
-    SERVICE_DOMAIN = "service-domain"
+    TD_ATTRIBUTES = "td-attributes"  # some that weaken a confidential VM
+    SERVICE_TD = "service-td"
     TDX_MODULE = "tdx-module"
     OTHER = "not-verified"
 

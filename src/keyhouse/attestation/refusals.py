@@ -17,7 +17,7 @@ _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
     (QuoteProblem.EXPIRED, ("expired",)),
     (QuoteProblem.WRONG_PLATFORM, ("fmspc mismatch", "tcb info in the collateral")),
     (QuoteProblem.TCB_LEVEL, ("no matching tcb level", "tcb level", "current tdx tcb")),
-    (QuoteProblem.SERVICE_DOMAIN, ("mr service td", "servtd_ext", "td migration")),
+    (QuoteProblem.SERVICE_TD, ("mr service td", "servtd_ext", "td migration")),
     (QuoteProblem.TD_ATTRIBUTES, ("sept_ve_disable", "td profiling", "td attributes")),
     (QuoteProblem.TDX_MODULE, ("tdx module",)),
     (QuoteProblem.SIGNATURE, ("signature is invalid",)),
@@ -34,19 +34,19 @@ _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
 
 _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     QuoteProblem.DEBUG: (
-        "it is of a debug enclave or domain, whose memory anybody can read",
-        "build and sign the enclave, or start the domain, with debug switched off",
+        "it is of a debug enclave or confidential VM, whose memory anybody can read",
+        "build and sign the enclave, or start the VM, with debug switched off",
     ),
     QuoteProblem.TD_ATTRIBUTES: (
-        "TDATTRIBUTES that weaken the domain: profiling, no SEPT_VE_DISABLE, or reserved ones",
-        "start the domain with SEPT_VE_DISABLE, and without profiling",
+        "TDATTRIBUTES weaken the confidential VM: profiling, no SEPT_VE_DISABLE, or reserved bits",
+        "start the VM with SEPT_VE_DISABLE, and without profiling",
     ),
-    QuoteProblem.SERVICE_DOMAIN: (
-        "a service domain may change or move its TDX domain (MRSERVICETD, TDATTRIBUTES)",
-        "start the domain without service domains, also without one for migration",
+    QuoteProblem.SERVICE_TD: (
+        "a service TD may change or move the confidential VM (MRSERVICETD, TDATTRIBUTES)",
+        "start the VM without service TDs, also without one for migration",
     ),
     QuoteProblem.TDX_MODULE: (
-        "the TDX module that runs the domain is not the platform vendor's",
+        "the TDX module that runs the confidential VM is not the platform vendor's",
         "the platform's operator has to load the vendor's TDX module",
     ),
     QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),

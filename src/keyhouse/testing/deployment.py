@@ -218,9 +218,9 @@ class Deployment:
 
     def _machine(self, enclave: Enclave | None) -> Platform:
         """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
-        measured = enclave.measurements if enclave is not None else None
         now, folder = self.clock.moment, self.folder / "simulation"
-        return simulation()(folder, now=now, enclave=measured, upkeep=False)
+        machine = simulation()(folder, now=now, upkeep=False)
+        return machine if enclave is None else machine.seen_by(enclave.measurements)
 
     def _keep_up(self, tcb: SimulatedTcb | None = None) -> None:
         """Let the collateral be of this time, and say ``tcb``; None: what it says already."""

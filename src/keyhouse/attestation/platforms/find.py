@@ -14,12 +14,14 @@ from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.wire.json_decoder import resembling
+from keyhouse.wire.tdx import TdxIdentity
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
     "PLATFORMS",
+    "SIMULATED_BUNDLES",
     "OpenSimulation",
     "PlatformMissingError",
     "SimulatedTcb",
@@ -31,6 +33,9 @@ __all__ = [
 
 PLATFORMS = ("gramine", "tdx", "simulation")
 """The names that can be asked for."""
+
+SIMULATED_BUNDLES = ("collateral.json", "collateral-tdx.json")
+"""Files in the folder of a simulated machine: what verifies its quotes of enclaves, and of VMs."""
 
 _GROUP = "keyhouse.platforms"
 _SIMULATION = "keyhouse_simulation:open_platform"
@@ -53,6 +58,17 @@ class SimulatedTcb(NamedTuple):
     advisories: tuple[str, ...] = ()
 
 
+class SimulatedMachine(Platform, Protocol):
+    """A simulated machine, as the coordinator on it sees it."""
+
+    def seen_by(self, workload: Measurements | TdxIdentity) -> Platform:
+        """Return the machine as a workload sees it: an enclave, or a confidential VM.
+
+        What a confidential VM does not name is as it is on the simulated machine.
+        """
+        ...
+
+
 class OpenSimulation(Protocol):
     """Opens the simulated machine in ``folder``, which is created if it is missing."""
 
@@ -61,11 +77,10 @@ class OpenSimulation(Protocol):
         folder: Path,
         *,
         now: Callable[[], datetime] = _utc_now,
-        enclave: Measurements | None = None,
         tcb: SimulatedTcb | None = None,
         upkeep: bool = True,
-    ) -> Platform:
-        """Return it as seen by the coordinator, or by the workload that ``enclave`` measures.
+    ) -> SimulatedMachine:
+        """Return it as the coordinator sees it.
 
         ``now``: the machine's clock, UTC; its collateral is renewed by it. ``tcb``: what the
         new collateral says of the machine from now on; None: what it says already.
@@ -109,7 +124,7 @@ def open_platform(
     and whatever refusals the platform itself has.
     """
     if name == "simulation":
-        platform = simulation()(_machine(state_dir))
+        platform: Platform = simulation()(_machine(state_dir))
     else:
         platform = open_for_quotes(name, state_dir, exists=exists)
     # Asked for now, a key that cannot be derived stops the start, not the first manifest.
@@ -122,7 +137,7 @@ def open_for_quotes(
     state_dir: Path,
     *,
     exists: Callable[[Path], bool] = Path.is_dir,
-    simulated: Measurements | None = None,
+    simulated: Measurements | TdxIdentity | None = None,
 ) -> Platform:
     """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
 
@@ -138,7 +153,8 @@ def open_for_quotes(
     match name:
         case "simulation":
             # Its clock may be another one than the coordinator's, whose files these are.
-            return simulation()(_machine(state_dir), enclave=simulated, upkeep=False)
+            machine = simulation()(_machine(state_dir), upkeep=False)
+            return machine if simulated is None else machine.seen_by(simulated)
         case "gramine":
             from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION, open_gramine
 

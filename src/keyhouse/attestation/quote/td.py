@@ -66,7 +66,7 @@ def require_sound(td: TdMeasurements) -> None:
     reason = QuoteProblem.TD_ATTRIBUTES
     fault = attributes_fault(td.attributes) or xfam_fault(td.xfam)
     if any(td.mr_service_td):
-        reason = QuoteProblem.SERVICE_DOMAIN
+        reason = QuoteProblem.SERVICE_TD
         fault = "a service TD is bound to it, which could read or move it"
     if fault:
         raise QuoteRefusedError(

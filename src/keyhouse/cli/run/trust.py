@@ -19,6 +19,7 @@ from keyhouse.wire.address import CLIENT_API_PORT, Address
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Measurements
+    from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["anchors", "read_small_file", "simulated_identity"]
 
@@ -102,17 +103,20 @@ def _beside(coordinator: str) -> str:
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
 
 
-def simulated_identity(path: Path | None) -> "Measurements | None":
-    """Return the measurements in the attestation file ``path``; None: the coordinator's.
+def simulated_identity(path: Path | None) -> "Measurements | TdxIdentity | None":
+    """Return what the attestation file ``path`` names: an enclave or a confidential VM.
 
-    Fields that the file leaves out are zero. Raises ``LaunchRefusedError`` if it cannot be read,
-    and ``ConfigurationRefusedError`` if any enclave would match it.
+    None: the coordinator. Fields of an enclave that the file leaves out are zero. Raises
+    ``LaunchRefusedError`` if it cannot be read, and ``ConfigurationRefusedError`` if any enclave
+    would match it.
     """
     from keyhouse.attestation import Measurements, read_expected_identity
 
     if path is None:
         return None
     found = read_expected_identity(read_small_file(path))
+    if found.tdx is not None:
+        return found.tdx
     return Measurements(
         unique_id=found.unique_id or _UNSET,
         signer_id=found.signer_id or _UNSET,

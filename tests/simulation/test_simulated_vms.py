@@ -1,4 +1,4 @@
-"""Simulated quotes of TDX domains verify with the real verifier; bent in one place they do not."""
+"""Simulated quotes of confidential VMs verify; bent in any one place they do not."""
 
 import struct
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from keyhouse.attestation import (
     require_sound,
 )
 from keyhouse_simulation import (
-    Domain,
+    ConfidentialVm,
     Lists,
     Parameters,
     QeIdentity,
@@ -37,7 +37,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MACHINE = make_machine(NOW)
 DATA = bytes(range(64))
 V4, V5, V5_15 = TdxQuoteForm.V4, TdxQuoteForm.V5_REPORT_10, TdxQuoteForm.V5_REPORT_15
-WHO = Domain(
+WHO = ConfidentialVm(
     mrseam=b"s" * 48,
     mrtd=b"t" * 48,
     mrconfigid=b"c" * 48,
@@ -74,7 +74,7 @@ def verdict(bent: SimulatedPlatform) -> Verdict:
 
 
 @pytest.mark.parametrize("form", TdxQuoteForm)
-def test_quotes_of_domains_verify_in_each_form(form: TdxQuoteForm) -> None:
+def test_quotes_of_vms_verify_in_each_form(form: TdxQuoteForm) -> None:
     found = VERIFIER.verify(quote_of(form), GOOD.td_collateral, NOW)
     assert (found.tee, found.tcb_status, found.debug) == (Tee.TDX, TcbStatus.UP_TO_DATE, False)
     assert found.report_data == DATA
@@ -97,7 +97,7 @@ def test_every_register_is_where_others_read_it(form: TdxQuoteForm) -> None:
         assert (report.tee_tcb_svn2, report.mr_service_td) == (WHO.tee_tcb_svn2, bytes(48))
 
 
-def test_one_machine_quotes_enclaves_and_domains_each_with_its_own_collateral() -> None:
+def test_one_machine_quotes_enclaves_and_vms_each_with_its_own_collateral() -> None:
     sgx, tdx = GOOD.quote(DATA), quote_of(V4)
     kinds = [platform_kind(quote, GOOD.root_ca) for quote in (sgx, tdx)]
     bundles = (GOOD.collateral, GOOD.td_collateral)
@@ -140,14 +140,14 @@ def level(**changed: object) -> SimulatedPlatform:
     return platform(Parameters(td_tcb_info=TcbInfo(id="TDX", tdx=known)))
 
 
-def domain(**changed: object) -> SimulatedPlatform:
-    return platform(Parameters(td=msgspec.structs.replace(Domain(), **changed)))
+def vm(**changed: object) -> SimulatedPlatform:
+    return platform(Parameters(td=msgspec.structs.replace(ConfidentialVm(), **changed)))
 
 
 def attributes(bit: int) -> SimulatedPlatform:
-    """Return a domain whose TDATTRIBUTES differ in ``bit``."""
-    given = int.from_bytes(Domain().td_attributes, "little")
-    return domain(td_attributes=(given ^ 1 << bit).to_bytes(8, "little"))
+    """Return a vm whose TDATTRIBUTES differ in ``bit``."""
+    given = int.from_bytes(ConfidentialVm().td_attributes, "little")
+    return vm(td_attributes=(given ^ 1 << bit).to_bytes(8, "little"))
 
 
 # What the vendor or machine could say under valid signatures, and why it is refused.
@@ -158,23 +158,23 @@ TRUE_SIGNATURES: dict[str, tuple[SimulatedPlatform, QuoteProblem]] = {
     "reserved": (attributes(8), QuoteProblem.TD_ATTRIBUTES),
     "no SEPT_VE_DISABLE": (attributes(28), QuoteProblem.TD_ATTRIBUTES),
     "reserved above": (attributes(40), QuoteProblem.TD_ATTRIBUTES),
-    "service domains of others": (attributes(17), QuoteProblem.SERVICE_DOMAIN),
-    "migration": (attributes(29), QuoteProblem.SERVICE_DOMAIN),
-    "service domain": (
-        domain(form=V5_15, mrservicetd=bytes(47) + b"\1"),
-        QuoteProblem.SERVICE_DOMAIN,
+    "service TDs of others": (attributes(17), QuoteProblem.SERVICE_TD),
+    "migration": (attributes(29), QuoteProblem.SERVICE_TD),
+    "service TD": (
+        vm(form=V5_15, mrservicetd=bytes(47) + b"\1"),
+        QuoteProblem.SERVICE_TD,
     ),
-    "module's signer": (domain(mrsignerseam=bytes(47) + b"\1"), QuoteProblem.TDX_MODULE),
-    "module's attributes": (domain(seam_attributes=b"\1" + bytes(7)), QuoteProblem.TDX_MODULE),
+    "module's signer": (vm(mrsignerseam=bytes(47) + b"\1"), QuoteProblem.TDX_MODULE),
+    "module's attributes": (vm(seam_attributes=b"\1" + bytes(7)), QuoteProblem.TDX_MODULE),
     "signer of known modules": (level(module_signer=b"\1" * 48), QuoteProblem.TDX_MODULE),
     "attributes of known modules": (level(module_attributes=b"\1" * 8), QuoteProblem.TDX_MODULE),
     "module too old": (level(module_version=6), QuoteProblem.TCB_LEVEL),
     "module of another line": (level(module_line=2), QuoteProblem.TCB_LEVEL),
     "module revoked": (level(module_status=TcbStatus.REVOKED), QuoteProblem.REVOKED),
     "TEE_TCB_SVN too low": (level(tee_tcb_svn=bytes([6] * 16)), QuoteProblem.TCB_LEVEL),
-    "own TEE_TCB_SVN too low": (domain(tee_tcb_svn=bytes(16)), QuoteProblem.TCB_LEVEL),
+    "own TEE_TCB_SVN too low": (vm(tee_tcb_svn=bytes(16)), QuoteProblem.TCB_LEVEL),
     "TEE_TCB_SVN2 too low": (
-        domain(form=V5_15, tee_tcb_svn2=bytes(16)),
+        vm(form=V5_15, tee_tcb_svn2=bytes(16)),
         QuoteProblem.TCB_LEVEL,
     ),
     "no level for TDX": (
@@ -303,9 +303,9 @@ def test_each_changed_field_of_a_quote_is_refused(form: TdxQuoteForm, name: str)
             assert reason(bytes(bent)) is not None
 
 
-# Other quotes that verify: of another domain, by another quoting enclave, of another machine.
+# Other quotes that verify: of another vm, by another quoting enclave, of another machine.
 _QE = QuotingEnclave(product_id=2, unique_id=b"\x03" * 32, authentication_data=bytes(32))
-_ELSE = Domain(tee_tcb_svn=bytes([6, 1, 3]).ljust(16, b"\0"), xfam=bytes(8))
+_ELSE = ConfidentialVm(tee_tcb_svn=bytes([6, 1, 3]).ljust(16, b"\0"), xfam=bytes(8))
 _ELSEWHERE = SimulatedPlatform(make_machine(NOW), now=lambda: NOW)
 
 

@@ -1,0 +1,58 @@
+"""A confidential VM on the simulated machine: the real platform ``tdx`` over a directory for it."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.attestation.platforms.tdx import ReportFolders, TdxPlatform
+from keyhouse.wire.tdx import TdxIdentity
+from keyhouse_simulation.parameters import ConfidentialVm
+from keyhouse_simulation.tsm import TsmReports
+
+__all__ = ["SimulatedVm", "vm_named"]
+
+
+class SimulatedVm(TdxPlatform):
+    """A confidential VM whose quotes ``quote`` makes, under ``root_ca`` (DER).
+
+    The directory that it asks is one for this process, below that for temporary files.
+    """
+
+    def __init__(self, quote: Callable[[bytes], bytes], root_ca: bytes) -> None:
+        self._root_ca = root_ca
+        name = f"keyhouse-simulated-tsm-{os.getpid()}-{secrets.token_hex(8)}"
+        tsm = TsmReports(quote)
+        super().__init__(Path(tempfile.gettempdir()) / name, ReportFolders(tsm.make, tsm.remove))
+
+    @property
+    def kind(self) -> str:
+        """``simulation``."""
+        return "simulation"
+
+    @property
+    def root_ca(self) -> bytes:
+        """The root of the simulated vendor, DER."""
+        return self._root_ca
+
+
+def vm_named(identity: TdxIdentity, other: ConfidentialVm) -> ConfidentialVm:
+    """Return the VM that ``identity`` names; what it leaves out is that of ``other``."""
+    rtmrs = (identity.rtmr0, identity.rtmr1, identity.rtmr2, identity.rtmr3)
+    named = {
+        "mrtd": identity.mrtd,
+        "mrconfigid": identity.mr_config_id,
+        "mrowner": identity.mr_owner,
+        "mrownerconfig": identity.mr_owner_config,
+        "mrseam": identity.mr_seam,
+        "td_attributes": identity.td_attributes,
+        "xfam": identity.xfam,
+    }
+    given = {field: bytes.fromhex(value) for field, value in named.items() if value}
+    registers = (
+        bytes.fromhex(value) or before for value, before in zip(rtmrs, other.rtmrs, strict=True)
+    )
+    return msgspec.structs.replace(other, **given, rtmrs=tuple(registers))
