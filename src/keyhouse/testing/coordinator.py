@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyhouse.attestation import Platform
-from keyhouse.attestation.platforms.find import simulation
+from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, simulation
 from keyhouse.testing.clock import MovableClock
 
 if TYPE_CHECKING:
@@ -109,14 +109,18 @@ class Coordinator:
             self._clock.advance(timedelta(microseconds=behind))
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
-        from keyhouse.server.process.collateral_file import CollateralFile
+        from keyhouse.server.process.collateral_files import CollateralFiles
         from keyhouse.server.services.collateral_memory import JournalledMarks
         from keyhouse.server.services.quote_checks import QuoteChecks
 
+        def now() -> datetime:
+            return _EPOCH + timedelta(microseconds=engine.now())
+
+        bundles = [self._folder / "simulation" / name for name in SIMULATED_BUNDLES]
         return QuoteChecks(
             platform.root_ca,
-            CollateralFile(self._folder / "simulation" / "collateral.json"),
-            lambda: _EPOCH + timedelta(microseconds=engine.now()),
+            CollateralFiles(bundles, platform.root_ca, now),
+            now,
             JournalledMarks(engine),
             lambda: self._clock.now() / 1_000_000,
         )

@@ -61,7 +61,7 @@ async def checking(
 ) -> AsyncIterator[QuoteChecks]:
     checks = QuoteChecks(
         PLATFORM.root_ca,
-        lambda: found,
+        lambda _: found,
         lambda: at or moment(engine.now()),
         JournalledMarks(engine),
     )
@@ -120,7 +120,7 @@ class Overtaken:
 
 async def test_collateral_that_others_overtook_meanwhile_is_refused() -> None:
     source = collateral(evaluation=5)
-    checks = QuoteChecks(PLATFORM.root_ca, lambda: source, lambda: moment(NOW), Overtaken())
+    checks = QuoteChecks(PLATFORM.root_ca, lambda _: source, lambda: moment(NOW), Overtaken())
     with pytest.raises(CollateralUnavailableError):
         await checks.verify(QUOTE)
     checks.close()

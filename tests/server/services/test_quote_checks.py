@@ -51,7 +51,7 @@ class Desk:
         self.collateral, self.at, self.asked = found, at, 0
         self.passed = timedelta()
 
-    def __call__(self) -> Collateral:
+    def __call__(self, _quote: bytes) -> Collateral:
         self.asked += 1
         return self.collateral
 
@@ -138,9 +138,9 @@ async def test_only_so_many_callers_may_wait() -> None:
     """The collateral is held back until the queue has been looked at."""
     desk, go_on = Desk(collateral("sgx_quote")), Event()
 
-    def held_back() -> Collateral:
+    def held_back(quote: bytes) -> Collateral:
         assert go_on.wait(30)
-        return desk()
+        return desk(quote)
 
     with checking(desk, held_back) as checks:
         callers = [
@@ -159,9 +159,9 @@ async def test_only_so_many_callers_may_wait() -> None:
 async def test_a_client_with_many_quotes_keeps_another_waiting_for_one_of_them() -> None:
     desk, go_on, checked = Desk(collateral("sgx_quote")), Event(), list[str]()
 
-    def held_back() -> Collateral:
+    def held_back(quote: bytes) -> Collateral:
         assert go_on.wait(30)
-        return desk()
+        return desk(quote)
 
     async def verify(client: bytes) -> None:
         await checks.verify(quote("sgx_quote"), client)

@@ -41,7 +41,7 @@ def platform_of(parameters: Parameters | None = None) -> SimulatedPlatform:
 
 
 def checks_of(platform: SimulatedPlatform) -> QuoteChecks:
-    return QuoteChecks(platform.root_ca, lambda: platform.collateral, lambda: PRESENT)
+    return QuoteChecks(platform.root_ca, lambda _: platform.collateral, lambda: PRESENT)
 
 
 @asynccontextmanager

@@ -95,7 +95,7 @@ class Deployment:
         self.events = Events()
         self.seconds = 0.0  # of what bounds the telling of refusals
         self._checks = QuoteChecks(
-            platform().root_ca, lambda: platform().collateral, lambda: moment(engine.now())
+            platform().root_ca, lambda _: platform().collateral, lambda: moment(engine.now())
         )
         self.activations = Activations(
             engine,

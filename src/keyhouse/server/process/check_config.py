@@ -22,7 +22,7 @@ from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import fingerprint
-from keyhouse.server.process.collateral_file import CollateralFile
+from keyhouse.server.process.collateral_files import read_bundles
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.opening import new_deployment, require_clock
 from keyhouse.server.process.quote_checks import pccs_of
@@ -70,9 +70,9 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     yield from _directory(settings)
     folder, confirmed = settings.data_dir.absolute(), settings.confirm_clock
     yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
-    bundle = settings.collateral
-    if bundle is not None:
-        yield from _try("--collateral", lambda: CollateralFile(bundle))[1]
+    bundles = settings.collateral
+    if bundles is not None:
+        yield from _try("--collateral", lambda: read_bundles([bundles]))[1]
     if settings.pccs:
         yield from _try("--pccs", lambda: pccs_of(settings))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))

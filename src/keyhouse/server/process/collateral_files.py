@@ -1,99 +1,192 @@
-"""A file of collateral that is read again when it changes: operators replace it in use."""
+"""Files of collateral that are read again when they change: operators replace them in use."""
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from keyhouse.attestation import Collateral, CollateralRefusedError, read_collateral, read_facts
+from keyhouse.attestation import (
+    Collateral,
+    CollateralRefusedError,
+    CollateralUnavailableError,
+    PlatformKind,
+    platform_kind,
+    read_collateral,
+    read_facts,
+)
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
+from keyhouse.attestation.collateral.cache import Kept
+from keyhouse.attestation.collateral.lists import with_newer_lists
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 
-__all__ = ["CollateralFile"]
+__all__ = ["CollateralFiles", "read_bundles"]
 
 log = structlog.get_logger(__name__)
 
-_Version = tuple[int, int, int, int]
+_Version = tuple[str, int, int, int, int]
 
 
 class CollateralUnreadableError(RefusedError):
-    """The file of collateral cannot be read."""
+    """A file of collateral cannot be read, or the files do not fit together."""
 
     code = "collateral-unreadable"
 
 
-class CollateralFile:
-    """Gives the bundle in the file ``path``. Calls are not made from several threads at a time.
+class CollateralFiles:
+    """Gives the bundles in ``paths``. Calls are not made from several threads at a time.
 
-    Making one reads it and raises ``RefusedError`` if it cannot be used. Later a file that cannot
-    be used, or is being written, is told in the log and the last good bundle stays: it has its own
-    end, and nothing is trusted because it is in this file.
+    A path is a file with one bundle, or a directory whose files ``*.json`` are bundles: one for
+    each kind of platform. Of the revocation lists in them the newest serve for all. ``root_ca``: of
+    the platforms' vendor, DER.
+
+    Making one reads them and raises ``RefusedError`` if they cannot be used. Later, files that
+    cannot be used, or are being written, are told in the log and the last good bundles stay: they
+    have their own ends, and nothing is trusted because it is in these files.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path: Final = path
-        self._seen: _Version | None = None
-        self._bundle: Collateral = self._read()
+    def __init__(self, paths: Sequence[Path], root_ca: bytes, now: Callable[[], datetime]) -> None:
+        self._paths: Final = tuple(paths)
+        self._root_ca: Final = root_ca
+        self._now: Final = now
+        self._seen = _versions(self._paths)
+        self._bundles = self._read()
 
-    def __call__(self) -> Collateral:
-        """Return the bundle as the file has it now."""
-        version = self._version()
-        if version == self._seen:
-            return self._bundle
-        self._seen = version
-        try:
-            self._bundle = self._read()
-            log.info("read the collateral again", path=str(self._path))
-        except RefusedError as problem:
-            log.warning("the collateral stays as it was", reason=problem.message)
-        return self._bundle
+    def __call__(self, quote: bytes) -> Collateral:
+        """Return the bundle for ``quote``, of the platform's kind, as the files have it now.
+
+        A single one is returned for every quote. Raises ``QuoteRefusedError`` for a quote whose
+        kind cannot be told, ``CollateralUnavailableError`` if no bundle is of its kind.
+        """
+        self._look()
+        if len(self._bundles) == 1:
+            return self._bundles[0]
+        kind = platform_kind(quote, self._root_ca)
+        by_kind = {read_facts(bundle).kind: bundle for bundle in self._bundles}
+        if kind not in by_kind:
+            known = ", ".join(map(str, sorted(by_kind)))
+            raise CollateralUnavailableError(
+                f"there is no collateral for {kind}, only for {known}",
+                hint="put its bundle beside the others: keyhouse collateral fetch QUOTE",
+            )
+        return by_kind[kind]
 
     def expires(self) -> datetime | None:
-        """Return the end, UTC, of the part of the bundle that ends first; None if it says none."""
+        """Return the end, UTC, of the part of the bundles that ends first; None if none says it."""
         try:
-            return read_facts(self._bundle).expires
+            return min(read_facts(bundle).expires for bundle in self._bundles)
         except CollateralRefusedError:
             return None
 
     def fetches(self) -> Mapping[str, int]:
-        """Return nothing: a file is not fetched."""
+        """Return nothing: files are not fetched."""
         return {}
 
-    def _read(self) -> Collateral:
+    def _look(self) -> None:
+        versions = _versions(self._paths)
+        if versions == self._seen:
+            return
+        self._seen = versions
+        names = ", ".join(map(str, self._paths))
         try:
-            # Neither waits for a writer of a pipe nor follows a device to its end.
-            handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "rb") as file:
-                found = os.fstat(handle)
-                self._seen = _version(found)
-                if not stat.S_ISREG(found.st_mode):
-                    raise self._unreadable("it is no file")
-                content = file.read(MAX_COLLATERAL + 1)
-        except OSError as error:
-            raise self._unreadable(os_reason(error)) from None
+            self._bundles = self._read()
+            log.info("read the collateral again", path=names)
+        except RefusedError as problem:
+            log.warning("the collateral stays as it was", reason=problem.message)
+
+    def _read(self) -> tuple[Collateral, ...]:
+        bundles = read_bundles(self._paths)
+        return bundles if len(bundles) == 1 else _sharing_lists(bundles, self._root_ca, self._now())
+
+
+def read_bundles(paths: Sequence[Path]) -> tuple[Collateral, ...]:
+    """Return the bundles in ``paths``, files or directories; several are of different kinds.
+
+    Raises ``RefusedError`` if one cannot be used, or there is none.
+    """
+    files = _files(paths)
+    if not files:
+        raise _unreadable(paths[0], "it has no file *.json")
+    bundles = {path: _bundle(path) for path in files}
+    if len(bundles) > 1:
+        _require_different_kinds(bundles)
+    return tuple(bundles.values())
+
+
+def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
+    seen: dict[PlatformKind, Path] = {}
+    for path, bundle in bundles.items():
         try:
-            return read_collateral(content)
+            kind = read_facts(bundle).kind
         except CollateralRefusedError as refused:
-            raise self._unreadable(refused.message) from None
+            raise _unreadable(path, refused.message) from None
+        if kind in seen:
+            raise _unreadable(path, f"it is for {kind}, as {seen[kind].name} is")
+        seen[kind] = path
 
-    def _version(self) -> _Version | None:
+
+def _sharing_lists(
+    bundles: tuple[Collateral, ...], root_ca: bytes, now: datetime
+) -> tuple[Collateral, ...]:
+    """Let each bundle have the newest lists of all: older ones than were seen are refused."""
+    kept = [Kept(bundle, read_facts(bundle), now) for bundle in bundles]
+    for at, mine in enumerate(kept):
+        newest = mine
+        for other in kept:
+            newest = with_newer_lists(newest, other, root_ca, now) or newest
+        kept[at] = newest
+    return tuple(each.collateral for each in kept)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(path.glob("*.json")) if _is_directory(path) else [path]
+    return found
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # reading it says why
+        return False
+
+
+def _bundle(path: Path) -> Collateral:
+    try:
+        # Neither waits for a writer of a pipe nor follows a device to its end.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _unreadable(path, "it is no file")
+            content = file.read(MAX_COLLATERAL + 1)
+    except OSError as error:
+        raise _unreadable(path, os_reason(error)) from None
+    try:
+        return read_collateral(content)
+    except CollateralRefusedError as refused:
+        raise _unreadable(path, refused.message) from None
+
+
+def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:
+    """Return what differs when a file was added, removed, replaced or written."""
+    found = []
+    for path in _files(paths):
         try:
-            return _version(self._path.stat())
+            status = path.stat()
         except OSError:
-            return None
-
-    def _unreadable(self, reason: str) -> CollateralUnreadableError:
-        return CollateralUnreadableError(
-            f"the collateral {self._path} cannot be used: {reason}",
-            hint="name a bundle file, the JSON object that collateral comes in",
-        )
+            continue
+        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        found.append((path.name, *numbers))
+    return tuple(found)
 
 
-def _version(found: os.stat_result) -> _Version:
-    """Return what differs when a file was replaced or written."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _unreadable(path: Path, reason: str) -> CollateralUnreadableError:
+    return CollateralUnreadableError(
+        f"the collateral {path} cannot be used: {reason}",
+        hint="name a bundle file, the JSON object that collateral comes in, or a directory of them",
+    )

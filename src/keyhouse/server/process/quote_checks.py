@@ -1,7 +1,7 @@
 """What `keyhouse serve` verifies other quotes with: the platform's root, collateral, its clock."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES
 from keyhouse.base.errors import RefusedError
-from keyhouse.server.process.collateral_file import CollateralFile
+from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
 from keyhouse.server.services.quote_checks import (
@@ -56,7 +57,7 @@ async def quote_checks(
         return QuoteChecks(platform.root_ca, collateral, now, memory)
 
     if not settings.pccs:
-        yield checks(_bundle(settings, platform))
+        yield checks(_bundles(settings, platform, now))
         return
     from keyhouse.attestation.collateral.source import PccsSource
 
@@ -86,11 +87,17 @@ def pccs_of(settings: Settings) -> "Pccs":
     return Pccs(settings.pccs, _ca(settings.pccs_ca) if settings.pccs_ca else b"")
 
 
-def _bundle(settings: Settings, platform: "Platform") -> CollateralNow:
-    path = settings.collateral
-    if path is None and platform.kind == "simulation":
-        path = settings.data_dir.absolute() / "simulation" / "collateral.json"
-    return no_collateral if path is None else CollateralFile(path.absolute())
+def _bundles(
+    settings: Settings, platform: "Platform", now: Callable[[], datetime]
+) -> CollateralNow:
+    if settings.collateral is not None:
+        paths = [settings.collateral.absolute()]
+    elif platform.kind == "simulation":
+        machine = settings.data_dir.absolute() / "simulation"
+        paths = [machine / name for name in SIMULATED_BUNDLES]
+    else:
+        return no_collateral
+    return CollateralFiles(paths, platform.root_ca, now)
 
 
 def _ca(path: Path) -> bytes:

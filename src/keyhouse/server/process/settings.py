@@ -125,8 +125,9 @@ SETTINGS: Final = (
         "--collateral",
         "host",
         "",
-        "file of the collateral that verifies quotes, of workloads too, read again when it changes;"
-        " on the simulated platform its own if not given",
+        "file of the collateral that verifies quotes, of workloads too, or directory with one such"
+        " file for each kind of platform; read again when it changes; on the simulated platform its"
+        " own if not given",
         ("KEYHOUSE_COLLATERAL",),
     ),
     Setting(

@@ -41,10 +41,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-CollateralNow = Callable[[], Collateral]
-"""Returns the collateral in use, at once or after reading a file; called on a thread.
+CollateralNow = Callable[[bytes], Collateral]
+"""Returns the collateral in use for a quote, at once or after reading a file; called on a thread.
 
-Raises ``UnavailableError`` if there is none.
+Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 """
 
 
@@ -95,8 +95,9 @@ REMEMBERED_FOR: Final = timedelta(seconds=10)
 _TOO_MANY: Final = "too many callers are having quotes verified"
 
 
-def no_collateral() -> Collateral:
+def no_collateral(quote: bytes) -> Collateral:
     """Refuse: this coordinator was started without collateral."""
+    del quote
     raise UnavailableError(
         "this coordinator has no collateral to verify quotes with",
         hint="its operator has to start it with --pccs URL or --collateral FILE",
@@ -144,7 +145,9 @@ class QuoteChecks:
         self._refuse_again(digest)
         try:
             get = await self._found(quote, client)
-            verdict, marks = await self.in_turn(lambda: self._verify(quote, get(), now), client)
+            verdict, marks = await self.in_turn(
+                lambda: self._verify(quote, get(quote), now), client
+            )
         except QuoteRefusedError as refused:
             self._remember(digest, refused)
             raise
@@ -179,7 +182,7 @@ class QuoteChecks:
         collateral = source.at_hand(kind)
         if collateral is None:
             collateral = await self._fetches.run(lambda: source.collateral_of(kind), client)
-        return lambda: collateral
+        return lambda _: collateral
 
     def _verify(
         self, quote: bytes, collateral: Collateral, now: datetime
