@@ -33,6 +33,7 @@ from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.attestation.verifier import Verifier
+from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = [
     "INTEL_SGX_ROOT",
@@ -62,6 +63,7 @@ __all__ = [
     "SealPolicy",
     "TcbStatus",
     "TdMeasurements",
+    "TdxIdentity",
     "Tee",
     "Verdict",
     "Verifier",
