@@ -19,7 +19,7 @@ import stat
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
@@ -87,6 +87,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     pkcs11_key_label: str = ""
     pkcs11_key_id: str = ""
     memory: str = ""
+
+    @property
+    def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:
+        """Where the user's key is; "": there is no user, and a token alone is for recoveries."""
+        if self.key:
+            return "files"
+        if self.pkcs12:
+            return "pkcs12"
+        return "token" if self.pkcs11_key_label or self.pkcs11_key_id else ""
 
 
 class Contexts(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, read_pkcs12
 from keyhouse.client.memory.file import FileMemory, default_memory
 from keyhouse.client.memory.states import StateMemory
-from keyhouse.client.tokens.config import read_token_file
+from keyhouse.client.tokens.config import read_key_id, read_token_file
 from keyhouse.client.tokens.identity import TokenIdentity, read_token
 from keyhouse.client.trust import Trust
 from keyhouse.client.trust_files import read_named
@@ -85,17 +85,19 @@ def _memory(context: Context) -> StateMemory | None:
 
 
 def _user(context: Context, password: Secret | None) -> User | None:
-    """Return the user: of two files, of a PKCS #12 file, or else on a token; None: anonymous."""
-    if context.key:
-        key = Secret(read_named(context.key))
-        if password is not None and is_encrypted(key.reveal()):
-            return read_pem(read_named(context.cert), key, password)
-        return ClientIdentity(Path(context.cert), Path(context.key))
-    if context.pkcs12:
-        return read_pkcs12(Secret(read_named(context.pkcs12)), password)
-    if context.pkcs11_key_label or context.pkcs11_key_id:
-        return _on_token(context, password)
-    return None  # a token alone is for recoveries
+    """Return the user; None: anonymous."""
+    match context.user_is_on:
+        case "files":
+            key = Secret(read_named(context.key))
+            if password is not None and is_encrypted(key.reveal()):
+                return read_pem(read_named(context.cert), key, password)
+            return ClientIdentity(Path(context.cert), Path(context.key))
+        case "pkcs12":
+            return read_pkcs12(Secret(read_named(context.pkcs12)), password)
+        case "token":
+            return _on_token(context, password)
+        case "":
+            return None
 
 
 def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
@@ -106,18 +108,14 @@ def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
             "there is no PIN", hint=f"give a password, or Pin in {context.pkcs11_config}"
         )
     try:
-        key_id = bytes.fromhex(context.pkcs11_key_id)
+        key_id = read_key_id(context.pkcs11_key_id)
     except ValueError:
         raise ClientSetupError("the id of the key in the context is not in hex") from None
-    module, label = Path(file.path), context.pkcs11_key_label
-    if not context.cert:
-        return read_token(module, token=file.token, pin=pin, label=label, key_id=key_id)
-    certificate = read_named(context.cert)
-    return TokenIdentity(
-        module=module,
+    return read_token(
+        Path(file.path),
         token=file.token,
         pin=pin,
-        certificate=certificate,
-        label=label,
+        label=context.pkcs11_key_label,
         key_id=key_id,
+        certificate=read_named(context.cert) if context.cert else None,
     )

@@ -10,7 +10,12 @@ from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.parser.usage import WrongUsageError
-from keyhouse.client.tokens.config import TokenFile, TokenFileUnusableError, read_token_file
+from keyhouse.client.tokens.config import (
+    TokenFile,
+    TokenFileUnusableError,
+    read_key_id,
+    read_token_file,
+)
 
 __all__ = [
     "KeyPassword",
@@ -123,9 +128,8 @@ def pin_for(file: TokenFile) -> Secret:
 def hex_id(text: str, option: str) -> bytes:
     """Return the id that was given with ``option``. Raises ``WrongUsageError``."""
     try:
-        found = bytes.fromhex(text)
+        return read_key_id(text)
     except ValueError:
-        found = b""
-    if text and not found:  # spaces alone are valid hex, and would match any key
-        raise WrongUsageError(f"{option} is not hexadecimal", hint="such as a1, without 0x")
-    return found
+        raise WrongUsageError(
+            f"{option} is not hexadecimal", hint="such as a1, without 0x"
+        ) from None

@@ -133,8 +133,8 @@ class User(OptionGroup, frozen=True, kw_only=True):
             )
         )
         found = msgspec.structs.replace(self, cert=cert, key=key, pkcs12=both)
-        if key or both:
-            return found  # then the token is for recoveries
+        if named.context.user_is_on != "token":
+            return found
         return msgspec.structs.replace(
             found,
             pkcs11_config=token,
@@ -223,28 +223,19 @@ def _from_pkcs12(user: User) -> "PemIdentity":
 
 
 def _on_token(user: User, config: Path) -> "TokenIdentity":
-    from keyhouse.client import TokenIdentity, read_token
+    from keyhouse.client import read_token
 
     file = token_file(config)
     key_id = hex_id(user.pkcs11_key_id, "--pkcs11-key-id")
     certificate_id = hex_id(user.pkcs11_cert_id, "--pkcs11-cert-id")
     certificate = read_file(str(user.cert)) if user.cert else None
-    pin = pin_for(file)
-    if certificate is not None:
-        return TokenIdentity(
-            module=Path(file.path),
-            token=file.token,
-            pin=pin,
-            certificate=certificate,
-            label=user.pkcs11_key_label,
-            key_id=key_id,
-        )
     return read_token(
         Path(file.path),
         token=file.token,
-        pin=pin,
+        pin=pin_for(file),
         label=user.pkcs11_key_label,
         key_id=key_id,
+        certificate=certificate,
         certificate_label=user.pkcs11_cert_label,
         certificate_id=certificate_id,
     )

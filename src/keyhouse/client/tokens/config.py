@@ -5,7 +5,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.wire.json_decoder import decode
 
-__all__ = ["TokenFile", "TokenFileUnusableError", "read_token_file"]
+__all__ = ["TokenFile", "TokenFileUnusableError", "read_key_id", "read_token_file"]
 
 
 class TokenFile(msgspec.Struct, frozen=True):
@@ -37,4 +37,12 @@ def read_token_file(content: bytes, path: str) -> TokenFile:
             f"{path} does not name a token",
             hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
         )
+    return found
+
+
+def read_key_id(text: str) -> bytes:
+    """Return the id of a key that ``text`` says in hex; b"" for "". Raises ``ValueError``."""
+    found = bytes.fromhex(text)
+    if text and not found:
+        raise ValueError("spaces alone are valid hex, and would match any key")
     return found

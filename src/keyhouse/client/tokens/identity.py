@@ -62,22 +62,25 @@ def read_token(
     pin: Secret,
     label: str = "",
     key_id: bytes = b"",
+    certificate: bytes | None = None,
     certificate_label: str = "",
     certificate_id: bytes = b"",
 ) -> TokenIdentity:
-    """Return the user whose key and certificate are both on the token with the label ``token``.
+    """Return the user whose key is on the token with the label ``token``.
 
-    The certificate has the label and id of the key unless others are given. Needs the extra
-    ``keyhouse[pkcs11]``. Raises ``ClientSetupError``; no message holds the PIN.
+    ``certificate``: PEM; without it, it is read from the token, where it has the label and id of
+    the key unless others are given. That needs the extra ``keyhouse[pkcs11]``. Raises
+    ``ClientSetupError``; no message holds the PIN.
     """
-    named = bool(certificate_label or certificate_id)
-    certificate = _certificate(
-        module,
-        token,
-        pin,
-        certificate_label if named else label,
-        certificate_id if named else key_id,
-    )
+    if certificate is None:
+        named = bool(certificate_label or certificate_id)
+        certificate = _certificate(
+            module,
+            token,
+            pin,
+            certificate_label if named else label,
+            certificate_id if named else key_id,
+        )
     return TokenIdentity(
         module=module, token=token, pin=pin, certificate=certificate, label=label, key_id=key_id
     )
