@@ -4,12 +4,14 @@ For programs: ``Coordinator``, or ``AsyncCoordinator`` on an event loop, verifie
 then talks to it. ``keyhouse.client`` has everything else of the SDK.
 """
 
-from typing import TYPE_CHECKING
-
 from keyhouse.base.on_demand import on_demand
 from keyhouse.base.version import VERSION
 
 __version__ = VERSION
+
+# As typing has it, but importing that takes longer than all else that a process does which is only
+# to be replaced by an isolated one (base/process/isolation.py).
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from keyhouse.base.errors import KeyhouseError as KeyhouseError

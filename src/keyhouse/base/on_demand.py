@@ -1,16 +1,19 @@
 """Packages that import what they offer when it is first used: importing them takes no time."""
 
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 __all__ = ["on_demand"]
 
 
 def on_demand(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    package: str, modules: "Mapping[str, str]"
+) -> "tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]":
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
 
     ``modules``: each module with the names that it gives, between spaces; ``a:b`` offers its ``b``
@@ -22,7 +25,7 @@ def on_demand(
         for name, _, own in (each.partition(":") for each in names.split())
     }
 
-    def found(name: str) -> Any:
+    def found(name: str) -> "Any":
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, own = places[name]

@@ -1,8 +1,9 @@
 """The `keyhouse` command."""
 
+import gc
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing is not imported by a process that is only to be replaced
 if TYPE_CHECKING:
     from keyhouse.base.errors import KeyhouseError
 
@@ -19,6 +20,7 @@ def main() -> None:
         from keyhouse.base.process.isolation import isolate
 
         isolate("keyhouse.cli", sys.argv[1:])
+        gc.disable()  # the start makes no garbage that is in cycles; ``serve`` ends this
         from keyhouse.server.process.serve import main as serve
 
         sys.exit(serve(sys.argv[2:], _explained))

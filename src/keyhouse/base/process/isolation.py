@@ -1,4 +1,4 @@
-"""The process itself: isolated from its environment, closed to debuggers, kept out of core files.
+"""The process itself, isolated from its environment.
 
 A process that was started otherwise starts again, isolated. One that was started isolated, with no
 variable that could have had an effect, only removes those that it has, in half of the time. So does
@@ -6,42 +6,41 @@ one in an enclave, where the measured manifest fixes the variables and says so.
 
 A launcher carries the variables that it was started with through this, for the program that it
 executes in the end. In between they have names that mean nothing to Python, OpenSSL or the loader.
-Source: security rules, "The process".
+This imports next to nothing, as does what it needs: a process that is only to be replaced has done
+nothing else. Source: security rules, "The process".
 """
 
 import os
-import resource
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn
 
-from keyhouse.base.process.standard_streams import open_standard_streams, write_error
+TYPE_CHECKING = False  # typing, and what it imports, takes longer than all that is here
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 __all__ = [
     "HELD_PREFIX",
     "MEASURED",
     "clean_environment",
-    "forbid_dumps",
-    "harden",
     "hold_environment",
     "isolate",
     "isolated_environment",
     "release_environment",
 ]
 
-HELD_PREFIX: Final = "KEYHOUSE_HELD_"
+HELD_PREFIX = "KEYHOUSE_HELD_"
 
-_PREFIXES: Final = ("KEYHOUSE_", "EDG_", "LC_")
-_NAMES: Final = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
-_ISOLATED: Final = "KEYHOUSE_ISOLATED"
+_PREFIXES = ("KEYHOUSE_", "EDG_", "LC_")
+_NAMES = frozenset({"LANG", "TERM", "NO_COLOR", "TZ", "OE_SIMULATION"})
+_ISOLATED = "KEYHOUSE_ISOLATED"
 
-MEASURED: Final = "measured"
+MEASURED = "measured"
 """Value of ``KEYHOUSE_ISOLATED`` in an enclave's manifest: the variables are fixed there."""
 
 # What shells, service managers, Kubernetes and Python's images set. Nothing in an isolated
 # interpreter reads it before it is removed. PATH is where a program without a folder in its name is
 # found, and whoever chose that name chose the program.
-_WITHOUT_EFFECT: Final = frozenset(
+_WITHOUT_EFFECT = frozenset(
     {
         *("_", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "USER"),
         *("INVOCATION_ID", "JOURNAL_STREAM", "STATE_DIRECTORY", "SYSTEMD_EXEC_PID"),
@@ -49,19 +48,12 @@ _WITHOUT_EFFECT: Final = frozenset(
         *("GPG_KEY", "PYTHON_SHA256", "PYTHON_VERSION"),
     }
 )
-_OF_KUBERNETES: Final = "KUBERNETES_"
+_OF_KUBERNETES = "KUBERNETES_"
 
-PR_SET_DUMPABLE: Final = 4
-MCL_CURRENT: Final = 1
-MCL_FUTURE: Final = 2
-MCL_ONFAULT: Final = 4
-CAP_IPC_LOCK: Final = 14
-
-MOST_DESCRIPTORS: Final = 65_536
-"""Open files that are asked for; more would only make tables larger."""
+_STANDARD_ERROR = 2  # descriptor
 
 
-def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:
     """Return what may stay of ``environment``: an allow-list, so nothing new slips in.
 
     SSLKEYLOGFILE, OPENSSL_CONF, PYTHON*, LD_* and proxies are gone by that.
@@ -75,7 +67,7 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> None:
+def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> None:
     """Isolate this process from its environment: ``python -I -B``, with clean variables.
 
     Replaces the process unless it was started so. Call it before anything is imported that reads
@@ -88,7 +80,7 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
             os.environ.clear()
             os.environ.update(found)
             return
-    open_standard_streams()
+    _open_standard_streams()
     environment = _kept(os.environ, hold=hold) | {_ISOLATED: str(os.getpid())}
     command = [sys.executable, "-I", "-B", "-m", module, *arguments]
     try:
@@ -98,7 +90,7 @@ def isolate(module: str, arguments: Sequence[str], *, hold: bool = False) -> Non
 
 
 def isolated_environment(
-    environment: Mapping[str, str], process_id: int, *, hold: bool
+    environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
     """Return the variables with which an interpreter started as ``python -I -B`` may continue.
 
@@ -123,16 +115,29 @@ def _is_isolated_interpreter() -> bool:
     return bool(sys.flags.isolated and sys.flags.dont_write_bytecode) and None not in streams
 
 
-def _kept(environment: Mapping[str, str], *, hold: bool) -> dict[str, str]:
+def _open_standard_streams() -> None:
+    """Make sure that descriptors 0 to 2 are open, for this process and what it executes.
+
+    Otherwise the next file would get one of them, and a library's message would go into it.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way
+    os.close(handle)
+
+
+def _kept(environment: "Mapping[str, str]", *, hold: bool) -> dict[str, str]:
     held = hold_environment(environment) if hold else {}
     return clean_environment(environment) | held
 
 
-def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def _stay_away(
+    error: OSError, command: "Sequence[str]", environment: "Mapping[str, str]"
+) -> "NoReturn":
     """Tell why there is no isolated process, and exit: this one must not continue."""
     from keyhouse.base.errors import RefusedError
     from keyhouse.base.process.error_text import error_text
     from keyhouse.base.process.exec_error import exec_failure
+    from keyhouse.base.process.standard_streams import write_error
 
     file, *argv = map(os.fsencode, command)
     env = {
@@ -144,62 +149,7 @@ def _stay_away(error: OSError, command: Sequence[str], environment: Mapping[str,
     sys.exit(1)
 
 
-def harden() -> list[str]:
-    """Close the process to core dumps, debuggers and swap; return what could not be had.
-
-    It may have as many files open as the host lets it have.
-    """
-    import ctypes
-
-    missing = forbid_dumps()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _allow_descriptors()
-    os.umask(0o077)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not _may_lock_memory():
-        missing.append("memory may be swapped out (the memlock limit is too low for mlockall)")
-        return missing
-    # ONFAULT: without it every reserved page is made real at once, which doubles memory.
-    if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0:
-        missing.append("memory may be swapped out (mlockall failed)")
-    return missing
-
-
-def forbid_dumps() -> list[str]:
-    """Close the process to core dumps and debuggers, until it executes something else.
-
-    Limits and umask, which a program would inherit, stay. Returns what could not be had.
-    """
-    import ctypes
-
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        return ["the process can be dumped (prctl PR_SET_DUMPABLE)"]
-    return []
-
-
-def _allow_descriptors() -> None:
-    """Raise the number of open files as far as this process may: each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _may_lock_memory() -> bool:
-    """Tell whether all memory, also what is still to come, may be locked.
-
-    Under a limit, locking would succeed now and make later allocations fail.
-    """
-    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
-        return True
-    from pathlib import Path  # not for the process that is only to be replaced
-
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    effective = next((line for line in status.splitlines() if line.startswith("CapEff:")), "")
-    return bool(int(effective.partition(":")[2] or "0", 16) >> CAP_IPC_LOCK & 1)
-
-
-def hold_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def hold_environment(environment: "Mapping[str, str]") -> dict[str, str]:
     """Return ``environment`` under names that have no effect."""
     return {HELD_PREFIX + name: value for name, value in environment.items()}
 

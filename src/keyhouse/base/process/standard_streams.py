@@ -9,7 +9,7 @@ import os
 import sys
 from contextlib import suppress
 
-__all__ = ["StandardError", "open_standard_streams", "stand_in_streams", "write_error"]
+__all__ = ["StandardError", "stand_in_streams", "write_error"]
 
 _DESCRIPTOR = 2
 
@@ -31,16 +31,6 @@ class StandardError(io.TextIOBase):
 def write_error(text: str) -> None:
     """Write ``text`` to standard error."""
     StandardError().write(text)
-
-
-def open_standard_streams() -> None:
-    """Make sure that descriptors 0 to 2 are open, for this process and what it executes.
-
-    Otherwise the next file would get one of them, and a library's message would go into it.
-    """
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= _DESCRIPTOR:
-        os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way
-    os.close(handle)
 
 
 def stand_in_streams() -> None:

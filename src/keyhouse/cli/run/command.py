@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.isolation import forbid_dumps, release_environment
+from keyhouse.base.process.hardening import forbid_dumps
+from keyhouse.base.process.isolation import release_environment
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.output.coordinator_words import in_commands
 from keyhouse.cli.run.settings import RunSettings, read_run_settings, reports_in_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.isolation import harden
+from keyhouse.base.process.hardening import harden
 from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.flags import SettingMisusedError
@@ -59,9 +59,6 @@ def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = e
 
 
 def _run(settings: Settings) -> None:
-    import gc
-
-    gc.disable()  # the start makes no garbage that is in cycles; ``_settle_memory`` ends this
     leave_out("rich")
     import uvloop
 
