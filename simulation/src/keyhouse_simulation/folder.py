@@ -91,7 +91,8 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     said = tcb or _said(folder)
     platform = SimulatedPlatform(machine, _saying(said), now=now, collateral=collateral)
     try:
-        _try_out(platform, platform.collateral, moment)
+        if collateral is None:  # else it was tried out
+            _try_out(platform, platform.collateral, moment)
     except QuoteRefusedError as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
     except ConfigurationRefusedError:

@@ -18,9 +18,8 @@ Its messages are never shown: they are searched for known words, which choose on
 
 import functools
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 import msgspec
 
 from keyhouse.attestation.collateral.authentic import (
@@ -37,6 +36,9 @@ from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import require_sound
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.refusals import reason_for, refusal
+
+if TYPE_CHECKING:
+    import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 
 __all__ = ["Verifier"]
 
@@ -67,7 +69,6 @@ class Verifier:
     def __init__(self, root_ca: bytes) -> None:
         require_vendor_root(root_ca)
         self._root_ca = root_ca
-        self._verifier = dcap_qvl.QuoteVerifier(root_ca)
 
     @property
     def root_ca(self) -> bytes:
@@ -98,7 +99,15 @@ class Verifier:
         _require_in_time(claims, int(at.timestamp()))  # 5
         return _verdict(form, claims)
 
+    @functools.cached_property
+    def _verifier(self) -> "dcap_qvl.QuoteVerifier":
+        import dcap_qvl  # with the first quote: with what it imports it would delay a start
+
+        return dcap_qvl.QuoteVerifier(self._root_ca)
+
     def _claims(self, form: QuoteForm, collateral: Collateral, at: datetime) -> Claims:
+        import dcap_qvl
+
         seconds = int(at.timestamp())
         try:
             policy = dcap_qvl.QuotePolicy.claims_only(seconds)
@@ -119,7 +128,9 @@ class Verifier:
 # What belongs to the collateral alone is done once for each: a coordinator verifies many quotes
 # with the same one.
 @functools.lru_cache(maxsize=64)
-def _for_library(collateral: Collateral) -> dcap_qvl.QuoteCollateralV3:
+def _for_library(collateral: Collateral) -> "dcap_qvl.QuoteCollateralV3":
+    import dcap_qvl
+
     return dcap_qvl.QuoteCollateralV3(
         collateral.pck_crl_issuer_chain,
         collateral.root_ca_crl,

@@ -10,7 +10,8 @@ import contextlib
 import errno
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Final
 
 import structlog
@@ -48,6 +49,7 @@ class Acceptor:
         connections: what the connections share.
         connect: makes the connection of a generation.
         context: gives the TLS context of the next connection.
+        modules: what only connections need; imported when the first one waits to be accepted.
 
     ``turned_away`` counts connections over the limit: each was closed, or another one for it.
     """
@@ -58,6 +60,7 @@ class Acceptor:
         limits: ConnectionLimits,
         connect: Callable[[int], Connection],
         context: Callable[[], TlsContext | Plaintext],
+        modules: Sequence[str] = (),
     ) -> None:
         self.generation = 0
         self.turned_away = 0
@@ -66,6 +69,7 @@ class Acceptor:
         self._connections = connections
         self._connect = connect
         self._context_of_now = context
+        self._modules = modules
         self._most_connections = 0
         self._socket: socket.socket | None = None
         self._accepting: set[asyncio.Task[None]] = set()
@@ -81,7 +85,7 @@ class Acceptor:
         self._most_connections = _possible_connections(self._limits.connections)
         loop = asyncio.get_running_loop()
         self._sweep(loop)
-        loop.add_reader(self._socket.fileno(), self._accept)
+        loop.add_reader(self._socket.fileno(), self._begin if self._modules else self._accept)
 
     @property
     def port(self) -> int:
@@ -151,6 +155,22 @@ class Acceptor:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+
+    def _begin(self) -> None:
+        """Import what connections need, off the loop, while the first one waits in the backlog."""
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket.fileno())
+        task = loop.create_task(self._import())
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+
+    async def _import(self) -> None:
+        for name in self._modules:
+            await asyncio.to_thread(import_module, name)
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
         """Accept what waits, some at a time so that open connections have their turn."""
