@@ -1,0 +1,62 @@
+"""What is imported until the first answer: a start is mostly imports, so each one has a reason."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.process.server import Server
+
+pytestmark = pytest.mark.acceptance
+
+_FIRST = (
+    "import sys; sys.argv = ['keyhouse', 'serve', '--help']; from keyhouse.cli import main; main()"
+)
+
+# HTTP/2 and protobuf wait for the first workload; all else is for people, clients or metrics.
+_NOT_NEEDED = (
+    *("h2", "hpack", "google", "keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2"),
+    *("click", "rich.console", "yaml", "httpx", "httpcore", "grpclib", "prometheus_client"),
+    *("keyhouse.client", "keyhouse.launcher", "keyhouse.cli.commands", "keyhouse.manifest.source"),
+    *("keyhouse.attestation.collateral.pccs", "keyhouse.server.metrics", "keyhouse.testing"),
+    "keyhouse.server.client_api.description.openapi",
+)
+
+
+def _imported(report: str) -> set[str]:
+    return set(re.findall(r"^import time: .*\| +([\w.]+)$", report, re.MULTILINE))
+
+
+def test_process_that_is_to_be_replaced_has_imported_next_to_nothing() -> None:
+    # The variable needs a second start, which does not have -X importtime.
+    words = [sys.executable, "-S", "-X", "importtime", "-c", _FIRST]
+    ended = subprocess.run(
+        words,
+        env={"OF_ANOTHER_PROGRAM": "", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = _imported(ended.stderr)
+    assert {name for name in found if name.startswith("keyhouse")} == {
+        *("keyhouse", "keyhouse.base", "keyhouse.base.on_demand", "keyhouse.base.version"),
+        *("keyhouse.base.process", "keyhouse.base.process.isolation", "keyhouse.cli"),
+    }
+    assert not found & {"typing", "re", "collections", "contextlib", "enum", "functools"}
+
+
+def test_start_imports_nothing_that_only_later_calls_need(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", cold=True)
+    words = server._command[1:]
+    server._command = [sys.executable, "-I", "-B", "-X", "importtime", "-m", "keyhouse.cli", *words]
+    with server, server.client() as anyone:
+        assert anyone.get("/api/v2/status").status == 200
+        found = _imported(server.logged())
+        assert "keyhouse.server.client_api.answers" in found  # it has reported
+        assert not {
+            name
+            for name in found
+            if any(name == each or name.startswith(f"{each}.") for each in _NOT_NEEDED)
+        }
