@@ -4,15 +4,14 @@ import base64
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.peers.answers import checked
 from support.peers.openapi import require_described
-from support.process.server import Client, Reply, Server
-from support.samples.deployment import user
+from support.peers.people import People, deployed
+from support.process.server import Reply
 from support.samples.updates import Api, raise_version, together
 
 pytestmark = pytest.mark.acceptance
@@ -29,30 +28,6 @@ def _without_note(document: dict[str, Any]) -> None:
 
 FIRST = together()
 NEW = together(_without_note, holders=["rk0"])
-
-
-class People:
-    """Kept connections of everybody to one coordinator."""
-
-    def __init__(self, server: Server, stack: ExitStack) -> None:
-        self._server = server
-        self._stack = stack
-        self._clients: dict[str, Client] = {}
-
-    def __getattr__(self, name: str) -> Client:
-        if name not in self._clients:
-            who = None if name == "nobody" else user(name)
-            self._clients[name] = self._stack.enter_context(self._server.client(who))
-        return self._clients[name]
-
-
-@contextmanager
-def deployed(folder: Path, first: bytes = FIRST) -> Iterator[People]:
-    """Give everybody at a coordinator with the manifest ``first``."""
-    with Server(folder / "data") as server, ExitStack() as stack:
-        people = People(server, stack)
-        assert people.nobody.set_manifest(first).status == 200
-        yield people
 
 
 @pytest.fixture(scope="module")

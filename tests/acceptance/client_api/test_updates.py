@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from support.peers.answers import checked
+from support.peers.people import People, deployed
 from support.process.server import Client, Reply, Server
 from support.samples.deployment import User, user
 from support.samples.updates import VERSIONS, Api, Change, holder_key, raise_version, together
@@ -26,35 +27,11 @@ FIRST, NEW, OTHER = together(), together(word="new"), together(word="other")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-class People:
-    """Kept connections of everybody who does something here, to one coordinator."""
-
-    def __init__(self, server: Server, stack: ExitStack) -> None:
-        self._server = server
-        self._stack = stack
-        self._clients: dict[str, Client] = {}
-
-    def __getattr__(self, name: str) -> Client:
-        if name not in self._clients:
-            who = None if name == "nobody" else user(name)
-            self._clients[name] = self._stack.enter_context(self._server.client(who))
-        return self._clients[name]
-
-
-@contextmanager
-def deployed(folder: Path, first: bytes = FIRST) -> Iterator[tuple[Server, People]]:
-    """Run a coordinator with the manifest ``first``."""
-    with Server(folder / "data") as server, ExitStack() as stack:
-        people = People(server, stack)
-        assert people.nobody.set_manifest(first).status == 200
-        yield server, people
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A coordinator whose manifest stays the first one."""
-    with deployed(tmp_path_factory.mktemp("updates")) as (server, _):
-        yield server
+    with deployed(tmp_path_factory.mktemp("updates")) as people:
+        yield people.server
 
 
 @pytest.fixture
@@ -233,7 +210,8 @@ def test_any_of_them_cancels_and_then_another_can_be_proposed(people: People, ap
 
 
 def test_the_second_of_two_applies_it_and_the_log_has_every_step(tmp_path: Path, api: Api) -> None:
-    with deployed(tmp_path) as (server, people):
+    with deployed(tmp_path) as people:
+        server = people.server
         old = people.nobody.get("/api/v2/quote").data["cert"].split("-----BEGIN")
         epoch = people.nobody.get("/api/v2/status").headers["keyhouse-state"].split(".")[0]
         assert api.update(people.alice, NEW).data["missingAcknowledgments"] == 1
@@ -301,7 +279,7 @@ def test_a_kill_between_acknowledgements_loses_none_of_them(tmp_path: Path) -> N
 
 
 def test_one_who_is_enough_applies_at_once(tmp_path: Path, api: Api) -> None:
-    with deployed(tmp_path, together(UpdateThreshold=1)) as (_, people):
+    with deployed(tmp_path, together(UpdateThreshold=1)) as people:
         data = checked(api.update(people.bob, NEW)).data
         assert data == {"missingAcknowledgments": 0, "missingUsers": []}
         prints = {"manifestFingerprint": fingerprint(NEW)}
@@ -316,7 +294,7 @@ def test_one_who_is_enough_applies_at_once(tmp_path: Path, api: Api) -> None:
 
 def test_a_package_update_needs_no_agreement_and_a_full_one_discards_it(tmp_path: Path) -> None:
     api = Api(2)
-    with deployed(tmp_path) as (_, people):
+    with deployed(tmp_path) as people:
         data = checked(api.update(people.releaser, raise_version(9))).data
         assert data == {"missingAcknowledgments": 0, "missingUsers": []}
         assert in_force(people.nobody) == FIRST
@@ -353,7 +331,7 @@ def test_changed_recovery_keys_give_new_secrets_to_the_call_that_applied_alone(
     tmp_path: Path, api: Api, before: tuple[str, ...], after: tuple[str, ...], threshold: int
 ) -> None:
     new = together(holders=after, RecoveryThreshold=threshold)
-    with deployed(tmp_path, together(holders=before)) as (_, people):
+    with deployed(tmp_path, together(holders=before)) as people:
         assert "recoverySecrets" not in api.update(people.alice, new).data
         assert "recoverySecrets" not in api.acknowledge(people.alice, new).data
         secrets = api.acknowledge(people.carol, new).data["recoverySecrets"]
@@ -369,7 +347,7 @@ def test_changed_recovery_keys_give_new_secrets_to_the_call_that_applied_alone(
 def test_one_who_is_enough_gets_the_secrets_from_the_update_itself(
     tmp_path: Path, api: Api
 ) -> None:
-    with deployed(tmp_path, together(holders=["rk0"], UpdateThreshold=1)) as (_, people):
+    with deployed(tmp_path, together(holders=["rk0"], UpdateThreshold=1)) as people:
         data = api.update(people.alice, together(holders=["rk1"], UpdateThreshold=1)).data
         assert list(data["recoverySecrets"]) == ["rk1"]
 
@@ -395,7 +373,8 @@ def _renamed(name: str, certificate: User) -> Change:
 def test_a_removed_user_is_out_on_the_connection_that_was_authorized_before(tmp_path: Path) -> None:
     api = Api(2)
     new = _without("carol", "writer", word="new")
-    with deployed(tmp_path) as (server, people):
+    with deployed(tmp_path) as people:
+        server = people.server
         assert people.writer.get("/api/v2/secrets?s=note").status == 200
         assert api.update(people.carol, new).status == 200
         assert people.writer.get("/api/v2/secrets?s=note").status == 200
@@ -413,7 +392,8 @@ def test_a_removed_user_is_out_on_the_connection_that_was_authorized_before(tmp_
 def test_a_new_certificate_lets_its_owner_in_and_the_old_one_out(tmp_path: Path) -> None:
     api = Api(1)
     new = together(_renamed("writer", user("writer's next")))
-    with deployed(tmp_path) as (server, people):
+    with deployed(tmp_path) as people:
+        server = people.server
         early = server.client(user("writer's next"))
         refused(early.get("/api/v2/secrets?s=note"), 401, "fail")
         assert people.writer.upload({"note": b"kept"}).status == 200
@@ -433,7 +413,8 @@ def test_a_removed_user_is_out_on_resumed_sessions(tmp_path: Path, version: ssl.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = context.maximum_version = version
     context.load_cert_chain(pem)
-    with deployed(tmp_path) as (server, people):
+    with deployed(tmp_path) as people:
+        server = people.server
         first, session, _ = _asked(server, context, None)
         again, session, resumed = _asked(server, context, session)
         assert (first, again, resumed) == (200, 200, True)
@@ -460,7 +441,7 @@ def test_who_counts_is_as_it_was_when_the_update_was_proposed(tmp_path: Path) ->
     """The list is of the manifest in force: new users of the pending one are not on it."""
     api = Api(2)
     new = together(updaters=("alice", "dave"), word="new")
-    with deployed(tmp_path) as (_, people):
+    with deployed(tmp_path) as people:
         data = api.update(people.alice, new).data
         assert data["missingUsers"] == ["bob", "carol"]
         refused(api.acknowledge(people.dave, new), 401, "fail")
@@ -471,7 +452,7 @@ def test_who_counts_is_as_it_was_when_the_update_was_proposed(tmp_path: Path) ->
 
 def test_of_two_proposals_at_once_one_is_taken(tmp_path: Path) -> None:
     api = Api(2)
-    with deployed(tmp_path) as (_, people):
+    with deployed(tmp_path) as people:
         asked = {people.alice: NEW, people.bob: OTHER}
         with ThreadPoolExecutor(2) as threads:
             replies = list(threads.map(api.update, asked, asked.values()))
@@ -484,7 +465,7 @@ def test_of_two_acknowledgements_at_once_the_one_that_is_needed_applies_it(
     tmp_path: Path,
 ) -> None:
     api = Api(1)
-    with deployed(tmp_path) as (_, people):
+    with deployed(tmp_path) as people:
         assert api.update(people.alice, NEW).status == 200
         late = [people.bob, people.carol]
         with ThreadPoolExecutor(2) as threads:
@@ -496,7 +477,7 @@ def test_of_two_acknowledgements_at_once_the_one_that_is_needed_applies_it(
 
 
 def test_version_1_and_2_see_the_same_update(tmp_path: Path) -> None:
-    with deployed(tmp_path) as (_, people):
+    with deployed(tmp_path) as people:
         assert Api(1).update(people.alice, NEW).status == 200
         assert Api(1).pending(people.nobody).data == Api(2).pending(people.nobody).data
         assert Api(2).acknowledge(people.bob, NEW).status == 200

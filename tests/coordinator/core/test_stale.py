@@ -5,7 +5,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from support.samples.deployment import NOW, user
-from support.samples.plans import Deployment, Document, encoded, raised
+from support.samples.plans import Deployment, encoded, raised
+from support.samples.updates import Document
 
 from keyhouse.base.errors import ConflictError, NotFoundError
 from keyhouse.base.secret import Secret

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from support.samples import updates
 from support.samples.deployment import (
     NOW,
     FixedClock,
@@ -24,7 +24,7 @@ from support.samples.deployment import (
     upload,
     user,
 )
-from support.samples.fixed_keys import unused_rsa_key
+from support.samples.updates import Document, holder_key, holder_pem
 
 from keyhouse.authority import combine_xor
 from keyhouse.base.errors import (
@@ -49,53 +49,19 @@ from keyhouse.coordinator import (
 from keyhouse.journal import Journal, SqliteStore
 
 DAY = 24 * 3600 * 1_000_000
-HOLDERS = {f"rk{number}": unused_rsa_key() for number in range(3)}
-
-Document = dict[str, Any]
 
 
 def document(updaters: int = 3, threshold: int = 2, **config: Any) -> Document:
     """Return a manifest with users ``u0`` ... who may update, ``threshold`` of them together."""
-    updating = {
-        f"u{number}": {"Certificate": user(f"u{number}").pem.decode(), "Roles": ["admin"]}
-        for number in range(updaters)
+    updating = [f"u{number}" for number in range(updaters)]
+    content = updates.document(updating, ["rk0", "rk1"], UpdateThreshold=threshold, **config)
+    content["Secrets"] |= {
+        "derived": {"Type": "symmetric-key", "Size": 256},
+        "cert": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
+        "other": {"Type": "plain", "UserDefined": True},
     }
-    return {
-        "Packages": {"app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3}},
-        "Marbles": {"app": {"Package": "app"}},
-        "Secrets": {
-            "shared": {"Type": "symmetric-key", "Size": 128, "Shared": True},
-            "derived": {"Type": "symmetric-key", "Size": 256},
-            "cert": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
-            "note": {"Type": "plain", "UserDefined": True},
-            "other": {"Type": "plain", "UserDefined": True},
-        },
-        "Users": {
-            **updating,
-            "writer": {"Certificate": user("writer").pem.decode(), "Roles": ["write"]},
-            "releaser": {"Certificate": user("releaser").pem.decode(), "Roles": ["release"]},
-        },
-        "Roles": {
-            "admin": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
-            "write": {
-                "ResourceType": "Secrets",
-                "ResourceNames": ["note", "other"],
-                "Actions": ["ReadSecret", "WriteSecret"],
-            },
-            "release": {
-                "ResourceType": "Packages",
-                "ResourceNames": ["app"],
-                "Actions": ["UpdateSecurityVersion"],
-            },
-        },
-        "RecoveryKeys": {name: _pem(name) for name in ("rk0", "rk1")},
-        "Config": {"UpdateThreshold": threshold, **config},
-    }
-
-
-def _pem(name: str) -> str:
-    public = HOLDERS[name].public_key()
-    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    content["Roles"]["write"]["ResourceNames"].append("other")
+    return content
 
 
 def _raw(change: Callable[[Document], object] = lambda _: None, **arguments: Any) -> bytes:
@@ -465,7 +431,7 @@ async def _shares_open(engine: Engine, data: Path, names: list[str]) -> bool:
     """Tell whether the shares of ``names`` open the journal that is on the disk."""
     scheme = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
     shares = [
-        Secret(HOLDERS[holder.name].decrypt(holder.ciphertext, scheme))
+        Secret(holder_key(holder.name).decrypt(holder.ciphertext, scheme))
         for holder in engine.view.running.recovery.holders
         if holder.name in names
     ]
@@ -493,7 +459,7 @@ async def test_changed_recovery_keys_begin_an_epoch_that_old_shares_do_not_open(
     tmp_path: Path,
 ) -> None:
     def change(content: Document) -> None:
-        content["RecoveryKeys"] = {"rk1": _pem("rk1"), "rk2": _pem("rk2")}
+        content["RecoveryKeys"] = {"rk1": holder_pem("rk1"), "rk2": holder_pem("rk2")}
 
     scheme = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
     data = tmp_path / "data"
@@ -501,7 +467,7 @@ async def test_changed_recovery_keys_begin_an_epoch_that_old_shares_do_not_open(
         await set_manifest(engine, _raw(updaters=1, threshold=0))
         old = combine_xor(
             [
-                Secret(HOLDERS[holder.name].decrypt(holder.ciphertext, scheme))
+                Secret(holder_key(holder.name).decrypt(holder.ciphertext, scheme))
                 for holder in engine.view.running.recovery.holders
             ]
         )

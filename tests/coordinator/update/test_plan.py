@@ -9,13 +9,12 @@ import pytest
 from support.samples.deployment import user
 from support.samples.plans import (
     Deployment,
-    Document,
     brief,
     document,
     encoded,
-    holder_pem,
     raised,
 )
+from support.samples.updates import Document, holder_pem
 
 from keyhouse.base.errors import TooLargeError
 from keyhouse.coordinator.update.changes.access import user_changes

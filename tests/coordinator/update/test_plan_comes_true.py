@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.samples.deployment import user
-from support.samples.plans import Deployment, Document, document, encoded, holder_pem, raised
-from support.samples.updates import together
+from support.samples.plans import Deployment, document, encoded, raised
+from support.samples.updates import Document, holder_pem, together
 
 from keyhouse.base.errors import ConflictError, ForbiddenError
 from keyhouse.base.secret import Secret

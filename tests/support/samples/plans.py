@@ -3,9 +3,6 @@
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Any
-
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
 from keyhouse.base.secret import Secret
@@ -25,12 +22,11 @@ from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.wire.plan import PlanChange, PlanData
 from keyhouse.wire.secret_types import UserSecret
+from support.samples import updates
 from support.samples.deployment import NOW, moment, user
-from support.samples.updates import holder_key
+from support.samples.updates import Document
 
-__all__ = ["Deployment", "Document", "brief", "document", "encoded", "holder_pem", "raised"]
-
-Document = dict[str, Any]
+__all__ = ["Deployment", "brief", "document", "encoded", "raised"]
 
 
 def document() -> Document:
@@ -38,60 +34,32 @@ def document() -> Document:
 
     ``writer`` may write ``note`` and ``other``; ``releaser`` may raise ``app``.
     """
-    people = {"alice": ["admin"], "writer": ["write"], "releaser": ["release"]}
-    return {
-        "Packages": {
-            "app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3},
-            "tool": {"UniqueID": "cd" * 32},
-            "vm": {"TDX": {"MRTD": "00" * 48, "RTMR1": "01" * 48, "RTMR2": "02" * 48}},
-        },
-        "Marbles": {
-            "web": {
-                "Package": "app",
-                "Parameters": {
-                    "Env": {"KEY": "{{ hex .Secrets.shared }}", "OWN": "{{ hex .Secrets.own }}"},
-                    "Files": {"/cert": "{{ pem .Secrets.cert.Cert }}"},
-                    "Argv": ["./web"],
-                },
-                "TLS": ["inside"],
-            },
-            "job": {"Package": "tool", "MaxActivations": 5},
-        },
-        "TLS": {"inside": {"Incoming": [{"Port": "7000"}]}},
-        "Secrets": {
-            "shared": {"Type": "symmetric-key", "Size": 128, "Shared": True},
-            "own": {"Type": "symmetric-key", "Size": 256},
-            "cert": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
-            "leaf": {"Type": "cert-ed25519"},
-            "note": {"Type": "plain", "UserDefined": True},
-            "other": {"Type": "plain", "UserDefined": True},
-        },
-        "Users": {
-            name: {"Certificate": user(name).pem.decode(), "Roles": roles}
-            for name, roles in people.items()
-        },
-        "Roles": {
-            "admin": {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]},
-            "write": {
-                "ResourceType": "Secrets",
-                "ResourceNames": ["note", "other"],
-                "Actions": ["ReadSecret", "WriteSecret"],
-            },
-            "release": {
-                "ResourceType": "Packages",
-                "ResourceNames": ["app"],
-                "Actions": ["UpdateSecurityVersion"],
-            },
-        },
-        "RecoveryKeys": {"rk0": holder_pem("rk0")},
-        "Config": {"UpdateThreshold": 1},
+    content = updates.document(["alice"], ["rk0"], UpdateThreshold=1)
+    content["Packages"] |= {
+        "tool": {"UniqueID": "cd" * 32},
+        "vm": {"TDX": {"MRTD": "00" * 48, "RTMR1": "01" * 48, "RTMR2": "02" * 48}},
     }
-
-
-def holder_pem(name: str) -> str:
-    """Return the public recovery key ``name``."""
-    public = holder_key(name).public_key()
-    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    content["Marbles"] = {
+        "web": {
+            "Package": "app",
+            "Parameters": {
+                "Env": {"KEY": "{{ hex .Secrets.shared }}", "OWN": "{{ hex .Secrets.own }}"},
+                "Files": {"/cert": "{{ pem .Secrets.cert.Cert }}"},
+                "Argv": ["./web"],
+            },
+            "TLS": ["inside"],
+        },
+        "job": {"Package": "tool", "MaxActivations": 5},
+    }
+    content["TLS"] = {"inside": {"Incoming": [{"Port": "7000"}]}}
+    content["Secrets"] |= {
+        "own": {"Type": "symmetric-key", "Size": 256},
+        "cert": {"Type": "cert-ecdsa", "Size": 256, "Shared": True},
+        "leaf": {"Type": "cert-ed25519"},
+        "other": {"Type": "plain", "UserDefined": True},
+    }
+    content["Roles"]["write"]["ResourceNames"].append("other")
+    return content
 
 
 def encoded(change: Callable[[Document], object] = lambda _: None) -> bytes:

@@ -13,7 +13,17 @@ from support.process.server import Client, Reply
 from support.samples.deployment import user
 from support.samples.fixed_keys import unused_rsa_key
 
-__all__ = ["VERSIONS", "Api", "Change", "holder_key", "raise_version", "together"]
+__all__ = [
+    "VERSIONS",
+    "Api",
+    "Change",
+    "Document",
+    "document",
+    "holder_key",
+    "holder_pem",
+    "raise_version",
+    "together",
+]
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -29,7 +39,8 @@ def holder_key(name: str) -> rsa.RSAPrivateKey:
     return unused_rsa_key()
 
 
-def _holder_pem(name: str) -> str:
+def holder_pem(name: str) -> str:
+    """Return the public recovery key ``name``."""
     public = holder_key(name).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
@@ -42,16 +53,28 @@ def together(
     word: str = "",
     **config: Any,
 ) -> bytes:
+    """Return ``document`` as a manifest, after ``change``.
+
+    A ``word`` makes manifests differ that are the same in all else.
+    """
+    content = document(updaters, holders, **config)
+    content["Marbles"]["app"]["Parameters"] = {"Argv": [word]}
+    change(content)
+    return json.dumps(content).encode()
+
+
+def document(
+    updaters: Iterable[str] = UPDATERS, holders: Iterable[str] = (), **config: Any
+) -> Document:
     """Return a manifest that ``updaters`` may update; by default any two of three agree.
 
-    ``writer`` may read and write ``note``, ``releaser`` may raise ``app`` over 3. A ``word`` makes
-    manifests differ that are the same in all else; a ``change`` bends the document at the end.
+    ``writer`` may read and write ``note``, ``releaser`` may raise ``app`` over 3.
     """
     people = {name: ["admin"] for name in updaters}
     people |= {"writer": ["write"], "releaser": ["release"]}
-    document: Document = {
+    return {
         "Packages": {"app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 3}},
-        "Marbles": {"app": {"Package": "app", "Parameters": {"Argv": [word]}}},
+        "Marbles": {"app": {"Package": "app"}},
         "Secrets": {
             "note": {"Type": "plain", "UserDefined": True},
             "shared": {"Type": "symmetric-key", "Size": 128, "Shared": True},
@@ -73,11 +96,9 @@ def together(
                 "Actions": ["UpdateSecurityVersion"],
             },
         },
-        "RecoveryKeys": {name: _holder_pem(name) for name in holders},
+        "RecoveryKeys": {name: holder_pem(name) for name in holders},
         "Config": {"UpdateThreshold": 2, **config},
     }
-    change(document)
-    return json.dumps(document).encode()
 
 
 def raise_version(version: int) -> bytes:
