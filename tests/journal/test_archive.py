@@ -22,7 +22,7 @@ from keyhouse.journal import (
     restore,
     see_journal,
 )
-from keyhouse.journal.directory.acquire import unused
+from keyhouse.journal.directory.lock import unused
 
 OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 

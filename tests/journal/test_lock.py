@@ -1,6 +1,7 @@
 """The lock of a state directory is a file in it, never what a link in its place leads to."""
 
 import os
+import re
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,9 @@ from keyhouse.journal import (
     StoreLockedError,
     StoreUnreadableError,
 )
-from keyhouse.journal.directory.acquire import (
-    DirectoryLock,
-    acquire,
-    check_state_directory,
-    unused,
-)
+from keyhouse.journal.directory.acquire import acquire, check_state_directory
 from keyhouse.journal.directory.disk import Disk
+from keyhouse.journal.directory.lock import DirectoryLock, unused
 
 
 class _Raced(Disk):
@@ -71,10 +68,10 @@ def _no_byte_can_be_written() -> Iterator[None]:
 
 def test_lock_holds_the_number_of_its_process_and_nothing_of_an_earlier_one(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    lock.write_bytes(b"12345678901234567890")
+    lock.write_bytes(b"1" * 80)
     lock.chmod(0o600)
     taken = DirectoryLock(tmp_path, Disk())
-    assert lock.read_text() == str(os.getpid())
+    assert re.fullmatch(rf"{os.getpid()} [0-9a-f]{{32}}\n", lock.read_text())
     with _no_new_handle(), pytest.raises(StoreLockedError, match=f"process {os.getpid()}"):
         DirectoryLock(tmp_path, Disk())
     with (

@@ -18,6 +18,7 @@ from keyhouse.attestation import (
     TcbStatus,
     Tee,
 )
+from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.base.secret import Secret
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.machine import Machine
@@ -72,6 +73,11 @@ class SimulatedPlatform:
     def measurements(self) -> Measurements:
         """What its quotes say: fixed values, no measurement."""
         return self._parameters.enclave.measurements
+
+    @property
+    def shares_locks(self) -> bool:
+        """Whether others see its locks: False under Gramine, also without an enclave."""
+        return not DEV_ATTESTATION.exists()
 
     @property
     def collateral(self) -> Collateral:

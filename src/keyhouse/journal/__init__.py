@@ -20,6 +20,7 @@ from keyhouse.journal.directory.inspect import (
     see_journal,
     see_key,
     see_tombstone,
+    shows_users,
 )
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import (
@@ -45,6 +46,7 @@ from keyhouse.journal.store.protocol import (
     StoreLockedError,
     StoreNewerError,
     StoreUnreadableError,
+    SupersededError,
 )
 from keyhouse.journal.store.records import Position
 from keyhouse.journal.store.sqlite import SqliteStore
@@ -86,6 +88,7 @@ __all__ = [
     "StoreNewerError",
     "StoreSeen",
     "StoreUnreadableError",
+    "SupersededError",
     "Tombstone",
     "UndecodableError",
     "UnencodableError",
@@ -103,4 +106,5 @@ __all__ = [
     "see_journal",
     "see_key",
     "see_tombstone",
+    "shows_users",
 ]

@@ -32,6 +32,7 @@ async def open_home(
     machine: str = "one",
     platform_kind: str = "simulation",
     step: Callable[[str], None] = lambda _name: None,
+    shares_locks: bool = True,
 ) -> Home:
     """Open a state directory as ``machine`` would."""
     return await Home.open(
@@ -40,6 +41,7 @@ async def open_home(
         sealing_key=sealing_key_of(machine),
         now=lambda: NOON,
         step=step,
+        shares_locks=shares_locks,
     )
 
 

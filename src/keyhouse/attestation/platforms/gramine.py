@@ -83,6 +83,11 @@ class GraminePlatform:
             security_version=self._own.isvsvn,
         )
 
+    @property
+    def shares_locks(self) -> bool:
+        """False: Gramine keeps locks inside the enclave."""
+        return False
+
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this enclave over exactly 64 bytes of ``report_data``.
 

@@ -48,6 +48,11 @@ class Platform(Protocol):
         """What the quotes of this process say about it."""
         ...
 
+    @property
+    def shares_locks(self) -> bool:
+        """Whether processes outside see the locks that this one takes on files."""
+        ...
+
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw DCAP quote over exactly 64 bytes of ``report_data``."""
         ...

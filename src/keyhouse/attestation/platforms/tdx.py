@@ -82,6 +82,11 @@ class TdxPlatform:
         """Raise ``PlatformUnusableError``: a domain has no MRENCLAVE, and none is made up."""
         raise _unusable("a TDX domain cannot be described by the measurements of an enclave")
 
+    @property
+    def shares_locks(self) -> bool:
+        """True: the domain has a kernel of its own."""
+        return True
+
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.
 

@@ -26,6 +26,13 @@ __all__ = ["app", "backup", "restore_backup"]
 app = Group()
 
 Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]
+Stopped = Annotated[
+    bool,
+    Option(
+        "--stopped",
+        help="say that the coordinator is stopped, where that cannot be seen (platform gramine)",
+    ),
+]
 SealedFor = Annotated[
     str,
     Option(
@@ -42,6 +49,7 @@ def verify(
     directory: Directory,
     *,
     platform: SealedFor = "",
+    stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
     """Check everything in a store.
@@ -56,6 +64,7 @@ def verify(
     from keyhouse.journal import private_copy
 
     directory = _existing(directory)
+    _require_stopped(directory, stopped=stopped)
     opener = sealing_platform(platform, directory) if platform else None
     with long_work("checking the store", quiet=as_json), private_copy(directory) as copy:
         checked = asyncio.run(check_store(copy, opener))
@@ -94,6 +103,7 @@ def restore(
         str, Argument(metavar="NAME", help="name of the archived store, as list shows it")
     ],
     *,
+    stopped: Stopped = False,
     as_json: AsJson = False,
 ) -> None:
     """Put an archived store back in place.
@@ -107,7 +117,9 @@ def restore(
     """
     from keyhouse.journal import restore as put_back
 
-    aside = asyncio.run(put_back(_existing(directory), name))
+    directory = _existing(directory)
+    _require_stopped(directory, stopped=stopped)
+    aside = asyncio.run(put_back(directory, name))
     if as_json:
         show_json({"restored": name, "archived": aside})
         return
@@ -183,6 +195,25 @@ def _existing(directory: Path, hint: str = "name a state directory") -> Path:
     if not directory.is_dir():
         raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()
+
+
+def _require_stopped(directory: Path, *, stopped: bool) -> None:
+    """Ask, where no lock shows it, whether the coordinator of ``directory`` is stopped."""
+    from keyhouse.base.errors import KeyhouseError
+    from keyhouse.journal import shows_users
+    from keyhouse.journal.directory.acquire import UNSEEN_USERS
+
+    try:
+        seen = shows_users(directory)
+    except KeyhouseError:  # a damaged key is told by what comes next
+        seen = True
+    if seen or stopped:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError(f"{directory}: {UNSEEN_USERS}", hint="stop it, then pass --stopped")
+    click.echo(f"{printable(str(directory))}: {UNSEEN_USERS}", err=True)
+    if not click.confirm("Is its coordinator stopped?", default=False, err=True):
+        raise RefusedError("nothing was done", hint="stop the coordinator first")
 
 
 def _show_checked(checked: "StoreChecked") -> None:

@@ -1,6 +1,7 @@
 """The operations on files of the state directory, each durable when it returns.
 
-``step`` is called before each durable step; tests crash there. No symbolic link is followed, and no
+``fence`` and ``step`` are called before each durable step: a process that was superseded changes
+nothing, and tests crash there. No symbolic link is followed, and no
 file is read that other users can write or read.
 """
 
@@ -16,10 +17,12 @@ from typing import ParamSpec, TypeVar
 from keyhouse.base import durable_files
 from keyhouse.base.errors import BrokenError
 from keyhouse.journal.store.protocol import (
+    Fence,
     Step,
     StoreDamagedError,
     StoreFullError,
     StoreUnreadableError,
+    no_fence,
     no_step,
 )
 
@@ -40,6 +43,11 @@ class Disk:
 
     def __init__(self, step: Step = no_step) -> None:
         self.step = step
+        self.fence: Fence = no_fence  # until the directory is taken
+
+    def _begin(self, step: str) -> None:
+        self.fence()
+        self.step(step)
 
     def check_directory(self, path: Path) -> None:
         """Refuse ``path`` unless it is a directory that only this user can access."""
@@ -76,11 +84,11 @@ class Disk:
         temporary = path.with_name(path.name + ".tmp")
         self.remove(temporary)
         with _named(path, "written"):
-            self.step(f"write {temporary.name}")
+            self._begin(f"write {temporary.name}")
             with durable_files.create(temporary) as file:
                 file.write(data)
                 file.flush()
-                self.step(f"sync {temporary.name}")
+                self._begin(f"sync {temporary.name}")
                 durable_files.sync(file)
         self.rename(temporary, path)
         self.sync_directory(path.parent)
@@ -91,25 +99,25 @@ class Disk:
         Syncing a directory does nothing under Gramine, so the file is synced under its new name,
         which makes that durable on common file systems.
         """
-        self.step(f"rename {source.name} to {target.name}")
+        self._begin(f"rename {source.name} to {target.name}")
         with _named(target, "written"):
             durable_files.rename(source, target)
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in ``path`` durable."""
-        self.step(f"sync {path.name}/")
+        self._begin(f"sync {path.name}/")
         with _named(path, "synced"):
             durable_files.sync_directory(path, follow=False)
 
     def sync_file(self, path: Path) -> None:
         """Make the content of ``path``, written through other handles, durable."""
-        self.step(f"sync {path.name}")
+        self._begin(f"sync {path.name}")
         with _named(path, "synced"):
             durable_files.sync_file(path)
 
     def make_directory(self, path: Path) -> None:
         """Create ``path`` (0700) unless it exists; refuse one that other users can access."""
-        self.step(f"make {path.name}/")
+        self._begin(f"make {path.name}/")
         with _named(path, "created"):
             path.mkdir(mode=0o700, exist_ok=True)
         self.check_directory(path)
@@ -117,7 +125,7 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Remove the file ``path`` if it is there."""
         if os.path.lexists(path):
-            self.step(f"remove {path.name}")
+            self._begin(f"remove {path.name}")
             with _named(path, "removed"):
                 path.unlink()
 
@@ -125,7 +133,7 @@ class Disk:
         """Overwrite the file ``path`` with zeros, durably, and remove it, if it is there."""
         if not self.check_file(path):
             return
-        self.step(f"erase {path.name}")
+        self._begin(f"erase {path.name}")
         with _named(path, "erased"):
             handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(handle, "wb") as file:
@@ -142,7 +150,7 @@ class Disk:
         self.check_directory(path)
         for name in self.names(path):
             self.remove(path / name)
-        self.step(f"remove {path.name}/")
+        self._begin(f"remove {path.name}/")
         with _named(path, "removed"):
             path.rmdir()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
+from keyhouse.journal.directory.acquire import acquire, survey
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.found import (
     Fresh,
@@ -22,8 +22,10 @@ from keyhouse.journal.directory.found import (
 )
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
+from keyhouse.journal.directory.journal_copy import make_own
 from keyhouse.journal.directory.key_file import KeyFile, key_of
 from keyhouse.journal.directory.layout import JOURNAL, SEALED_KEY
+from keyhouse.journal.directory.lock import DirectoryLock
 from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, SealedKey
 from keyhouse.journal.directory.tombstone import Tombstone
@@ -45,8 +47,11 @@ class Home:
         lock: DirectoryLock,
         key_file: KeyFile,
         now: Callable[[], datetime],
+        *,
+        own: bool,
     ) -> None:
         """Use ``open``."""
+        self._own = own  # no other process has the journal open
         self._path = path
         self._disk = disk
         self._lock = lock
@@ -65,17 +70,21 @@ class Home:
         sealing_key: Callable[[str], Secret],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         step: Step = no_step,
+        shares_locks: bool = True,
     ) -> "Home":
         """Acquire ``path``, which is created (0700) if missing; complete what a crash interrupted.
 
         ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
-        or ``UniqueKey``); it may block and is called in a thread. Raises ``StoreLockedError``
+        or ``UniqueKey``); it may block and is called in a thread. ``shares_locks``: other processes
+        see the lock of this one; otherwise the journal is replaced by a copy before it is opened,
+        so that they cannot write to it. Raises ``StoreLockedError``
         (another process, named), ``InsecureFileError``, ``StoreDamagedError``, or
         ``StoreUnreadableError``.
         """
         disk = Disk(step)
         lock = await off_loop(acquire, path, disk)
-        return cls(path, disk, lock, KeyFile(path, disk, platform_kind, sealing_key), now)
+        key_file = KeyFile(path, disk, platform_kind, sealing_key)
+        return cls(path, disk, lock, key_file, now, own=shares_locks)
 
     async def load(self) -> Fresh | Locked | Opened:
         """Read the directory. May be called again: it then reads everything again.
@@ -277,7 +286,10 @@ class Home:
     async def _open_store(self) -> tuple[SqliteStore, EpochStart]:
         journal = self._path / JOURNAL
         await off_loop(self._require_content, journal)  # opening would write a schema into it
-        store = await SqliteStore.open(journal, step=self._disk.step)
+        if not self._own:
+            await make_own(self._disk, self._path)
+            self._own = True
+        store = await SqliteStore.open(journal, step=self._disk.step, fence=self._disk.fence)
         try:
             return store, await _start_of(store)
         except BaseException:

@@ -5,7 +5,9 @@ compared with what clients saw, without the key and without reading any content.
 that Keyhouse wrote the records, and verifying them needs the key.
 """
 
+import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -14,16 +16,35 @@ from keyhouse.journal.chain import NONCE_SIZE, Header, Kind
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
-from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
+from keyhouse.journal.directory.layout import (
+    INDEX,
+    JOURNAL,
+    LOCK,
+    NEXT_INDEX,
+    SEALED_KEY,
+    TOMBSTONE,
+)
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import EpochStart, Position, Sealed, first_link, link
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["JournalSeen", "KeySeen", "see_index", "see_journal", "see_key", "see_tombstone"]
+__all__ = [
+    "JournalSeen",
+    "KeySeen",
+    "see_index",
+    "see_journal",
+    "see_key",
+    "see_tombstone",
+    "shows_users",
+]
 
 _TAG_SIZE = 16
+
+
+KEEP_LOCKS: Final = frozenset({"gramine"})
+"""Kinds of platforms whose processes keep their locks to themselves."""
 
 
 class KeySeen(msgspec.Struct, frozen=True):
@@ -66,6 +87,16 @@ def see_tombstone(folder: Path) -> Tombstone | None:
     """Return the tombstone of a store that was erased, None if there is none."""
     raw = Disk().read(folder / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     return None if raw is None else Tombstone.decode(raw)
+
+
+def shows_users(folder: Path) -> bool:
+    """Tell whether the lock in ``folder`` shows that a coordinator uses it.
+
+    It does not where a coordinator has been whose platform keeps locks to itself. Refuses a damaged
+    ``sealed_key``.
+    """
+    key = see_key(folder) if os.path.lexists(folder / LOCK) else None
+    return key is None or key.platform_kind not in KEEP_LOCKS
 
 
 async def see_journal(folder: Path) -> JournalSeen | None:

@@ -7,6 +7,7 @@ __all__ = [
     "INCOMING",
     "INDEX",
     "JOURNAL",
+    "LOCK",
     "NEXT_INDEX",
     "ROLLBACK_JOURNAL",
     "SEALED_KEY",
@@ -16,6 +17,7 @@ __all__ = [
     "WAL_FILES",
 ]
 
+LOCK: Final = "lock"  # says which process has the directory
 SEALED_KEY: Final = "sealed_key"
 INDEX: Final = "recovery_index"
 NEXT_INDEX: Final = "recovery_index.next"  # of an epoch that is about to begin

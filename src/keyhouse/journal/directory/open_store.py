@@ -150,7 +150,7 @@ async def build_store(
     after: Position | None,
 ) -> None:
     """Build a complete store in ``place``: synced, without a WAL. As ``Home.establish``."""
-    store = await SqliteStore.open(place / JOURNAL, step=disk.step)
+    store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence)
     try:
         journal = await Journal.create(store, store_id=store_id, dek=dek, base=base, after=after)
     finally:

@@ -9,9 +9,10 @@ from pathlib import Path
 from keyhouse.base.durable_files import create
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused
+from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk, size_of
 from keyhouse.journal.directory.layout import INCOMING, STORE_FILES, TOMBSTONE
+from keyhouse.journal.directory.lock import unused
 from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
 

@@ -7,6 +7,7 @@ from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
 
 __all__ = [
+    "Fence",
     "OutcomeUnknownError",
     "Step",
     "Store",
@@ -16,12 +17,22 @@ __all__ = [
     "StoreLockedError",
     "StoreNewerError",
     "StoreUnreadableError",
+    "SupersededError",
+    "no_fence",
     "no_step",
 ]
 
 
 Step = Callable[[str], None]
 """Called with a name before each durable step and once after the last: the crash points."""
+
+
+Fence = Callable[[], None]
+"""Raises ``SupersededError`` if another process has taken the directory of the store."""
+
+
+def no_fence() -> None:
+    """Do nothing: the ``Fence`` of a store that no other process can have."""
 
 
 def no_step(_name: str) -> None:
@@ -56,6 +67,12 @@ class OutcomeUnknownError(BrokenError):
     """It is unknown whether the write is in the store: read it back before anything else."""
 
     code = "store-outcome-unknown"
+
+
+class SupersededError(BrokenError):
+    """Another process has taken the store; this one must neither answer nor write."""
+
+    code = "superseded"
 
 
 class StoreDamagedError(BrokenError):

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.store.protocol import (
+    Fence,
     OutcomeUnknownError,
     Step,
     StoreConflictError,
     StoreDamagedError,
+    SupersededError,
+    no_fence,
     no_step,
 )
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
@@ -34,10 +37,11 @@ class SqliteStore:
     that began before a ``settle`` has ended before it.
     """
 
-    def __init__(self, path: Path, step: Step) -> None:
+    def __init__(self, path: Path, step: Step, fence: Fence) -> None:
         """Use ``open``."""
         self._path = path
         self._step = step
+        self._fence = fence
         self._worker = Worker(f"keyhouse-{path.name}")
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -49,13 +53,16 @@ class SqliteStore:
         self._trail: Position | None = None
 
     @classmethod
-    async def open(cls, path: Path, *, step: Step = no_step) -> "SqliteStore":
+    async def open(
+        cls, path: Path, *, step: Step = no_step, fence: Fence = no_fence
+    ) -> "SqliteStore":
         """Return the checked store at ``path``; make an empty one if there is no file.
 
-        Raises ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``,
-        or ``StoreUnreadableError``.
+        ``fence`` is called after each read and commit, before its result is told. Raises
+        ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``, or
+        ``StoreUnreadableError``.
         """
-        store = cls(path, step)
+        store = cls(path, step, fence)
         try:
             await store._worker.run(store._connected)
         except BaseException:
@@ -94,6 +101,7 @@ class SqliteStore:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
+            self._fence()
             connection = connect(self._path)
             self._unscrubbed = True
             try:
@@ -112,7 +120,13 @@ class SqliteStore:
 
     def _drop(self) -> None:
         connection, self._connection, self._trail = self._connection, None, None
-        if connection is not None:
+        if connection is None:
+            return
+        try:
+            self._fence()
+        except SupersededError:
+            _leave_open(connection)
+        else:
             connection.close()
 
     def _scrub(self, connection: sqlite3.Connection) -> None:
@@ -129,18 +143,22 @@ class SqliteStore:
             start = _start(connection, self._path)
             records = _records(connection, after_seq, self._path)
             self._follow(start, records)
-            return Batch(start, records, None if records else self._end(connection))
+            batch = Batch(start, records, None if records else self._end(connection))
         except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
+        self._fence()
+        return batch
 
     def _head(self) -> Position | None:
         connection = self._connected()
         try:
-            return self._end(connection)
+            end = self._end(connection)
         except FAULTS as exc:
             self._drop()
             raise read_error(exc, self._path) from None
+        self._fence()
+        return end
 
     def _append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         def put(connection: sqlite3.Connection) -> Position:
@@ -231,6 +249,7 @@ class SqliteStore:
             raise self._failed_commit(connection, exc) from None
         self._trail = end
         self._step("committed")
+        self._fence()
 
     def _failed_commit(self, connection: sqlite3.Connection, error: Exception) -> KeyhouseError:
         if primary_code(error) == sqlite3.SQLITE_FULL:
@@ -250,6 +269,16 @@ class SqliteStore:
                 connection.execute("ROLLBACK")
         except FAULTS:
             self._drop()
+
+
+def _leave_open(connection: sqlite3.Connection) -> None:
+    """Keep ``connection`` open until the process ends.
+
+    SQLite deletes the WAL by its name when the file is closed, and it is another process's now.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _start(connection: sqlite3.Connection, path: Path) -> EpochStart | None:

@@ -1,0 +1,154 @@
+"""A consistent copy of a journal while another process may write to it.
+
+The coordinator's connection is exclusive, so no other process can read through SQLite. Locks of the
+host are not relied on, because an enclave keeps its locks inside. The copy is consistent because of
+how SQLite writes in WAL mode:
+
+1. ``journal.db`` changes by checkpoints only, which copy pages from ``journal.db-wal`` into it.
+2. The WAL is appended to, and each of its frames is bound to all before it by a checksum that
+   begins with the salts in its header. From any part of it that starts with the header, SQLite
+   reads up to the last complete commit.
+3. A WAL restarts, with new random salts, only after all of it is in ``journal.db``.
+
+So: read ``journal.db``, then the WAL, then compare ``journal.db`` and the header of the WAL with
+what was read. If both are the same, no page changed from before the WAL was read until after it,
+and the WAL did not restart while it was read. Then the WAL that was read has every frame that a
+checkpoint may have copied before, and the two together are the store at one commit. (A page that
+was read half written is in the WAL as well, and SQLite uses that one.) If not, all is read again: a
+checkpoint has just ended then, so that there is time until the next.
+
+A process that cannot see the locks of others replaces the journal by such a copy before it opens it
+(``make_own``): one that still has the old file open writes to a file without a name. What it has
+answered is in the copy, as it looks for another holder of the directory after each commit.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from keyhouse.base.durable_files import create
+from keyhouse.base.progress import advance, begin
+from keyhouse.journal.directory.disk import Disk, off_loop, size_of
+from keyhouse.journal.directory.layout import JOURNAL, WAL
+from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError
+from keyhouse.journal.store.sqlite import SqliteStore
+
+__all__ = ["OWN_FILES", "copy_journal", "make_own"]
+
+_CHUNK: Final = 1024 * 1024
+_WAL_HEADER: Final = 32  # bytes; salts and checksum are in it
+_ATTEMPTS: Final = 50
+_PAUSE: Final = 0.01  # seconds
+_OWN: Final = f"{JOURNAL}.tmp"
+_OWN_WAL: Final = f"{_OWN}-wal"
+
+OWN_FILES: Final = (_OWN, _OWN_WAL)
+"""What ``make_own`` leaves if it is stopped."""
+
+
+async def make_own(disk: Disk, directory: Path) -> None:
+    """Replace the journal by a copy of it, of which no other process knows.
+
+    The WAL is folded into the copy. It is removed after the renaming: a crash in between leaves one
+    that adds nothing, or later commits, to the journal beside it. Raises ``StoreLockedError`` if
+    another process writes all the time.
+    """
+    await off_loop(_copy, disk, directory)
+    store = await SqliteStore.open(directory / _OWN, step=disk.step, fence=disk.fence)
+    await store.close()
+    await off_loop(_put_in_place, disk, directory)
+
+
+def _copy(disk: Disk, directory: Path) -> None:
+    for _ in range(_ATTEMPTS):
+        for name in OWN_FILES:
+            disk.remove(directory / name)
+        if copy_journal(disk, directory, directory / _OWN):
+            return
+        time.sleep(_PAUSE)
+    raise StoreLockedError(
+        f"another process writes to {JOURNAL} all the time", hint="stop that process"
+    )
+
+
+def _put_in_place(disk: Disk, directory: Path) -> None:
+    if os.path.lexists(directory / _OWN_WAL):
+        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="see its disk")
+    disk.sync_file(directory / _OWN)
+    disk.rename(directory / _OWN, directory / JOURNAL)
+    disk.remove(directory / WAL)
+    disk.sync_directory(directory)
+
+
+def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
+    """Copy the journal in ``directory`` to ``target``, and its WAL; tell whether they fit."""
+    target_wal = target.with_name(f"{target.name}-wal")
+    begin("copying", 2 * size_of(directory / JOURNAL) + size_of(directory / WAL))
+    _copy_file(disk, directory / JOURNAL, target)
+    _copy_file(disk, directory / WAL, target_wal)
+    disk.step("compare")
+    same_wal = _head(disk, directory / WAL) == _head(disk, target_wal)
+    return same_wal and _equal(disk, directory / JOURNAL, target)
+
+
+def _open(disk: Disk, path: Path) -> int | None:
+    """Return the file ``path``, checked and open; None if it is missing."""
+    try:
+        if not disk.check_file(path):
+            return None
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise _uncopied(path) from None
+
+
+def _copy_file(disk: Disk, source: Path, target: Path) -> None:
+    handle = _open(disk, source)
+    if handle is None:
+        return
+    try:
+        with (
+            os.fdopen(handle, "rb", buffering=0) as original,
+            create(target) as copy,
+        ):
+            disk.step(f"read {source.name}")
+            while chunk := original.read(_CHUNK):
+                copy.write(chunk)
+                advance(len(chunk))
+                disk.step(f"read on in {source.name}")
+    except OSError:
+        raise _uncopied(source) from None
+
+
+def _head(disk: Disk, path: Path) -> bytes:
+    handle = _open(disk, path)
+    if handle is None:
+        return b""
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        return file.read(_WAL_HEADER)
+
+
+def _equal(disk: Disk, path: Path, copy: Path) -> bool:
+    handle = _open(disk, path)
+    if handle is None:
+        return not os.path.lexists(copy)
+    if not os.path.lexists(copy):
+        os.close(handle)
+        return False
+    try:
+        with os.fdopen(handle, "rb") as now, copy.open("rb") as then:
+            while chunk := then.read(_CHUNK):
+                if now.read(_CHUNK) != chunk:
+                    return False
+                advance(len(chunk))
+            return not now.read(1)
+    except OSError:
+        raise _uncopied(path) from None
+
+
+def _uncopied(path: Path) -> StoreUnreadableError:
+    return StoreUnreadableError(
+        f"{path.name} cannot be copied", hint="look at its disk and that of the backup"
+    )
