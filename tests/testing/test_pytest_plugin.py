@@ -11,17 +11,18 @@ _ALONE = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:schemathesis")
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/test-your-workloads.md"
 _PROGRAM = re.compile(
-    r"Save this as `test_web.py`:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"Save this\sas `(test_\w+)\.py`:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 
 
 def test_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
-    [program] = _PROGRAM.findall(_PAGE.read_text(encoding="utf-8"))
-    pytester.makepyfile(test_web=program)
+    programs = dict(_PROGRAM.findall(_PAGE.read_text(encoding="utf-8")))
+    assert set(programs) == {"test_web", "test_db"}
+    pytester.makepyfile(**programs)
 
     done = pytester.runpytest_subprocess("-W", "error", *_ALONE)
 
-    done.assert_outcomes(passed=program.count("\ndef test_"))
+    done.assert_outcomes(passed=sum(each.count("\ndef test_") for each in programs.values()))
 
 
 def test_manifest_with_problems_fails_the_test_with_the_coordinators_words(

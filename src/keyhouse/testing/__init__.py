@@ -9,6 +9,7 @@ production, by the same code. With pytest there is a fixture, ``keyhouse_deploym
 from keyhouse.attestation import TcbStatus
 from keyhouse.launcher import ActivationRefusedError
 from keyhouse.testing.clock import MovableClock
+from keyhouse.testing.confidential_vm import ConfidentialVm, confidential_vm
 from keyhouse.testing.deployment import Deployment
 from keyhouse.testing.enclave import Enclave, enclave
 from keyhouse.testing.marble import Marble
@@ -16,12 +17,14 @@ from keyhouse.testing.user import DeploymentUser, make_user
 
 __all__ = [
     "ActivationRefusedError",
+    "ConfidentialVm",
     "Deployment",
     "DeploymentUser",
     "Enclave",
     "Marble",
     "MovableClock",
     "TcbStatus",
+    "confidential_vm",
     "enclave",
     "make_user",
 ]

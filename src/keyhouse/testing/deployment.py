@@ -33,6 +33,7 @@ from keyhouse.launcher import (
     read_names,
 )
 from keyhouse.testing.clock import MovableClock
+from keyhouse.testing.confidential_vm import ConfidentialVm
 from keyhouse.testing.coordinator import Coordinator, Ports
 from keyhouse.testing.enclave import Enclave
 from keyhouse.testing.marble import Marble, marble_of
@@ -154,12 +155,12 @@ class Deployment:
     def activate(
         self,
         kind: str,
-        enclave: Enclave | None,
+        enclave: Enclave | ConfidentialVm | None,
         *,
         names: str = "localhost",
         who: uuid.UUID | None = None,
     ) -> Marble:
-        """Return the workload of type ``kind`` that ``enclave`` becomes, in this process.
+        """Return the workload of type ``kind`` that runs in ``enclave`` or a VM, in this process.
 
         It is what ``keyhouse run`` does, without files and program. ``enclave``: None shows no
         quote, which only simulated coordinators accept. ``names`` for the certificate,
@@ -180,7 +181,7 @@ class Deployment:
     def launch(
         self,
         kind: str,
-        enclave: Enclave,
+        enclave: Enclave | ConfidentialVm,
         program: Sequence[str],
         *,
         folder: Path,
@@ -216,7 +217,7 @@ class Deployment:
             now=self.clock.moment(),
         )
 
-    def _machine(self, enclave: Enclave | None) -> Platform:
+    def _machine(self, enclave: Enclave | ConfidentialVm | None) -> Platform:
         """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
         now, folder = self.clock.moment, self.folder / "simulation"
         machine = simulation()(folder, now=now, upkeep=False)
