@@ -507,8 +507,13 @@ def test_curves_of_all_sizes_fit_and_sixteen_thousand_do() -> None:
         document["Secrets"][f"c{size}"] = {"Type": "cert-ecdsa", "Size": size}
     document["Secrets"]["any"] = {"Type": "cert-ecdsa", "UserDefined": True}
     accept(json.dumps(document).encode())
+    document["Secrets"]["bad"] = secret = {"Type": "cert-ecdsa", "Size": 256}
+    secret["Cert"] = {"Subject": {"Country": ["D1"]}}
+    place = "Secrets.bad.Cert.Subject.Country[0]"
+    assert [p.at for p in problems_of(json.dumps(document).encode())] == [place]
     for number in range(16_385):
         document["Secrets"][f"k{number}"] = {"Type": "cert-ecdsa", "Size": 256}
+    # So many are not even issued on trial, which finds what is wrong with a template.
     assert [p.at for p in problems_of(json.dumps(document).encode())] == ["Secrets"]
 
 

@@ -40,11 +40,19 @@ def check_fully(
 
 
 def _trial_of(raw: bytes, keys: CoordinatorKeys, now: datetime) -> list[Problem]:
-    """Return the problems that the trial finds; none if the manifest cannot be decoded."""
+    """Return the problems that the trial finds; none if the manifest cannot be decoded.
+
+    None either if it asks for more certificates than may be generated, for which it is refused:
+    nobody gets so many issued on trial.
+    """
     try:
-        return _trials(manifests.decode(raw), keys, now, lambda _definition: True)
+        manifest = manifests.decode(raw)
     except InvalidError:
         return []
+    generated = (one for one in manifest.secrets.values() if not one.user_defined)
+    if sum(one.type.is_certificate for one in generated) > manifests.MOST_COST:
+        return []
+    return _trials(manifest, keys, now, lambda _definition: True)
 
 
 def _trials(

@@ -28,6 +28,7 @@ from keyhouse.manifest.package_update import (
     warnings_of_versions,
 )
 from keyhouse.manifest.permissions import Permissions
+from keyhouse.manifest.rules.secrets import MOST_COST
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
 from keyhouse.manifest.templates import (
     Call,
@@ -39,6 +40,7 @@ from keyhouse.manifest.templates import (
 )
 
 __all__ = [
+    "MOST_COST",
     "Action",
     "Call",
     "Checked",
