@@ -18,7 +18,7 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
     data = tmp_path / "data"
     data.mkdir()
     figures = tmp_path / "figures.json"
-    arguments = ["--quick", "--seconds", "0.05", "--rounds", "1", "--earlier-writes", "50"]
+    arguments = ["--quick", "--seconds", "0.05", "--rounds", "1", "--earlier-writes", "10"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.run", *arguments),
@@ -36,7 +36,7 @@ def test_short_run_measures_everything_without_errors_and_leaves_nothing(tmp_pat
         *("status", "manifest", "update", "quote", "read", "read-all", "read-beside"),
         *("new-p256", "upload-1", "upload-8"),
     }
-    assert result.earlier_writes == 50
+    assert result.earlier_writes == 10
     assert set(result.footprint.loaded_kib) == {SHORT, *SECRETS}
     assert len(result.footprint.bulk_upload_ms) == 5
     assert len(result.footprint.large_manifest_ms) == 1
