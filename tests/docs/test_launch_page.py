@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from support.process.dev import dev
 from support.process.page import walk
-from support.process.server import Server
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/launch-a-workload.md"
 
@@ -13,15 +13,10 @@ pytestmark = pytest.mark.acceptance
 
 
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:
-    server = Server(tmp_path / "keyhouse-data")
-    page = (
-        _PAGE.read_text(encoding="utf-8")
-        .replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
-        .replace("127.0.0.1:2001", f"127.0.0.1:{server.mesh_port}")
-    )
-
-    with server:
-        printed = walk(page, tmp_path)
+    page = _PAGE.read_text(encoding="utf-8")
+    with dev(tmp_path) as (_, ready):
+        page = page.replace("127.0.0.1:4433", ready["clientApi"])
+        printed = walk(page.replace("127.0.0.1:2001", ready["workloadApi"]), tmp_path)
 
     assert "a token of 128 bits and a TLS identity for web.example.com" in printed
     assert re.search(r"-rw------- .* tls\.key", printed)

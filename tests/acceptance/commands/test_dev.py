@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import pytest
 from support.process.command import run
+from support.process.dev import dev
 from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import manifest
 
@@ -32,27 +33,6 @@ pytestmark = pytest.mark.acceptance
 _ANY_PORTS: Final = ("--client-port", "0", "--workload-port", "0")
 _FORBIDDEN: Final = 'user "dev" has no permission ReadSecret on: "nothing"'
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-@contextmanager
-def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
-    """Run `keyhouse dev` in ``folder``, which is its home, too; yield what it says when ready."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as said, (folder / "errors").open("wb") as errors:
-        with os.fdopen(writing, "wb") as output:
-            process = start(
-                ("dev", "--json", *_ANY_PORTS, *words),
-                output=output,
-                errors=errors,
-                environment={"TMPDIR": str(folder), "HOME": str(folder)},
-                folder=folder,
-                cold=True,
-            )
-        try:
-            yield process, json.loads(said.readline() or b"{}")
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
 
 
 def paste(command: str, folder: Path) -> str:

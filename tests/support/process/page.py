@@ -13,7 +13,7 @@ _PROGRAM: Final = re.compile(
     r"Save this as `([a-z_]+\.py)`[^`]*?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 _COMMANDS: Final = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LEFT_OUT: Final = ("scripts/setup", "keyhouse serve")  # what the test does itself
+_LEFT_OUT: Final = ("scripts/setup", "keyhouse serve", "keyhouse dev")  # what the test does itself
 
 
 def walk(page: str, folder: Path) -> str:
