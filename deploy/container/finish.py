@@ -17,7 +17,7 @@ _FORBIDDEN = ("keyhouse_simulation", "pytest", "pip", "setuptools", "flit_core")
 
 def main(environment: Path) -> int:
     """Return the exit code: 0 if the environment is one for production."""
-    (packages,) = environment.glob("lib/python3*/site-packages")
+    (packages,) = environment.glob("lib/python3*/*-packages")
     for tool in _TOOLS:
         _remove(environment, packages, tool)
     left = [name for name in _FORBIDDEN if _present(packages, name)]
@@ -26,11 +26,11 @@ def main(environment: Path) -> int:
         return 1
     # By hash and not by time: the same sources give the same bytes whenever they are built.
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    if not compileall.compile_dir(packages, quiet=2, force=True, invalidation_mode=mode):
+    if not compileall.compile_dir(environment / "lib", quiet=2, force=True, invalidation_mode=mode):
         sys.stderr.write("error: something cannot be compiled\n")
         return 1
     Path("data").mkdir(mode=0o700, exist_ok=True)
-    python = environment / "bin" / "python"
+    python = environment / "bin" / "python3"
     return subprocess.run(  # noqa: S603 our own interpreter, fixed words
         [python, "-I", "-B", "-m", "keyhouse.cli", "version"], check=False
     ).returncode
