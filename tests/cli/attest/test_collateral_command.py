@@ -32,10 +32,13 @@ class Air:
         self.folder = folder
         self.machine = make_machine(now)
         self.platform = SimulatedPlatform(self.machine)
-        self.pccs = PccsServer([Served(self.platform.collateral)])
+        self.pccs = PccsServer(
+            [Served(self.platform.collateral), Served(self.platform.td_collateral)]
+        )
         self.root = self._file("root.pem", pem(self.machine.root).encode())
         self.ca = self._file("ca.pem", self.pccs.ca_pem)
         self.quote = self._file("quote", self.platform.quote(report_data(bytes(32))))
+        self.td_quote = self._file("td-quote", self.platform.td_quote(None, bytes(64)))
         self.bundle = self._file("bundle.json", write_collateral(self.platform.collateral))
 
     def _file(self, name: str, content: bytes) -> str:
@@ -81,6 +84,26 @@ def test_a_bundle_is_fetched_for_an_fmspc_to_standard_output(air: Air) -> None:
     unknown = run("collateral", "fetch", "--fmspc", "000000000000", *to_pccs)
     assert (unknown.code, unknown.out) == (3, "")
     assert "the PCCS has no sgx/certification/v4/tcb" in unknown.err
+
+
+def test_confidential_vms_on_the_same_machine_have_a_bundle_of_their_own(
+    air: Air, tmp_path: Path
+) -> None:
+    output = str(tmp_path / "fetched.json")
+    Path(output).write_bytes(write_collateral(air.platform.td_collateral))
+    to_pccs = ("--pccs", air.pccs.url, "--pccs-ca", air.ca, "--simulation-root", air.root)
+    for platform in ((air.td_quote,), ("--fmspc", "511151115111", "--tee", "tdx")):
+        ended = run("collateral", "fetch", *platform, *to_pccs)
+        assert (ended.code, ended.out.encode()) == (0, write_collateral(air.platform.td_collateral))
+        assert "tdx-511151115111-platform; expires at 20" in ended.err
+    root = ("--simulation-root", air.root)
+    checked = run("collateral", "check", output, "--quote", air.td_quote, *root)
+    assert checked.code == 0, checked.err
+    assert "verifies: UpToDate" in checked.out
+    for bundle, quote in ((air.bundle, air.td_quote), (output, air.quote)):
+        crossed = run("collateral", "check", bundle, "--quote", quote, *root)
+        assert crossed.code == 1
+        assert "the collateral is for " in crossed.err
 
 
 def test_tomorrows_collateral_is_fetched_early(air: Air) -> None:
