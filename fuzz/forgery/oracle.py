@@ -118,6 +118,8 @@ def _quote_rules(case: ForgedCase, parts: QuoteParts) -> dict[str, Callable[[], 
         "chain in its time": lambda: all(_in_time(each, moment) for each in (pck, ca, root)),
         "no revoked machine": lambda: not _revoked(pck, pck_list) and not _revoked(ca, root_list),
         "no debug enclave": lambda: not _is_debug(parts),
+        "no confidential VM that others reach": lambda: _is_closed(parts),
+        "the vendor's TDX module": lambda: _module_fits(parts, tcb),
         "the quoting enclave's signer": lambda: report[128:160] == bytes.fromhex(qe["mrsigner"]),
         "the quoting enclave's product": lambda: _number(report[256:258]) == qe["isvprodid"],
         "the quoting enclave's attributes": lambda: _masked(report[48:64], qe, "attributes"),
@@ -140,7 +142,10 @@ def _verdict_rules(
     if parts.version != 3:
         return rules | {
             "report data": lambda: verdict.report_data == report[520:584],
-            "MRTD": lambda: verdict.td is not None and verdict.td.mrtd == report[136:184],
+            "who the confidential VM is": lambda: _says(verdict, report),
+            "UpToDate": lambda: (
+                verdict.tcb_status != "UpToDate" or _enclave_status(parts, qe) == "UpToDate"
+            ),
         }
     pck = certificates(parts.chain)[0]
     return rules | {
@@ -211,7 +216,38 @@ def _masked(found: bytes, qe: dict[str, Any], name: str) -> bool:
 
 def _is_debug(parts: QuoteParts) -> bool:
     report = parts.report
-    return bool(report[48] & 2) if parts.version == 3 else bool(report[120] & 1)
+    return bool(report[48] & 2) if parts.version == 3 else report[120] != 0
+
+
+def _is_closed(parts: QuoteParts) -> bool:
+    """Tell whether no service TD or migration can reach a VM. Source: Intel, TDX module, 1.5."""
+    if parts.version == 3:
+        return True
+    attributes, has_service = _number(parts.report[120:128]), any(parts.report[600:648])
+    sept_ve_disable, migratable = 1 << 28, 1 << 29
+    return bool(attributes & sept_ve_disable) and not (attributes & migratable or has_service)
+
+
+def _module_fits(parts: QuoteParts, tcb: dict[str, Any]) -> bool:
+    """Compare signer and attributes with the module of the TCB info, or with one of its lines."""
+    if parts.version == 3:
+        return True
+    lines = (tcb["tdxModule"], *tcb.get("tdxModuleIdentities", ()))
+    signer, attributes = parts.report[64:112], parts.report[112:120]
+    return any(
+        signer == bytes.fromhex(line["mrsigner"]) and _masked(attributes, line, "attributes")
+        for line in lines
+    )
+
+
+def _says(verdict: Verdict, report: bytes) -> bool:
+    """Tell whether the verdict has the report's fields, which are 48 bytes one after the other."""
+    td = verdict.td
+    if td is None:
+        return False
+    owners = td.mr_config_id + td.mr_owner + td.mr_owner_config
+    whole = td.attributes + td.xfam + td.mrtd + owners + b"".join(td.rtmrs)
+    return whole == report[120:520] and td.mr_seam == report[16:64]
 
 
 def _revoked(certificate: x509.Certificate, revoked: x509.CertificateRevocationList) -> bool:

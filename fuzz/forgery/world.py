@@ -15,7 +15,15 @@ from fuzz.forgery.case import ForgedCase, covered_by_collateral, covered_by_quot
 from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, TcbStatus, read_collateral
 from keyhouse_simulation import Machine, Parameters, SimulatedPlatform, make_machine
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
-from keyhouse_simulation.parameters import Enclave, Lists, Pck, QeIdentity, TcbInfo
+from keyhouse_simulation.parameters import (
+    ConfidentialVm,
+    Enclave,
+    Lists,
+    Pck,
+    QeIdentity,
+    TcbInfo,
+    TdxQuoteForm,
+)
 
 __all__ = ["NOW", "World", "make_world", "name_of"]
 
@@ -42,6 +50,8 @@ class World:
     attacker_key: ec.EllipticCurvePrivateKey
     quotes: tuple[bytes, ...]
     collaterals: tuple[Collateral, ...]
+    vm_quotes: tuple[bytes, ...]  # of confidential VMs, in each form
+    vm_collateral: Collateral
     strange_quote: bytes
     strange_collateral: Collateral
     recorded: tuple[ForgedCase, ...]
@@ -55,21 +65,29 @@ class World:
     def signed(self) -> frozenset[bytes]:
         """Return the covered parts of all that was ever signed under ``root``."""
         of_quotes = {
-            part for quote in self.quotes for part in covered_by_quote(parts_of_quote(quote))
+            part
+            for quote in (*self.quotes, *self.vm_quotes)
+            for part in covered_by_quote(parts_of_quote(quote))
         }
-        of_all = {part for each in self.collaterals for part in covered_by_collateral(each)}
+        collaterals = (*self.collaterals, self.vm_collateral)
+        of_all = {part for each in collaterals for part in covered_by_collateral(each)}
         return frozenset(of_quotes | of_all)
 
     @cached_property
-    def genuine(self) -> ForgedCase:
-        """A simulated quote with its collateral, which has to be accepted."""
-        return ForgedCase(
-            root=self.root,
-            quote=self.quotes[0],
-            collateral=self.collaterals[0],
-            at=int(NOW.timestamp()),
-            signed=self.signed,
-            genuine=True,
+    def genuine(self) -> tuple[ForgedCase, ...]:
+        """Simulated quotes with their collateral, which have to be accepted."""
+        enclave = (self.quotes[0], self.collaterals[0])
+        vms = ((quote, self.vm_collateral) for quote in self.vm_quotes)
+        return tuple(
+            ForgedCase(
+                root=self.root,
+                quote=quote,
+                collateral=collateral,
+                at=int(NOW.timestamp()),
+                signed=self.signed,
+                genuine=True,
+            )
+            for quote, collateral in (enclave, *vms)
         )
 
 
@@ -98,6 +116,10 @@ def make_world() -> World:
             _quote(vendor, debug=True),
         ),
         collaterals=tuple(each.collateral for each in platforms),
+        vm_quotes=tuple(
+            platforms[0].td_quote(ConfidentialVm(form=form), bytes(64)) for form in TdxQuoteForm
+        ),
+        vm_collateral=platforms[0].td_collateral,
         strange_quote=strange.quote(bytes(64)),
         strange_collateral=strange.collateral,
         recorded=_recorded(),

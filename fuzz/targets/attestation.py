@@ -78,8 +78,10 @@ class _Forger(Target):
     def __init__(self) -> None:
         world = make_world()
         self._world = world
-        self._others = (*world.collaterals, world.strange_collateral)
-        self._quotes = (*world.quotes, world.strange_quote)
+        self._others = (*world.collaterals, world.vm_collateral, world.strange_collateral)
+        self._quotes = (*world.quotes, *world.vm_quotes, world.strange_quote)
+        enclave, *vms = world.genuine
+        self._simulated = (enclave, enclave, *vms)
         self._of_all: tuple[_Way, ...] = ()
         self._of_simulated: tuple[_Way, ...] = ()
         self._of_insiders: tuple[_Way, ...] = ()
@@ -89,11 +91,11 @@ class _Forger(Target):
         if chance.random() < 0.25:
             case, ways = chance.choice(self._world.recorded), self._of_all
         else:
-            case, ways = self._world.genuine, self._of_all + self._of_simulated
+            case, ways = chance.choice(self._simulated), self._of_all + self._of_simulated
         kind = chance.random()
         if kind < _GENUINE:
             return _encode(case)
-        if kind < 0.3 and case is self._world.genuine:
+        if kind < 0.3 and case in self._simulated:
             # Insiders come first, so that they vouch for nothing that others have forged.
             case = chance.choice(self._of_insiders)(case, chance)
             count = chance.choice((0, 0, 0, 1))
