@@ -9,6 +9,8 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "manifest/permissions": ("manifest/test_permissions",),
+    "manifest/rules/confidential_vms": ("manifest/test_confidential_vm_rules",),
+    "wire/tdx": ("attestation/test_confidential_vms", "manifest/test_confidential_vm_rules"),
     "base/client_keys": ("base/test_client_keys",),
     "coordinator/core/decide": (
         "coordinator/core/test_stale",
@@ -25,7 +27,8 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         "coordinator/update/test_full_update",
     ),
     "coordinator/core/phases": ("coordinator/core/test_phases",),
-    "attestation/appraisal": ("attestation/test_appraisal",),
+    "attestation/appraisal": ("attestation/test_appraisal", "attestation/test_confidential_vms"),
+    "attestation/quote/td": ("attestation/test_confidential_vms",),
     "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
     "coordinator/engine/recovery_check": ("coordinator/engine/test_recovery_check",),
     "coordinator/engine/recover": (

@@ -33,7 +33,7 @@ from keyhouse.attestation.quote.claims import read_claims
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import TdMeasurements, require_sound
 from keyhouse.attestation.refusals import reason_for
-from keyhouse.wire.tdx import SIZES, TdxIdentity
+from keyhouse.wire.tdx import SIZES, TdxIdentity, bits_in_words
 
 FIELDS = [*SIZES]
 MACHINE = msgspec.convert(TDX, TdxIdentity)
@@ -172,6 +172,44 @@ def test_every_difference_is_told_in_order() -> None:
     [only] = mismatches(real(), with_field("RTMR1", "ab" * 48))
     assert TDX["RTMR1"] in only.problem
     assert "ab" * 48 in only.problem
+
+
+def test_messages_say_which_kind_was_met_and_what_to_do() -> None:
+    [for_enclaves] = mismatches(real(), PackageRules(unique_id="00" * 32))
+    assert "of a confidential VM (TDX), the package for an SGX enclave" in for_enclaves.problem
+    assert "in an SGX enclave" in for_enclaves.hint
+    [for_vms] = mismatches(msgspec.structs.replace(real(), tee=Tee.SGX), RULES)
+    assert "of an SGX enclave, the package for a confidential VM (TDX)" in for_vms.problem
+    [kernel] = mismatches(real(), with_field("RTMR1", "ab" * 48))
+    assert kernel.problem.startswith("the confidential VM's is ")
+    [debug] = mismatches(msgspec.structs.replace(real(), debug=True), RULES)
+    assert "without debug" in debug.hint
+    [nobody] = mismatches(msgspec.structs.replace(real(), td=None), RULES)
+    assert nobody.rule is Rule.IDENTITY
+
+
+def test_bits_are_told_by_name() -> None:
+    assert bits_in_words("TDAttributes", TDX["TDAttributes"]) == "SEPT_VE_DISABLE"
+    assert bits_in_words("TDAttributes", "0000000000000080") == "PERFMON"
+    assert bits_in_words("TDAttributes", "2102000000000000") == "DEBUG, PERF_PROF, reserved bit 9"
+    assert bits_in_words("TDAttributes", "00" * 8) == "none"
+    everything = bits_in_words("TDAttributes", "ff" * 8).split(", ")
+    named = {at: name for at, name in enumerate(everything) if not name.startswith("reserved")}
+    assert named == {
+        0: "DEBUG",
+        4: "HGS_PLUS_PROF",
+        5: "PERF_PROF",
+        6: "PMT_PROF",
+        27: "LASS",
+        28: "SEPT_VE_DISABLE",
+        29: "MIGRATABLE",
+        30: "PKS",
+        31: "KL",
+        62: "TPA",
+        63: "PERFMON",
+    }
+    assert bits_in_words("XFAM", "0700020000000000") == "x87, SSE, AVX, AMX configuration"
+    assert bits_in_words("MRTD", TDX["MRTD"]) == ""
 
 
 # --- machines that nobody admits ---

@@ -112,6 +112,13 @@ def test_a_package_without_registers_is_told_that_any_kernel_is_admitted() -> No
     assert registers == "names no RTMR: any kernel with any command line is admitted"
 
 
+def test_one_register_is_enough_for_a_warning_of_each_other() -> None:
+    for register in ("RTMR0", "RTMR1", "RTMR2"):
+        whole = {name: value for name, value in TDX.items() if not name.startswith("RTMR")}
+        found = warned({"TDX": {**whole, register: TDX[register]}})
+        assert set(found) == {f"TDX.RTMR{number}" for number in range(3)} - {f"TDX.{register}"}
+
+
 def test_a_register_of_zeros_is_as_open_as_none() -> None:
     zeros = "00" * 48
     assert (

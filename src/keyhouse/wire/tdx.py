@@ -99,9 +99,9 @@ def problems_of_identity(identity: TdxIdentity) -> Iterator[Problem]:
     """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
     if not identity.mrtd:
         yield Problem("MRTD", "is missing", "keyhouse package-info prints that of a quote")
-    given = zip(SIZES.items(), msgspec.structs.astuple(identity), strict=True)
-    for (field, size), value in given:
-        digits = size * 2
+    for each in msgspec.structs.fields(identity):
+        field, value = each.encode_name, getattr(identity, each.name)
+        digits = 2 * SIZES[field]
         if value and not (len(value) == digits and _HEX.fullmatch(value)):
             yield Problem(field, f"is not {digits} hex digits", "without 0x or spaces")
         elif value and (check := _CHECKED.get(field)) and (fault := check(bytes.fromhex(value))):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import fields
+
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.base.readable import Readable
 from keyhouse.wire.tdx import TdxIdentity, attributes_fault, xfam_fault
@@ -21,7 +23,7 @@ class TdMeasurements(Readable, frozen=True, kw_only=True):
     mr_seam: bytes  # 48 bytes: the TDX module
     attributes: bytes  # 8 bytes
     xfam: bytes  # 8 bytes
-    mr_service_td: bytes = b""  # 48 bytes; empty if the form of the quote has none
+    mr_service_td: bytes  # 48 bytes; empty if the form of the quote has none
 
 
 class Difference(NamedTuple):
@@ -50,11 +52,10 @@ def identity_of(td: TdMeasurements) -> TdxIdentity:
 def td_differences(td: TdMeasurements, wanted: TdxIdentity) -> Iterator[Difference]:
     """Yield each field of ``wanted`` that is given and that this VM does not have, in order."""
     found = identity_of(td)
-    fields = zip(wanted.__struct_fields__, wanted.__struct_encode_fields__, strict=True)
-    for attribute, field in fields:
-        want, has = getattr(wanted, attribute), getattr(found, attribute)
+    for field in fields(wanted):
+        want, has = getattr(wanted, field.name), getattr(found, field.name)
         if want and want.lower() != has:
-            yield Difference(field, has, want)
+            yield Difference(field.encode_name, has, want)
 
 
 def require_sound(td: TdMeasurements) -> None:

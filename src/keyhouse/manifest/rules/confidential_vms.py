@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from msgspec.structs import fields
+
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.manifest.model import Package
-from keyhouse.wire.tdx import SIZES, TdxIdentity, problems_of_identity
+from keyhouse.wire.tdx import TdxIdentity, problems_of_identity
 
 __all__ = ["check_confidential_vm"]
 
@@ -64,5 +66,4 @@ def _warn_of_what_is_open(here: Place, values: dict[str, str], findings: Finding
 
 
 def _values(wanted: TdxIdentity) -> dict[str, str]:
-    values = (getattr(wanted, field) for field in wanted.__struct_fields__)
-    return dict(zip(SIZES, values, strict=True))
+    return {field.encode_name: getattr(wanted, field.name) for field in fields(wanted)}
