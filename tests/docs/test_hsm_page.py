@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.process.page import walk
-from support.process.server import Server
+from support.process.dev import walk_with_dev
 from support.process.softhsm import needs_engine
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/hsm-identities.md"
@@ -13,11 +12,7 @@ pytestmark = [pytest.mark.acceptance, needs_engine]
 
 
 def test_every_command_of_the_page_on_tokens_works(tmp_path: Path) -> None:
-    server = Server(tmp_path / "keyhouse-data")
-    page = _PAGE.read_text(encoding="utf-8").replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
-
-    with server:
-        printed = walk(page, tmp_path)
+    printed = walk_with_dev(_PAGE.read_text(encoding="utf-8"), tmp_path)
 
     assert "user=alice  secret=greeting" in printed
     assert "greeting is hello\n" in printed

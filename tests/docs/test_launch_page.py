@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.process.dev import dev
-from support.process.page import walk
+from support.process.dev import walk_with_dev
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/launch-a-workload.md"
 
@@ -13,10 +12,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:
-    page = _PAGE.read_text(encoding="utf-8")
-    with dev(tmp_path) as (_, ready):
-        page = page.replace("127.0.0.1:4433", ready["clientApi"])
-        printed = walk(page.replace("127.0.0.1:2001", ready["workloadApi"]), tmp_path)
+    printed = walk_with_dev(_PAGE.read_text(encoding="utf-8"), tmp_path)
 
     assert "a token of 128 bits and a TLS identity for web.example.com" in printed
     assert re.search(r"-rw------- .* tls\.key", printed)

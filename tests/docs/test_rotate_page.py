@@ -5,8 +5,7 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from support.process.page import walk
-from support.process.server import Server
+from support.process.dev import walk_with_dev
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/rotate.md"
 
@@ -14,11 +13,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def test_every_command_of_the_rotate_page_works(tmp_path: Path) -> None:
-    server = Server(tmp_path / "keyhouse-data")
-    page = _PAGE.read_text(encoding="utf-8").replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
-
-    with server:
-        printed = walk(page, tmp_path)
+    printed = walk_with_dev(_PAGE.read_text(encoding="utf-8"), tmp_path)
 
     before, renewed, rotated = (
         json.loads((tmp_path / f"{name}.json").read_text())["secrets"]

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.process.dev import dev
-from support.process.page import walk
+from support.process.dev import walk_with_dev
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/use-the-sdk.md"
 
@@ -12,9 +11,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def test_every_program_of_the_sdk_page_works(tmp_path: Path) -> None:
-    page = _PAGE.read_text(encoding="utf-8")
-    with dev(tmp_path) as (_, ready):
-        printed = walk(page.replace("127.0.0.1:4433", ready["clientApi"]), tmp_path)
+    printed = walk_with_dev(_PAGE.read_text(encoding="utf-8"), tmp_path)
 
     assert "phase 3\n" in printed
     assert "greeting is hello\n" in printed

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from support.process.page import walk
 from support.process.start import Started, start
 
-__all__ = ["dev"]
+__all__ = ["dev", "walk_with_dev"]
 
+_STARTS: Final = re.compile(r"^```sh\nkeyhouse dev(.*)\n```$", re.MULTILINE)
 _ANY_PORTS: Final = ("--client-port", "0", "--workload-port", "0")
 
 
@@ -34,3 +38,15 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
+
+
+def walk_with_dev(page: str, folder: Path) -> str:
+    """Walk ``page``, which starts `keyhouse dev` once; return what all of its other commands print.
+
+    What comes before that block is typed before. Ports of the page are those that are free here.
+    """
+    before, words, after = _STARTS.split(page)
+    printed = walk(before, folder)
+    with dev(folder, *shlex.split(words)) as (_, ready):
+        after = after.replace("127.0.0.1:4433", ready["clientApi"])
+        return printed + walk(after.replace("127.0.0.1:2001", ready["workloadApi"]), folder)
