@@ -34,14 +34,18 @@ PASSED_THROUGH: Final = frozenset(
 )
 """Variables of settings of the class *host*: the only ones that the host may choose."""
 
-_FIXED: Final = PASSED_THROUGH | {"KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "PATH", "TZ"}
+_FIXED: Final = PASSED_THROUGH | {
+    *("KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "PATH", "TZ"),
+}
 _COMMAND: Final = ["-I", "-B", "-m", "keyhouse.cli", "serve"]
 _ISOLATED: Final = ("KEYHOUSE_ISOLATED", "measured")  # or it would start again without libraries
 _PLATFORM_FILES: Final = ("/dev", "/proc", "/sys")
 _QUIET: Final = {"none", "error", "warning"}
 _SIZES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SMALLEST: Final = 512 << 20
+_SMALLEST_STACK: Final = 2 << 20
 _FEWEST_THREADS: Final = 16
+_LIBRARIES: Final = ("libgcc_s.so.1", "libstdc++.so.6")
 _LARGEST_NUMBER: Final = 0xFFFF
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -53,6 +57,7 @@ def problems(manifest: Mapping[str, Any]) -> list[str]:
         *_enclave(_table(manifest, "sgx")),
         *_arguments(manifest),
         *_environment(_table(manifest, "loader")),
+        *_system(_table(manifest, "sys")),
         *_mounts(_table(manifest, "fs")),
         *_files(_table(manifest, "sgx")),
     ]
@@ -159,7 +164,24 @@ def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
             yield f"{place}: is not a variable that may be set; it could change the program"
 
 
+def _system(sys_: Mapping[str, Any]) -> Iterator[str]:
+    if _size(_table(sys_, "stack").get("size")) < _SMALLEST_STACK:
+        yield "sys.stack.size: must be at least 2M; deeply nested JSON ends a smaller one"
+    for name, why in _NEEDED.items():
+        if sys_.get(name) is not True:
+            yield f"sys.{name}: must be true; {why}"
+
+
+_NEEDED: Final = {
+    "enable_sigterm_injection": "otherwise nothing stops the coordinator in order",
+    "disallow_subprocesses": "the coordinator starts none",
+    "experimental__enable_flock": "the state directory is locked by it",
+}
+
+
 def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
+    if _table(fs, "root").get("type") != "tmpfs":
+        yield 'fs.root.type: must be "tmpfs"; the default is the working directory on the host'
     mounts = fs.get("mounts", [])
     if not isinstance(mounts, list):
         yield "fs.mounts: must be a list"
@@ -171,6 +193,12 @@ def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
         top = "/" + path.strip("/").split("/")[0]
         if top in _PLATFORM_FILES:
             yield f"fs.mounts[{number}].path: must not hide {top}; the platform is asked there"
+        before = [
+            str(each.get("path", "")) for each in mounts[:number] if isinstance(each, Mapping)
+        ]
+        for hidden in before:
+            if _folder(hidden).startswith(_folder(path)) and path != hidden:
+                yield f"fs.mounts[{number}].path: hides {hidden}, which must come after it"
 
 
 def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
@@ -178,6 +206,9 @@ def _files(sgx: Mapping[str, Any]) -> Iterator[str]:
     allowed = [_uri(entry) for entry in _list(sgx, "allowed_files")]
     if not trusted or not all(uri.startswith("file:") for uri in trusted):
         yield "sgx.trusted_files: must be a list of file: URIs"
+    for name in _LIBRARIES:
+        if not any(uri.endswith(f"/{name}") for uri in trusted):
+            yield f"sgx.trusted_files: must have {name}; packages with C++ or Rust need it"
     for number, entry in enumerate(_list(sgx, "trusted_files")):
         if isinstance(entry, Mapping) and not _DIGEST.fullmatch(str(entry.get("sha256"))):
             yield f"sgx.trusted_files[{number}].sha256: must be 64 hex digits"

@@ -99,7 +99,7 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
         ("sgx.isvsvn", "sgx.isvsvn = 1", ""),
         ("sgx.enclave_size", '"1G"', '"256M"'),
         ("sgx.enclave_size", '"1G"', '"much"'),
-        ("sgx.max_threads", "max_threads = 64", "max_threads = 4"),
+        ("sgx.max_threads", "max_threads = 32", "max_threads = 4"),
         ("sgx.profile.enable", "sgx.edmm_enable = false", 'sgx.profile.enable = "main"'),
         ("sgx.seal_key", "sgx.edmm_enable = false", 'sgx.seal_key.flags_mask = "0x0"'),
         (
@@ -151,10 +151,10 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
         ("loader.env.KEYHOUSE_ISOLATED", '= "measured"', '= "1"'),
         ("loader.env.KEYHOUSE_ISOLATED", 'loader.env.KEYHOUSE_ISOLATED = "measured"', ""),
         ("loader.env.KEYHOUSE_LOG_LEVEL", "LOG_LEVEL = { passthrough = true }", "LOG_LEVEL = {}"),
-        ("fs.mounts[4].path", 'path = "/tmp"', 'path = "/dev/attestation"'),
-        ("fs.mounts[4].path", 'path = "/tmp"', 'path = "//dev"'),
-        ("fs.mounts[4].path", 'path = "/tmp"', 'path = "/tmp/../dev"'),
-        ("fs.mounts[4].path", 'path = "/tmp"', 'path = "/"'),
+        ("fs.mounts[0].path", 'path = "/tmp"', 'path = "/dev/attestation"'),
+        ("fs.mounts[0].path", 'path = "/tmp"', 'path = "//dev"'),
+        ("fs.mounts[0].path", 'path = "/tmp"', 'path = "/tmp/../dev"'),
+        ("fs.mounts[0].path", 'path = "/tmp"', 'path = "/"'),
         ("sgx.allowed_files", '["file:/var/lib/keyhouse/"]', '["file:/var/lib/keyhouse"]'),
         ("sgx.allowed_files", '["file:/var/lib/keyhouse/"]', '["file:/"]'),
         ("sgx.allowed_files", '["file:/var/lib/keyhouse/"]', '["file:/opt/"]'),
@@ -162,6 +162,21 @@ def test_what_is_found_is_printed_with_its_file(tmp_path: Path) -> None:
         ("sgx.allowed_files", '["file:/var/lib/keyhouse/"]', '["file:/a/", "file:/b/"]'),
         ("sgx.allowed_files", 'sgx.allowed_files = ["file:/var/lib/keyhouse/"]', ""),
         ("sgx.trusted_files", "sgx.trusted_files = [", "sgx.unknown = ["),
+        ("sgx.trusted_files", "libstdc++.so.6", "libstdc++.so.5"),
+        ("sgx.trusted_files", "libgcc_s.so.1", "libgcc.so.1"),
+        ("sys.stack.size", 'sys.stack.size = "2M"', ""),
+        ("sys.stack.size", 'sys.stack.size = "2M"', 'sys.stack.size = "256K"'),
+        ("sys.enable_sigterm_injection", "sigterm_injection = true", "sigterm_injection = false"),
+        ("sys.disallow_subprocesses", "sys.disallow_subprocesses = true", ""),
+        ("sys.experimental__enable_flock", "enable_flock = true", "enable_flock = 1"),
+        ("fs.root.type", 'fs.root = { type = "tmpfs" }', ""),
+        ("fs.root.type", 'fs.root = { type = "tmpfs" }', 'fs.root.uri = "file:/"'),
+        (
+            "fs.mounts[5].path",
+            'uri = "file:/var/lib/keyhouse" },',
+            'uri = "file:/var/lib/keyhouse" },\n  { type = "tmpfs", path = "/opt" },',
+        ),
+        ("loader.env.MALLOC_ARENA_MAX", 'ARENA_MAX = "1"', "ARENA_MAX = { passthrough = true }"),
     ],
 )
 def test_each_rule_catches_its_violation(key: str, old: str, new: str) -> None:
@@ -182,6 +197,7 @@ def test_the_host_may_choose_the_variables_of_host_settings_and_no_others() -> N
     assert set(parsed(rendered())["loader"]["env"]) <= of_the_host | {
         "LD_LIBRARY_PATH",
         "KEYHOUSE_ISOLATED",
+        "MALLOC_ARENA_MAX",
     }
 
 

@@ -1,0 +1,162 @@
+"""Coordinators and programs under ``gramine-direct``, rendered from the template that is shipped.
+
+Without ``gramine-direct`` on PATH what needs it is skipped. It runs as on hardware, with trusted
+files and their digests, but without protection: so the platform is the simulated one.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import pytest
+
+from support.process.server import Server
+
+__all__ = ["ENCRYPTED", "PLAIN", "EnclaveServer", "make_runtime", "render", "require_gramine"]
+
+_ROOT: Final = Path(__file__).parent.parent.parent.parent
+TEMPLATE: Final = _ROOT / "deploy" / "gramine" / "keyhouse.manifest.template"
+_LOCK: Final = _ROOT / "locks" / "runtime.txt"
+_OWN: Final = {"keyhouse": _ROOT / "src", "keyhouse_simulation": _ROOT / "simulation" / "src"}
+_LEFT_OUT: Final = (
+    *("__pycache__", "test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip"),
+    *("config-*", "site-packages", "dist-packages", "tests"),
+)
+_OF_LIBC: Final = re.compile(r"(?:ld-linux|libc|libm|libdl|libpthread|librt|libresolv|libutil)[.-]")
+_NEEDED: Final = ("libgcc_s.so.1", "libstdc++.so.6")
+
+PLAIN: Final = ""
+ENCRYPTED: Final = 'type = "encrypted", key_name = "default", '
+
+
+def require_gramine(*more: str) -> None:
+    """Skip the test if ``gramine-direct``, or another tool of Gramine that it needs, is missing."""
+    for tool in ("gramine-direct", "gramine-manifest", *more):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on PATH: see CONTRIBUTING.md, Tests")
+
+
+def make_runtime(folder: Path) -> Path:
+    """Return a directory with a Python of its own and Keyhouse in it, as one measures it.
+
+    Bytecode is compiled as unchecked: file times are always 0 under Gramine, so that any other
+    would count as old, and be compiled again at each start.
+    """
+    runtime = folder / "runtime"
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    library = runtime / "lib" / stdlib.name
+    shutil.copytree(stdlib, library, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    (runtime / "bin").mkdir()
+    shutil.copy(Path(sys.executable).resolve(), runtime / "bin" / "python3")
+    for name in re.findall(r"^([A-Za-z0-9_.-]+)==", _LOCK.read_text("utf-8"), re.MULTILINE):
+        _copy_distribution(name, library)
+    for name, source in _OWN.items():
+        shutil.copytree(source / name, library / name, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+        _copy_distribution(name, library)
+    _copy_libraries(runtime)
+    command = [str(runtime / "bin" / "python3"), "-I", "-m", "compileall", "-q", "-j", "2"]
+    options = ["--invalidation-mode", "unchecked-hash", str(library)]
+    subprocess.run(
+        [*command, *options], env={"LD_LIBRARY_PATH": str(runtime / "lib")}, check=True, timeout=300
+    )
+    return runtime
+
+
+def _copy_distribution(name: str, library: Path) -> None:
+    """Copy the files of an installed distribution; of an editable one that is what describes it."""
+    distribution = importlib.metadata.distribution(name)
+    for file in distribution.files or ():
+        if file.parts[0] != ".." and "__pycache__" not in file.parts and file.suffix != ".pth":
+            target = library / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(distribution.locate_file(file)), target)
+
+
+def _copy_libraries(runtime: Path) -> None:
+    """Copy what the interpreter and its modules load, but Gramine's own libc."""
+    binaries = [runtime / "bin" / "python3", *sorted(runtime.rglob("*.so"))]
+    done = subprocess.run(
+        ["ldd", *map(str, binaries)], capture_output=True, text=True, check=False, timeout=120
+    )
+    found = dict(re.findall(r"^\s+(\S+) => (/\S+)", done.stdout, re.MULTILINE))
+    listed = subprocess.run(
+        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True, timeout=60
+    )
+    for name in _NEEDED:
+        known = re.search(
+            rf"^\s+{re.escape(name)} .*x86-64.* => (\S+)$", listed.stdout, re.MULTILINE
+        )
+        if known:
+            found.setdefault(name, known[1])
+    for name, path in found.items():
+        if not _OF_LIBC.match(name) and not (runtime / "lib" / name).exists():
+            shutil.copy(path, runtime / "lib" / name)
+
+
+def render(
+    folder: Path, text: str, values: Mapping[str, object], *, name: str = "keyhouse"
+) -> Path:
+    """Render the manifest template ``text`` in ``folder``; return the manifest."""
+    folder.mkdir(exist_ok=True)
+    template, manifest = folder / f"{name}.manifest.template", folder / f"{name}.manifest"
+    template.write_text(text, encoding="utf-8")
+    given = [f"-D{key}={value}" for key, value in values.items()]
+    words = ["gramine-manifest", *given, str(template), str(manifest)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return manifest
+
+
+class EnclaveServer(Server):
+    """A coordinator under ``gramine-direct``; ``data`` is its directory on the host."""
+
+    def __init__(
+        self,
+        data: Path,
+        runtime: Path,
+        *,
+        mount: str = PLAIN,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        super().__init__(data)
+        data.mkdir(mode=0o700, exist_ok=True)
+        self._folder = data.parent / f"{data.name}-enclave"
+        words = "".join(f'"{word}", ' for word in arguments)
+        text = TEMPLATE.read_text(encoding="utf-8")
+        text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
+        text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
+        if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
+            text += f'\nfs.insecure__keys.default = "{"5a" * 16}"\n'
+        values = {
+            "keyhouse_dir": runtime,
+            "arch_libdir": runtime / "lib",
+            "data_dir": data,
+            "isv_svn": 1,
+        }
+        render(self._folder, text, values)
+
+    def _start(self, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+        environment = {
+            "PATH": os.environ["PATH"],
+            "KEYHOUSE_CLIENT_ADDR": f"127.0.0.1:{self.port}",
+            "KEYHOUSE_MESH_ADDR": f"127.0.0.1:{self.mesh_port}",
+        }
+        return subprocess.Popen(
+            ["gramine-direct", "keyhouse"],
+            cwd=self._folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
