@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.process.page import walk
-from support.process.server import Server
+from support.process.dev import walk_with_dev
 
 _PAGE = Path(__file__).parent.parent.parent / "docs/how-to/update-with-several-parties.md"
 
@@ -13,11 +12,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def test_every_command_of_the_update_page_works(tmp_path: Path) -> None:
-    server = Server(tmp_path / "keyhouse-data")
-    page = _PAGE.read_text(encoding="utf-8").replace("127.0.0.1:4433", f"127.0.0.1:{server.port}")
-
-    with server:
-        printed = walk(page, tmp_path)
+    printed = walk_with_dev(_PAGE.read_text(encoding="utf-8"), tmp_path)
 
     assert "1 more of: bob, carol" in printed
     assert "next: 1 of bob, carol reads the same file" in printed
@@ -30,7 +25,8 @@ def test_every_command_of_the_update_page_works(tmp_path: Path) -> None:
     assert "cancelled" in printed
     log = [line.split("  ")[1] for line in printed.splitlines() if "Z  Manifest update" in line]
     assert log == ["Manifest update initiated", "Manifest update acknowledged", "Manifest updated"]
-    for file, holder in (("recovery.json", "first"), ("new-recovery.json", "second")):
+    files = {"keyhouse-dev/recovery-secrets.json": "first", "new-recovery.json": "second"}
+    for file, holder in files.items():
         assert set(json.loads((tmp_path / file).read_text())["RecoverySecrets"]) == {holder}
         assert (tmp_path / file).stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob("recovery-secrets-*"))
