@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -14,6 +15,7 @@ from support.samples.activation import (
     Deployment,
     deployment,
     marble_manifest,
+    platform,
     quoted_request,
 )
 from support.samples.deployment import (
@@ -26,7 +28,7 @@ from support.samples.deployment import (
 )
 from support.samples.signing_request import signing_request
 
-from keyhouse.attestation import QuoteRefusedError
+from keyhouse.attestation import QuoteRefusedError, quote_binding, report_data
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.errors import (
     ConflictError,
@@ -40,6 +42,7 @@ from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
 from keyhouse.server.net.pace import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
+from keyhouse_simulation import ConfidentialVm
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})
@@ -141,6 +144,28 @@ async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Pa
         assert event["activation"]["uuid"] == MARBLE
         assert event["activation"]["quote"]
         assert opened.counts.without_quote == 0
+
+
+async def test_a_confidential_vm_is_admitted_by_its_package_and_audited_by_its_measurements(
+    tmp_path: Path,
+) -> None:
+    vm = ConfidentialVm(mrtd=b"\x07" * 48)
+    packages = {"vm": {"TDX": {"MRTD": vm.mrtd.hex(), "RTMR1": vm.rtmrs[1].hex()}}}
+    marbles = {"batch": {"Package": "vm", "MaxActivations": 9}, "web": {"Package": "app"}}
+    async with deployment(tmp_path, marble_manifest(marbles, Packages=packages)) as opened:
+        bound = report_data(quote_binding(TLS_CERT))
+        other = platform().td_quote(msgspec.structs.replace(vm, mrtd=b"\x08" * 48), bound)
+        await refused(opened.join("batch", quote=other), ForbiddenError, "TDX.MRTD: the conf")
+        quote = platform().td_quote(vm, bound)
+        await refused(
+            opened.join("web", quote=quote), ForbiddenError, "Tee: the quote is of a conf"
+        )
+        await opened.join("batch", MARBLE, quote=quote)
+        (entry,) = opened.audited
+        assert entry["mrtd"] == vm.mrtd.hex()
+        assert entry["rtmrs"] == [register.hex() for register in vm.rtmrs]
+        assert (len(entry["platform"]), entry["counted"]) == (32, True)
+        assert not {"uniqueID", "signerID"} & entry.keys()
 
 
 async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from keyhouse.attestation import Measurements, quote_binding, report_data
+from keyhouse.attestation import (
+    Collateral,
+    Measurements,
+    Tee,
+    quote_binding,
+    read_form,
+    report_data,
+)
 from keyhouse.coordinator import ActivationRequest, Engine, Parameters
 from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.activations import Activations
@@ -86,6 +93,12 @@ def quoted_request(
     )
 
 
+def collateral_for(quote: bytes) -> Collateral:
+    """Return what verifies a quote of the simulated machine."""
+    is_vm = read_form(quote).tee is Tee.TDX
+    return platform().td_collateral if is_vm else platform().collateral
+
+
 class Deployment:
     """A running engine, and where workloads join it."""
 
@@ -94,9 +107,7 @@ class Deployment:
         self.counts = ActivationCounts()
         self.events = Events()
         self.seconds = 0.0  # of what bounds the telling of refusals
-        self._checks = QuoteChecks(
-            platform().root_ca, lambda _: platform().collateral, lambda: moment(engine.now())
-        )
+        self._checks = QuoteChecks(platform().root_ca, collateral_for, lambda: moment(engine.now()))
         self.activations = Activations(
             engine,
             self._checks,

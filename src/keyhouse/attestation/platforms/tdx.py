@@ -1,4 +1,4 @@
-"""A TDX domain, asked through configfs-tsm: a directory for each report.
+"""A confidential VM (Intel TDX), asked through configfs-tsm: a directory for each report.
 
 ::
 
@@ -54,7 +54,7 @@ class ReportFolders(msgspec.Struct, frozen=True):
 
 
 class TdxPlatform:
-    """A TDX domain that can be quoted. Use ``open_tdx``. May be shared among threads."""
+    """A confidential VM that can be quoted. Use ``open_tdx``. May be shared among threads."""
 
     def __init__(self, reports: Path, folders: ReportFolders) -> None:
         self._reports = reports
@@ -80,7 +80,7 @@ class TdxPlatform:
     @property
     def measurements(self) -> Measurements:
         """Raise ``PlatformUnusableError``: a domain has no MRENCLAVE, and none is made up."""
-        raise _unusable("a TDX domain cannot be described by the measurements of an enclave")
+        raise _unusable("a confidential VM cannot be described by the measurements of an enclave")
 
     @property
     def shares_locks(self) -> bool:
@@ -106,7 +106,7 @@ class TdxPlatform:
     def _own_measurements(self, report_data: bytes) -> TdMeasurements:
         td = own_report(self.quote(report_data), Tee.TDX, report_data, self.root_ca).td
         if td is None:
-            raise _unusable("its quote is of no TDX domain")
+            raise _unusable("its quote is not of a confidential VM")
         return td
 
     def _ask(self, report_data: bytes) -> bytes:
