@@ -236,13 +236,12 @@ def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
     for path, ours in (("/data/state", state), ("/backups", backups)):
         assert words.count(path) == 1
         words = words.replace(path, str(ours))
-    with Server(state) as server, on_path() as (path, descriptors):
+    with Server(state) as server, on_path() as path:
         with closing(server.client()) as client:
             assert client.set_manifest(manifest()).status == 200
         done = subprocess.run(
             ["/bin/sh", "-euc", words],
             env={"PATH": path},
-            pass_fds=descriptors,
             capture_output=True,
             text=True,
             check=False,

@@ -7,13 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.process.start import put_keyhouse
 
 ROOT = Path(__file__).parents[3]
-COMMAND = (sys.executable, "-m", "demo")
+COMMAND = [sys.executable, "-m", "demo"]
 TOOLS = ("bash", "base64", "cp", "diff", "env", "mkdir", "rm", "sed", "tail")
 STEPS = (
     "Start a coordinator",
@@ -41,12 +43,26 @@ pytestmark = pytest.mark.acceptance
 
 
 def environment(folder: Path, path: str = os.environ["PATH"]) -> dict[str, str]:
-    return {"PATH": path, "TMPDIR": str(folder), "LANG": "C.UTF-8"}
+    return {"PATH": path, "TMPDIR": str(folder)}
 
 
-def run(folder: Path, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+def warm(folder: Path) -> list[str]:
+    """Return the command in an environment that is this one, but for a warm ``keyhouse``."""
+    made = folder / "environment"
+    programs = made / "bin"
+    programs.mkdir(parents=True)
+    put_keyhouse(programs)
+    (programs / "python").symlink_to(Path(sys.executable).resolve())
+    (made / "lib").symlink_to(Path(sys.prefix) / "lib")
+    shutil.copy(Path(sys.prefix) / "pyvenv.cfg", made)
+    return [str(programs / "python"), "-m", "demo"]
+
+
+def run(
+    folder: Path, path: str = os.environ["PATH"], command: Sequence[str] = COMMAND
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        COMMAND,
+        command,
         cwd=ROOT,
         env=environment(folder, path),
         capture_output=True,
@@ -96,7 +112,7 @@ def output_until(demo: "subprocess.Popen[str]", step: int) -> str:
 
 
 def test_demo_shows_and_checks_every_step_and_leaves_nothing(tmp_path: Path) -> None:
-    done = run(tmp_path)
+    done = run(tmp_path, command=warm(tmp_path))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert re.findall(r"^--- \d+\. (.*?) -*$", done.stdout, re.MULTILINE) == list(STEPS)
     assert done.stderr == ""
@@ -143,7 +159,7 @@ def test_demo_without_curl_makes_the_same_requests_and_says_so(tmp_path: Path) -
     """The steps after these make no request with curl: it is stopped before them."""
     last = STEPS.index("Start a cluster") + 1
     with subprocess.Popen(
-        COMMAND,
+        warm(tmp_path),
         cwd=ROOT,
         env=environment(tmp_path, str(tools(tmp_path))),
         stdout=subprocess.PIPE,

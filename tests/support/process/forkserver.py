@@ -1,12 +1,13 @@
 """A warm interpreter that becomes `keyhouse` processes: what it imported, they need not import.
 
-Run as a program with the kind of its children (``serve`` or ``command``) and the descriptor of a
-socket. Each message on that is a request: JSON with ``arguments``, ``environment`` and ``folder``,
+Run as a program with the kind of its children (``serve`` or ``command``) and the descriptors of a
+socket and of one that listens, for shells. Each message on the first, and the first on a connection
+to the other, is a request: JSON with ``arguments``, ``environment`` and ``folder``,
 and four descriptors: the three standard streams of the child and a pipe, which gets the child's
 process id and, at its end, its exit code (four bytes each, native order, negative for a signal).
 
 Two forks for each child: the first stays to wait for the second, so that the nursery itself never
-does anything but fork. It ends when the other end of the socket is closed.
+does anything but fork. It ends when the other end of the first socket is closed.
 """
 
 import gc
@@ -14,6 +15,7 @@ import importlib
 import io
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -105,15 +107,21 @@ def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
     sys.argv[:] = request["arguments"]
 
 
-def _children(kind: str, control: socket.socket) -> bool:
+def _children(kind: str, control: socket.socket, listener: socket.socket) -> bool:
     """Fork a child for each request; return True in a child, False at the end."""
     while True:
-        raw, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
-        if not raw:
-            _bury()
-            return False
-        if os.fork() == 0:
+        ready, _, _ = select.select([control, listener], [], [])
+        if control in ready:
+            raw, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
+            if not raw:
+                _bury()
+                return False
+        else:
+            with listener.accept()[0] as connection:
+                raw, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 4)
+        if raw and os.fork() == 0:
             control.close()
+            listener.close()
             _become(kind, json.loads(raw), descriptors)
             return True
         for descriptor in descriptors:
@@ -130,9 +138,10 @@ def _bury() -> None:
 
 def main() -> None:
     """Be the nursery; return from this as one of its children, which then runs the command."""
-    kind, number = sys.argv[1:]
+    kind, *numbers = sys.argv[1:]
     _preload(kind)
-    if _children(kind, socket.socket(fileno=int(number))):
+    control, listener = (socket.socket(fileno=int(number)) for number in numbers)
+    if _children(kind, control, listener):
         from keyhouse.cli import main as run
 
         run()

@@ -24,12 +24,11 @@ def walk(page: str, folder: Path) -> str:
     for file, program in _PROGRAM.findall(page):
         (folder / file).write_text(program, encoding="utf-8")
     blocks = [block for block in _COMMANDS.findall(page) if not block.startswith(_LEFT_OUT)]
-    with on_path() as (path, descriptors):
+    with on_path() as path:
         done = subprocess.run(
             ["bash", "-ec", "exec 2>&1\n" + "".join(blocks)],
             cwd=folder,
             env={"PATH": path, "HOME": str(folder)},
-            pass_fds=descriptors,
             capture_output=True,
             text=True,
             timeout=120,

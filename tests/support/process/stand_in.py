@@ -1,9 +1,8 @@
 """Is `keyhouse` to a shell of the tests: a warm interpreter becomes the process, this waits for it.
 
-Arguments: the descriptor that leads to that interpreter, then what was typed.
+Arguments: the address of that interpreter, then what was typed.
 """
 
-import socket
 import sys
 from pathlib import Path
 
@@ -12,6 +11,5 @@ sys.path[0] = str(Path(__file__).parents[2])  # this runs as a program, without 
 from support.process.start import typed  # noqa: E402 it can be imported from now on
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        code = typed(control, sys.argv[2:])
+    code = typed(sys.argv[1], sys.argv[2:])
     sys.exit(code if code >= 0 else 128 - code)  # as a shell says it of a signal

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,12 +23,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import IO, Final, Protocol
 
 from support.process.forkserver import EXIT, LONGEST_REQUEST
 
-__all__ = ["KEYHOUSE", "Started", "on_path", "start", "typed"]
+__all__ = ["KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "typed"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
@@ -40,7 +41,7 @@ _TURNS: Final = 2
 # Variables that only our code reads, and only when it runs. Any other may shape an interpreter or
 # a library when it is loaded.
 _PLAIN: Final = frozenset(
-    {"HOME", "OE_SIMULATION", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+    {"HOME", "OE_SIMULATION", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
 )
 _PLAIN_PREFIXES: Final = ("KEYHOUSE_", "EDG_")
 # What a shell sets by itself, and Python where no locale is set.
@@ -111,30 +112,37 @@ def start(
 
 
 @contextmanager
-def on_path() -> Iterator[tuple[str, Sequence[int]]]:
-    """Give a PATH for shells, and the descriptors that they need: ``keyhouse`` is warm for them."""
+def on_path() -> Iterator[str]:
+    """Give a PATH for shells on which ``keyhouse`` is warm."""
     path = f"{Path(KEYHOUSE).parent}{os.pathsep}{os.environ['PATH']}"
-    if _COLD:
-        yield path, ()
-        return
-    number = next(_nurseries["command"]).control().fileno()
-    words = [sys.executable, "-E", "-S", str(_STAND_IN), str(number)]
     with TemporaryDirectory() as folder:
-        program = Path(folder, "keyhouse")
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
-        program.chmod(0o700)
-        yield f"{folder}{os.pathsep}{path}", (number,)
+        put_keyhouse(Path(folder))
+        yield f"{folder}{os.pathsep}{path}"
 
 
-def typed(control: socket.socket, arguments: Sequence[str]) -> int:
+def put_keyhouse(folder: Path) -> None:
+    """Put a ``keyhouse`` into ``folder`` that is warm as long as these tests run."""
+    program = folder / "keyhouse"
+    if _COLD:
+        program.symlink_to(KEYHOUSE)
+        return
+    address = next(_nurseries["command"]).address()
+    words = [sys.executable, "-E", "-S", str(_STAND_IN), address]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+
+
+def typed(address: str, arguments: Sequence[str]) -> int:
     """Do what a shell has asked of ``keyhouse``, in its place; return the exit code.
 
-    ``control`` leads to the warm interpreter for commands.
+    ``address`` is where the warm interpreter for commands listens.
     """
     others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
     if arguments[:1] in _IN_PERSON or not _may_fork(arguments, others):
         os.execv(KEYHOUSE, [KEYHOUSE, *arguments])  # noqa: S606 it is what a shell wants to start
-    return _fork(control, arguments, os.environ, Path.cwd(), (0, 1, 2)).wait()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(address)
+        return _fork(connection, arguments, os.environ, Path.cwd(), (0, 1, 2)).wait()
 
 
 def _may_fork(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -214,30 +222,41 @@ class _Nursery:
         self._kind = kind
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
+        self._folder = ""
 
     def control(self) -> socket.socket:
         """Return the socket that takes requests."""
         with self._lock:
             return self._control or self._start()
 
+    def address(self) -> str:
+        """Return the path of a socket that takes the requests of other processes."""
+        self.control()
+        return f"{self._folder}/socket"
+
     def _start(self) -> socket.socket:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._folder = mkdtemp()
         isolated = ["-I", "-B"] if self._kind == "serve" else []
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"{self._folder}/socket")
+            listener.listen()
+            numbers = [theirs.fileno(), listener.fileno()]
             process = subprocess.Popen(
-                [sys.executable, *isolated, str(_PROGRAM), self._kind, str(theirs.fileno())],
+                [sys.executable, *isolated, str(_PROGRAM), self._kind, *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={},
-                pass_fds=[theirs.fileno()],
+                pass_fds=numbers,
             )
-        atexit.register(_end, self._control, process)
+        atexit.register(_end, self._control, process, self._folder)
         return self._control
 
 
-def _end(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+def _end(control: socket.socket, process: subprocess.Popen[bytes], folder: str) -> None:
     control.close()
     process.wait()
+    shutil.rmtree(folder)
 
 
 def _in_turn(kind: str) -> Iterator[_Nursery]:
