@@ -7,19 +7,13 @@ nobody and by a user.
 import copy
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-import requests
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis.core.failures import FailureGroup
-from schemathesis.core.result import Ok
-from schemathesis.generation import GenerationMode
-from schemathesis.schemas import APIOperation
-from schemathesis.specs.openapi import checks
 from support.peers.answers import observe
 from support.peers.openapi import DOCUMENT, closed
 from support.process.server import Server
@@ -28,27 +22,31 @@ from support.samples.deployment import user
 from keyhouse.coordinator import Phase
 from keyhouse.server.client_api import ROUTES
 
+if TYPE_CHECKING:  # importing it takes a second, in each process that collects tests
+    import requests
+    import schemathesis
+    from schemathesis.schemas import APIOperation
+
 pytestmark = pytest.mark.acceptance
 
-CHECKS = [
-    checks.status_code_conformance,
-    checks.content_type_conformance,
-    checks.response_headers_conformance,
-    checks.response_schema_conformance,
-]
+LABELS = [f"{route.method} {route.path}" for route in ROUTES]
 
-
-Operations = dict[str, APIOperation[Any, Any, Any, Any]]
+Operations = dict[str, "APIOperation[Any, Any, Any, Any]"]
 
 
 def _operations(document: dict[str, Any]) -> Operations:
     """Return every call of ``document`` by its name."""
+    import schemathesis
+    from schemathesis.core.result import Ok
+
     found = schemathesis.openapi.from_dict(document).get_all_operations()
     usable = [result.ok() for result in found if isinstance(result, Ok)]
     return {operation.label: operation for operation in usable}
 
 
-OPERATIONS = _operations(closed(DOCUMENT))  # a field more is a difference
+@cache
+def _described() -> Operations:
+    return _operations(closed(DOCUMENT))  # a field more is a difference
 
 
 class Caller(NamedTuple):
@@ -56,7 +54,7 @@ class Caller(NamedTuple):
 
     phase: Phase
     address: str
-    session: requests.Session
+    session: "requests.Session"
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +82,10 @@ def _observed(server: Server) -> object:
         return observe(client)
 
 
-def _session(server: Server, folder: Path, certificate: Path | None) -> requests.Session:
+def _session(server: Server, folder: Path, certificate: Path | None) -> "requests.Session":
     """Return a session that trusts the root of ``server`` alone."""
+    import requests
+
     with server.client() as client:
         chain = client.get("/api/v2/quote").data["cert"]
     root = folder / f"root-{server.port}.pem"
@@ -97,19 +97,29 @@ def _session(server: Server, folder: Path, certificate: Path | None) -> requests
     return session
 
 
-def _judge(caller: Caller, case: schemathesis.Case[Any]) -> None:
+def _judge(caller: Caller, case: "schemathesis.Case[Any]") -> None:
+    from schemathesis.specs.openapi import checks
+
+    judged = [
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_headers_conformance,
+        checks.response_schema_conformance,
+    ]
     session = caller.session
     answer = case.call(base_url=caller.address, session=session, verify=session.verify)
     assert answer.status_code != 500, answer.content
-    case.validate_response(answer, checks=CHECKS)
+    case.validate_response(answer, checks=judged)
     if "recover" not in case.path:
         # Base64 of anything is no manifest, and no secret has a name that is found by chance.
         assert case.method == "GET" or answer.status_code != 200, answer.content
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_described(callers: list[Caller], label: str) -> None:
-    operation = OPERATIONS[label]
+    from schemathesis.generation import GenerationMode
+
+    operation = _described()[label]
     modes = [GenerationMode.POSITIVE]
     if operation.body or operation.query:
         modes.append(GenerationMode.NEGATIVE)
@@ -122,7 +132,7 @@ def test_every_answer_is_described(callers: list[Caller], label: str) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(case=cases)
-    def try_one(case: schemathesis.Case[Any]) -> None:
+    def try_one(case: "schemathesis.Case[Any]") -> None:
         for caller in callers:
             _judge(caller, case)
 
@@ -130,10 +140,12 @@ def test_every_answer_is_described(callers: list[Caller], label: str) -> None:
 
 
 def test_every_route_is_tried() -> None:
-    assert set(OPERATIONS) == {f"{route.method} {route.path}" for route in ROUTES}
+    assert set(_described()) == set(LABELS)
 
 
 def test_answer_that_is_not_described_is_found(callers: list[Caller]) -> None:
+    from schemathesis.core.failures import FailureGroup
+
     document = copy.deepcopy(DOCUMENT)
     del document["paths"]["/api/v2/update"]["get"]["responses"]["409"]
     document["components"]["schemas"]["StatusData"]["properties"]["code"] = {"type": "string"}
