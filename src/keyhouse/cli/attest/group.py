@@ -7,6 +7,7 @@ from typing import Annotated
 
 from keyhouse.attestation import Collateral, read_collateral
 from keyhouse.base.errors import RefusedError
+from keyhouse.cli.attest.events import events
 from keyhouse.cli.attest.quote_explanation import (
     Appraised,
     Explanation,
@@ -25,6 +26,7 @@ from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 __all__ = ["app"]
 
 app = Group()
+app.command("events")(events)
 
 
 class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
