@@ -1,6 +1,8 @@
 """Collateral over real HTTPS from a PCCS that has good days and bad ones."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -30,6 +32,7 @@ from keyhouse.attestation import (
     write_collateral,
 )
 from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept
+from keyhouse.attestation.collateral.facts import require_sound
 from keyhouse.attestation.collateral.lists import with_newer_lists
 from keyhouse.attestation.collateral.pccs import PATIENCE, Pccs
 from keyhouse.attestation.collateral.source import (
@@ -398,6 +401,36 @@ async def test_a_cache_that_cannot_be_written_is_told_and_does_no_harm(
             assert await opened.collateral_for(site.quote) == site.collateral
     assert len(site.warned) == 1
     assert "cannot be written" in site.warned[0]
+
+
+def test_a_time_is_kept_where_files_have_none(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under Gramine the time of a file is 1970, and cannot be set."""
+
+    def refused(*_: object, **_more: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    cache = CollateralCache(tmp_path, site.root_ca)
+    facts = require_sound(site.collateral, site.root_ca, site.now)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "utime", refused)
+        cache.write(Kept(site.collateral, facts, site.now))
+    (file,) = tmp_path.glob("*.json")
+    os.utime(file, (0, 0))
+    found = cache.read(facts.kind, site.now)
+    assert found == Kept(site.collateral, facts, site.now)
+
+
+def test_a_file_of_an_earlier_version_has_the_time_it_was_written(
+    site: Site, tmp_path: Path
+) -> None:
+    facts = require_sound(site.collateral, site.root_ca, site.now)
+    file = tmp_path / f"{facts.kind}.json"
+    file.write_bytes(write_collateral(site.collateral))
+    os.utime(file, (site.now.timestamp(), site.now.timestamp()))
+    found = CollateralCache(tmp_path, site.root_ca).read(facts.kind, site.now)
+    assert found == Kept(site.collateral, facts, site.now)
 
 
 def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_path: Path) -> None:

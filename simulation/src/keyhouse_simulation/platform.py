@@ -75,9 +75,9 @@ class SimulatedPlatform:
         return self._parameters.enclave.measurements
 
     @property
-    def shares_locks(self) -> bool:
-        """Whether others see its locks: False under Gramine, also without an enclave."""
-        return not DEV_ATTESTATION.exists()
+    def is_library_os(self) -> bool:
+        """Whether this runs under Gramine, be it without an enclave."""
+        return DEV_ATTESTATION.exists()
 
     @property
     def collateral(self) -> Collateral:

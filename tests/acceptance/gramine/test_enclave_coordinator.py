@@ -85,7 +85,9 @@ def test_a_deployment_lives_through_updates_seal_modes_and_ends(
         assert server.stop() == 0
     names = {each.name for each in server.data.iterdir()}
     assert not {name for name in names if name.startswith(("incoming", "tombstone"))}
-    assert '"error"' not in server.logged()
+    logged = server.logged()
+    assert '"error"' not in logged
+    assert "less protected" not in logged  # neither debuggers nor swap reach into an enclave
 
 
 def test_holders_bring_back_a_state_whose_key_is_lost(tmp_path: Path, runtime: Path) -> None:

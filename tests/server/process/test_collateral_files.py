@@ -1,5 +1,6 @@
 """Bundles in files: each quote gets that of its platform, and operators replace them in use."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -116,6 +117,22 @@ def test_files_that_are_replaced_added_or_removed_are_read_again(folder: Path) -
     assert files(SGX).tcb_info == OLD.collateral.tcb_info
     (folder / "sgx.json").unlink()
     assert files(SGX) == NEW.td_collateral
+
+
+def test_a_file_whose_time_and_size_stay_is_read_again_within_a_minute(folder: Path) -> None:
+    """Under Gramine the time of a file is always the same."""
+    path, clock = folder / "sgx.json", [NOW]
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    files = CollateralFiles([path], NEW.root_ca, lambda: clock[0])
+    changed = path.read_bytes().replace(b'"tcb_info": "{', b'"tcb_info": " ', 1)
+    path.write_bytes(changed)
+    os.utime(path, ns=times)
+    assert files(SGX) == NEW.collateral
+    clock[0] += timedelta(minutes=1)
+    assert files(SGX) != NEW.collateral
+    put(folder, "sgx.json", NEW.collateral)
+    clock[0] -= timedelta(days=1)
+    assert files(SGX) == NEW.collateral
 
 
 def test_a_bad_file_in_use_is_logged_once_and_all_stays_as_it_was(folder: Path) -> None:

@@ -117,6 +117,8 @@ def render(
 class EnclaveServer(Server):
     """A coordinator under ``gramine-direct``; ``data`` is its directory on the host."""
 
+    patience = 180.0  # seconds: thousands of digests are checked
+
     def __init__(
         self,
         data: Path,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Any, ClassVar, Final, NamedTuple, Self
 
 from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import User
@@ -158,6 +158,8 @@ class Server:
     ``cold``: in an interpreter of its own each time, see ``support.process.start``.
     """
 
+    patience: ClassVar = PATIENCE
+
     def __init__(
         self,
         data: Path,
@@ -192,7 +194,7 @@ class Server:
         """Start the process; return once it serves."""
         with self.log.open("ab") as log:
             self.process = self._start(log)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while not _listens(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(self.log.read_text()[-4000:])

@@ -76,11 +76,14 @@ def read_collateral(data: bytes) -> Collateral:
     )
 
 
-def write_collateral(collateral: Collateral) -> bytes:
-    """Return the bundle as JSON, for ``read_collateral``; equal collateral gives equal bytes."""
+def write_collateral(collateral: Collateral, **more: float) -> bytes:
+    """Return the bundle as JSON, for ``read_collateral``; equal collateral gives equal bytes.
+
+    ``more``: fields that it passes over.
+    """
     fields = msgspec.structs.asdict(collateral)
     texts = {name: v.hex() if isinstance(v, bytes) else v for name, v in fields.items()}
-    return msgspec.json.format(msgspec.json.encode(texts), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(texts | more), indent=2) + b"\n"
 
 
 def _unhex(name: str, text: str) -> bytes:

@@ -1,8 +1,9 @@
 """Collateral that was fetched, kept in a directory so that a restart or a dead PCCS does no harm.
 
-One bundle for each kind of platform, named after it, in the form of ``read_collateral``. The
-directory is not trusted: what is read back is checked as if it had just been fetched. The time of
-a file says when its content was last seen at the PCCS.
+One bundle for each kind of platform, named after it, in the form of ``read_collateral``, with a
+field more: ``seen`` says when its content was last seen at the PCCS, in seconds since 1970. (In
+files of earlier versions that is the time of the file. Not every file system keeps one.) The
+directory is not trusted: what is read back is checked as if it had just been fetched.
 """
 
 import os
@@ -40,6 +41,13 @@ class Kept(msgspec.Struct, frozen=True):
     seen: datetime  # at the PCCS, UTC
 
 
+class _Seen(msgspec.Struct):
+    seen: float | None = None
+
+
+_seen = msgspec.json.Decoder(_Seen)
+
+
 class CollateralCache:
     """Files in ``folder``, made (0700) when there is something to keep. Blocks; use a thread."""
 
@@ -60,10 +68,7 @@ class CollateralCache:
 
     def _read(self, path: Path, now: datetime) -> Kept | None:
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "rb") as file:
-                content = file.read(MAX_COLLATERAL + 1)
-                seen = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
+            content, seen = _content(path)
             collateral = read_collateral(content)
             facts = require_sound(collateral, self._root_ca, now)
         except (OSError, OverflowError, ValueError, CollateralRefusedError):
@@ -78,8 +83,7 @@ class CollateralCache:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._path(kept.facts.kind)
-            replace_file(path, write_collateral(kept.collateral))
-            os.utime(path, (kept.seen.timestamp(), kept.seen.timestamp()))
+            replace_file(path, write_collateral(kept.collateral, seen=kept.seen.timestamp()))
             self._drop_oldest()
         except OSError as error:
             raise RefusedError(
@@ -91,9 +95,24 @@ class CollateralCache:
         return self._folder / f"{kind}.json"
 
     def _drop_oldest(self) -> None:
-        times = []
-        for path in self._folder.glob("*.json"):
-            with suppress(OSError):
-                times.append((path.lstat().st_mtime, path))
-        for _, path in sorted(times)[:-MOST_KEPT]:
-            path.unlink(missing_ok=True)
+        """Keep the ``MOST_KEPT`` that were seen last; what cannot be read goes first."""
+        paths = list(self._folder.glob("*.json"))
+        if len(paths) > MOST_KEPT:
+            for _, path in sorted((_seen_at(path), path) for path in paths)[:-MOST_KEPT]:
+                path.unlink(missing_ok=True)
+
+
+def _seen_at(path: Path) -> float:
+    with suppress(OSError, OverflowError, ValueError):
+        return _content(path)[1].timestamp()
+    return 0.0
+
+
+def _content(path: Path) -> tuple[bytes, datetime]:
+    """Return what is in the file, and when that was seen; ``ValueError`` if it is not JSON."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        content = file.read(MAX_COLLATERAL + 1)
+        changed = os.fstat(handle).st_mtime
+    seen = _seen.decode(content).seen
+    return content, datetime.fromtimestamp(changed if seen is None else seen, UTC)

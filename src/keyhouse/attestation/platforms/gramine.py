@@ -84,9 +84,9 @@ class GraminePlatform:
         )
 
     @property
-    def shares_locks(self) -> bool:
-        """False: Gramine keeps locks inside the enclave."""
-        return False
+    def is_library_os(self) -> bool:
+        """True."""
+        return True
 
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this enclave over exactly 64 bytes of ``report_data``.

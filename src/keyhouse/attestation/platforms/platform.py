@@ -49,8 +49,12 @@ class Platform(Protocol):
         ...
 
     @property
-    def shares_locks(self) -> bool:
-        """Whether processes outside see the locks that this one takes on files."""
+    def is_library_os(self) -> bool:
+        """Whether a library OS is between this process and its host, as in an enclave.
+
+        Then no process outside sees its locks on files, none can trace it, and nothing of its
+        memory is swapped out in the clear.
+        """
         ...
 
     def quote(self, report_data: bytes) -> bytes:

@@ -83,9 +83,9 @@ class TdxPlatform:
         raise _unusable("a confidential VM cannot be described by the measurements of an enclave")
 
     @property
-    def shares_locks(self) -> bool:
-        """True: the domain has a kernel of its own."""
-        return True
+    def is_library_os(self) -> bool:
+        """False: the domain has a kernel of its own, and other processes."""
+        return False
 
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.

@@ -16,7 +16,7 @@ from keyhouse.journal.store.protocol import (
     no_step,
 )
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
-from keyhouse.journal.store.sqlite_file import FAULTS, connect, primary_code, read_error
+from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
 from keyhouse.journal.store.worker import Worker
 
 __all__ = ["SqliteStore"]
@@ -109,7 +109,7 @@ class SqliteStore:
             except FAULTS as exc:
                 # A full disk prevents no reading, unless the last sync failed: then the WAL may
                 # be right in the page cache only, until the checkpoint has synced the file.
-                if self._suspect or primary_code(exc) != sqlite3.SQLITE_FULL:
+                if self._suspect or not is_unwritten(exc):
                     connection.close()
                     raise read_error(exc, self._path) from None
             except BaseException:
@@ -252,8 +252,7 @@ class SqliteStore:
         self._fence()
 
     def _failed_commit(self, connection: sqlite3.Connection, error: Exception) -> KeyhouseError:
-        if primary_code(error) == sqlite3.SQLITE_FULL:
-            # The frame with the commit mark was not written.
+        if is_unwritten(error):
             self._undo(connection)
             return read_error(error, self._path)
         self._drop()

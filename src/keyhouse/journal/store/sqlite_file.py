@@ -19,7 +19,15 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
 )
 
-__all__ = ["APPLICATION_ID", "FAULTS", "SCHEMA_VERSION", "connect", "primary_code", "read_error"]
+__all__ = [
+    "APPLICATION_ID",
+    "FAULTS",
+    "SCHEMA_VERSION",
+    "connect",
+    "is_unwritten",
+    "primary_code",
+    "read_error",
+]
 
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
 SCHEMA_VERSION = 1
@@ -106,6 +114,15 @@ def primary_code(error: Exception) -> int | None:
     """Return SQLite's primary result code, None if the error is not of the library."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+def is_unwritten(error: Exception) -> bool:
+    """Tell whether a write to the file failed: for want of room, or for whatever the system says.
+
+    Gramine does not say ENOSPC. The last frame, which has the commit mark, was not written then.
+    """
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return primary_code(error) == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
 
 
 def _check_file(path: Path) -> None:

@@ -3,7 +3,9 @@
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,8 @@ __all__ = ["CollateralFiles", "read_bundles"]
 
 log = structlog.get_logger(__name__)
 
+_MINUTE: Final = timedelta(minutes=1)
+
 _Version = tuple[str, int, int, int, int]
 
 
@@ -47,6 +51,9 @@ class CollateralFiles:
     Making one reads them and raises ``RefusedError`` if they cannot be used. Later, files that
     cannot be used, or are being written, are told in the log and the last good bundles stay: they
     have their own ends, and nothing is trusted because it is in these files.
+
+    Whether they changed is told by their times and sizes at each call, which not every file system
+    keeps true, and by their content once a minute.
     """
 
     def __init__(self, paths: Sequence[Path], root_ca: bytes, now: Callable[[], datetime]) -> None:
@@ -54,6 +61,8 @@ class CollateralFiles:
         self._root_ca: Final = root_ca
         self._now: Final = now
         self._seen = _versions(self._paths)
+        self._content = _digest(self._paths)
+        self._looked = now()
         self._bundles = self._read()
 
     def __call__(self, quote: bytes) -> Collateral:
@@ -87,10 +96,14 @@ class CollateralFiles:
         return {}
 
     def _look(self) -> None:
-        versions = _versions(self._paths)
-        if versions == self._seen:
+        versions, now = _versions(self._paths), self._now()
+        if versions == self._seen and abs(now - self._looked) < _MINUTE:
             return
-        self._seen = versions
+        content = _digest(self._paths)
+        same = (versions, content) == (self._seen, self._content)
+        self._seen, self._content, self._looked = versions, content, now
+        if same:
+            return
         names = ", ".join(map(str, self._paths))
         try:
             self._bundles = self._read()
@@ -156,20 +169,33 @@ def _is_directory(path: Path) -> bool:
         return False
 
 
+def _digest(paths: Sequence[Path]) -> bytes:
+    """Return what differs when the content of a file does."""
+    found = sha256()
+    for path in _files(paths):
+        with suppress(CollateralUnreadableError):
+            found.update(sha256(path.name.encode("utf-8", "surrogateescape")).digest())
+            found.update(sha256(_read_file(path)).digest())
+    return found.digest()
+
+
 def _bundle(path: Path) -> Collateral:
+    try:
+        return read_collateral(_read_file(path))
+    except CollateralRefusedError as refused:
+        raise _unreadable(path, refused.message) from None
+
+
+def _read_file(path: Path) -> bytes:
     try:
         # Neither waits for a writer of a pipe nor follows a device to its end.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise _unreadable(path, "it is no file")
-            content = file.read(MAX_COLLATERAL + 1)
+            return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
         raise _unreadable(path, os_reason(error)) from None
-    try:
-        return read_collateral(content)
-    except CollateralRefusedError as refused:
-        raise _unreadable(path, refused.message) from None
 
 
 def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:

@@ -83,7 +83,7 @@ async def opened(folder: Path, platform: Platform) -> AsyncIterator[Home]:
         folder,
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
-        shares_locks=platform.shares_locks,
+        shares_locks=not platform.is_library_os,
     )
     try:
         yield home

@@ -82,8 +82,7 @@ async def _serve(settings: Settings) -> None:
     log = structlog.get_logger(__name__)
     install_last_resort()
     stop = _stop_signals()
-    for missing in harden():
-        log.warning("the process is less protected than it could be", missing=missing)
+    missing = harden()
     for note in settings.notes:
         log.warning(note)
     new = new_deployment(settings)
@@ -91,6 +90,8 @@ async def _serve(settings: Settings) -> None:
     folder = settings.data_dir.absolute()
     require_clock(folder, confirmed=settings.confirm_clock)
     platform = await asyncio.to_thread(open_platform, name, folder)
+    for each in missing if not platform.is_library_os else ():
+        log.warning("the process is less protected than it could be", missing=each)
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
     async with opened(folder, platform) as home:
