@@ -132,6 +132,7 @@ def _verdict_rules(
 ) -> dict[str, Callable[[], bool]]:
     report = parts.report
     tcb, qe = json.loads(case.collateral.tcb_info), json.loads(case.collateral.qe_identity)
+    pck = certificates(parts.chain)[0]
     rules: dict[str, Callable[[], bool]] = {
         "not revoked": lambda: verdict.tcb_status != "Revoked",
         "evaluation number": lambda: (
@@ -144,10 +145,15 @@ def _verdict_rules(
             "report data": lambda: verdict.report_data == report[520:584],
             "who the confidential VM is": lambda: _says(verdict, report),
             "UpToDate": lambda: (
-                verdict.tcb_status != "UpToDate" or _enclave_status(parts, qe) == "UpToDate"
+                verdict.tcb_status != "UpToDate"
+                or (
+                    _platform_status(pck, tcb, report[:16]),
+                    _module_status(report, tcb),
+                    _enclave_status(parts, qe),
+                )
+                == ("UpToDate",) * 3
             ),
         }
-    pck = certificates(parts.chain)[0]
     return rules | {
         "report data": lambda: verdict.report_data == report[320:384],
         "MRENCLAVE": lambda: verdict.mrenclave == report[64:96],
@@ -161,17 +167,30 @@ def _verdict_rules(
     }
 
 
-def _platform_status(pck: x509.Certificate, tcb: dict[str, Any]) -> str:
+def _platform_status(pck: x509.Certificate, tcb: dict[str, Any], tee_tcb_svn: bytes = b"") -> str:
     """Return the status of the first level that the machine reaches. Source: Intel PCS v4."""
-    svns = list(_pck_value(pck, 2, 16, inner=18))
+    svns = [*_pck_value(pck, 2, 16, inner=18), *tee_tcb_svn]
     pce = _pce_svn(pck)
     for level in tcb["tcbLevels"]:
-        wanted = [each["svn"] for each in level["tcb"]["sgxtcbcomponents"]]
+        components = list(level["tcb"]["sgxtcbcomponents"])
+        if tee_tcb_svn:
+            components += level["tcb"]["tdxtcbcomponents"]
+        wanted = [each["svn"] for each in components]
         if pce >= level["tcb"]["pcesvn"] and all(
             have >= want for have, want in zip(svns, wanted, strict=True)
         ):
             return str(level["tcbStatus"])
     return "none"
+
+
+def _module_status(report: bytes, tcb: dict[str, Any]) -> str:
+    """Return the status of the TDX module in its line; one of no line has none of its own."""
+    lines = tcb.get("tdxModuleIdentities")
+    if not (lines and report[1]):
+        return "UpToDate"
+    line = next(each for each in lines if each["id"].upper() == f"TDX_{report[1]:02X}")
+    reached = (level for level in line["tcbLevels"] if report[0] >= level["tcb"]["isvsvn"])
+    return str(next(reached)["tcbStatus"])
 
 
 def _enclave_status(parts: QuoteParts, qe: dict[str, Any]) -> str:

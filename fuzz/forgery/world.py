@@ -22,6 +22,7 @@ from keyhouse_simulation.parameters import (
     Pck,
     QeIdentity,
     TcbInfo,
+    TdxLevel,
     TdxQuoteForm,
 )
 
@@ -115,7 +116,10 @@ def make_world() -> World:
             *(_quote(machine, debug=False) for machine in (neighbour, foreign)),
             _quote(vendor, debug=True),
         ),
-        collaterals=tuple(each.collateral for each in platforms),
+        collaterals=(
+            *(each.collateral for each in platforms),
+            *(each.td_collateral for each in platforms[1:]),
+        ),
         vm_quotes=tuple(
             platforms[0].td_quote(ConfidentialVm(form=form), bytes(64)) for form in TdxQuoteForm
         ),
@@ -149,6 +153,8 @@ def _another(vendor: Machine, pck: Pck) -> Machine:
 def _parameters() -> list[Parameters]:
     """Return what the vendor says at different times and of different machines."""
     tcb, qe, lists = TcbInfo(), QeIdentity(), Lists()
+    td, td_qe = TcbInfo(id="TDX", tdx=TdxLevel()), QeIdentity(id="TD_QE", product_id=2)
+    old, revoked = TcbStatus.OUT_OF_DATE, TcbStatus.REVOKED
     replace = msgspec.structs.replace
     return [
         Parameters(),
@@ -169,6 +175,20 @@ def _parameters() -> list[Parameters]:
         Parameters(tcb_info=replace(tcb, issued_ago=_OLD, valid_for=_BRIEF)),
         Parameters(qe_identity=replace(qe, issued_ago=_OLD, valid_for=_BRIEF)),
         Parameters(tcb_info=replace(tcb, issued_ago=-_BRIEF)),
+        Parameters(
+            td_tcb_info=replace(td, evaluation_number=2),
+            td_qe_identity=replace(td_qe, evaluation_number=2),
+        ),
+        Parameters(td_tcb_info=replace(td, status=old)),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=old))),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=revoked))),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_version=6))),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_line=2))),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_signer=b"\1" * 48))),
+        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(tee_tcb_svn=bytes([6] * 16)))),
+        Parameters(td_tcb_info=replace(td, fmspc=_OTHER_KIND, pce_id=b"\0\1")),
+        Parameters(td_qe_identity=replace(td_qe, status=revoked)),
+        Parameters(td_tcb_info=replace(td, issued_ago=_OLD, valid_for=_BRIEF)),
     ]
 
 
