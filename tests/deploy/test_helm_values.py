@@ -1,6 +1,7 @@
 """What the chart makes of the values that people set is what Kubernetes takes, and is closed."""
 
 import json
+import os
 import re
 import subprocess
 import tomllib
@@ -106,6 +107,11 @@ def coordinator(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     return pod, container
 
 
+def quantity(text: str) -> int:
+    """Return bytes."""
+    return int(text[:-2]) << {"Mi": 20, "Gi": 30}[text[-2:]]
+
+
 def gramine() -> dict[str, Any]:
     """Return Gramine's manifest with words in its places."""
     text = _GRAMINE.read_text(encoding="utf-8").replace("= {{", '= "{{').replace("}}\n", '}}"\n')
@@ -181,6 +187,8 @@ def test_an_enclave_gets_the_size_that_its_manifest_asks_for() -> None:
     limits = container["resources"]["limits"]
     assert limits["sgx.intel.com/epc"] == gramine()["sgx"]["enclave_size"] + "i"
     assert limits["sgx.intel.com/enclave"] == 1
+    # What is paged out of the enclave counts as the pod's memory.
+    assert quantity(limits["memory"]) > quantity(limits["sgx.intel.com/epc"])
     assert "sgx.intel.com/provision" not in limits  # the AESM's, not the coordinator's
     assert {"name": "data", "mountPath": "/data"} in container["volumeMounts"]
     assert pod["volumes"][0]["hostPath"] == {"path": "/var/run/aesmd", "type": "Directory"}
@@ -230,9 +238,13 @@ def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
     script = re.search(r"args:\n +- \|\n(.+?)\n +securityContext", text, re.DOTALL)
     assert script is not None
     words = script[1].replace("{{ .Values.backup.keep }}", "3")
-    kept = [f"2026010{day}T021700Z" for day in range(1, 5)]
-    for name in (*kept, ".20260105T021700Z-killed", "by-hand"):
+    complete = [f"2026010{day}T021700Z" for day in range(1, 5)]
+    killed, running = "20260105T021700Z", "20260106T021700Z"  # neither has digests
+    for name in (*complete, killed, running, "by-hand"):
         (backups / name).mkdir(parents=True)
+    for name in complete:
+        (backups / name / "SHA256SUMS").touch()
+    os.utime(backups / killed, (0, 0))
     for path, ours in (("/data/state", state), ("/backups", backups)):
         assert words.count(path) == 1
         words = words.replace(path, str(ours))
@@ -248,7 +260,7 @@ def test_the_backup_of_the_cron_job_is_one_of_the_running_coordinator(
         )
     assert done.returncode == 0, done.stderr
     *older, newest, other = sorted(each.name for each in backups.iterdir())
-    assert (older, other) == (kept[2:], "by-hand")
+    assert (older, other) == ([*complete[2:], running], "by-hand")
     assert {each.name for each in (backups / newest).iterdir()} >= {"journal.db", "SHA256SUMS"}
     assert (backups / newest).stat().st_mode & 0o777 == 0o700
 
