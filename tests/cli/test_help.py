@@ -1,14 +1,9 @@
 """What the first page and the help of each command show, and how they fit a terminal."""
 
-import os
-import pty
-import subprocess
-from pathlib import Path
-
 import click
 import pytest
 from support.process.command_tree import Leaf, below, leaves, typed
-from support.process.start import KEYHOUSE
+from support.process.terminal import on_a_terminal
 
 from keyhouse.cli.commands import COMMANDS, ROOT
 from keyhouse.cli.parser.help import summary_of
@@ -96,22 +91,9 @@ def test_measured_processes_print_the_version_too(
     assert capsys.readouterr().out == typed("--version").stdout
 
 
-def _on_a_terminal(*words: str, **variables: str) -> str:
-    """Return what the command prints on a terminal of its own."""
-    leader, follower = pty.openpty()
-    environment = {"TERM": "xterm", "PATH": str(Path(KEYHOUSE).parent), **variables}
-    ended = subprocess.Popen([KEYHOUSE, *words], stdout=follower, env=environment)
-    try:
-        ended.wait(60)
-        return os.read(leader, 1 << 16).decode()
-    finally:
-        os.close(leader)
-        os.close(follower)
-
-
 def test_headings_are_bold_on_a_terminal_alone() -> None:
     bold = "\x1b[1mGeneral options\x1b[0m:"
 
-    assert bold in _on_a_terminal("--help")
-    assert "\x1b" not in _on_a_terminal("--help", NO_COLOR="1")
+    assert bold in on_a_terminal("--help", environment={})[1]
+    assert "\x1b" not in on_a_terminal("--help", environment={"NO_COLOR": "1"})[1]
     assert "\x1b" not in typed("--help").stdout

@@ -14,6 +14,7 @@ import pytest
 from support.process.command import Ended, run
 from support.process.server import Server, free_port
 from support.process.start import KEYHOUSE
+from support.process.terminal import on_a_terminal
 from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
@@ -400,27 +401,11 @@ def test_the_help_lists_every_command_and_the_version_is_the_packages() -> None:
     assert run("version") == Ended(0, f"{__version__}\n", "")
 
 
-def on_a_terminal(variables: dict[str, str], *words: str) -> bytes:
-    """Return what a command shows on a terminal."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [KEYHOUSE, *words], env={"TERM": "xterm", **variables}, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 65536):
-                shown += part
-        except OSError:  # the terminal closed with the process
-            pass
-        os.close(ours)
-        assert process.wait() == 0, shown
-    return shown
-
-
 def test_colours_are_for_terminals_without_no_color(running: Server) -> None:
     words = ("status", f"127.0.0.1:{running.port}", *trust(running), "--memory", "none")
 
-    assert b"\x1b[" in on_a_terminal({}, *words)
-    assert b"\x1b[" not in on_a_terminal({"NO_COLOR": "1"}, *words)
+    code, shown = on_a_terminal(*words, environment={})
+    assert (code, "\x1b[" in shown) == (0, True), shown
+    code, shown = on_a_terminal(*words, environment={"NO_COLOR": "1"})
+    assert (code, "\x1b[" in shown) == (0, False), shown
     assert "\x1b" not in run(*words, env={"TERM": "xterm-256color", "COLORTERM": "truecolor"}).out

@@ -1,10 +1,8 @@
 """Contexts, kept certificates, identities and ``--json`` of commands, on a real coordinator."""
 
 import json
-import os
 import re
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from support.process.command import Ended, run
 from support.process.server import Server
-from support.process.start import KEYHOUSE
+from support.process.terminal import on_a_terminal
 from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
@@ -249,35 +247,23 @@ def test_user_may_be_in_a_pkcs12_file(desk: Desk) -> None:
 # --- secrets and terminals ---
 
 
-def on_a_terminal(desk: Desk, *words: str, **variables: str) -> tuple[int, str]:
+def shown_to(desk: Desk, *words: str, **variables: str) -> tuple[int, str]:
     """Return how a command ended on a terminal, and what that showed."""
-    ours, theirs = os.openpty()
-    environment = {"TERM": "xterm", "NO_COLOR": "1", **desk.environment, **variables}
-    with subprocess.Popen(
-        [KEYHOUSE, *words], cwd=desk.folder, env=environment, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 65536):
-                shown += part
-        except OSError:  # the terminal closed with the process
-            pass
-        os.close(ours)
-    return process.returncode, shown.decode()
+    environment = {"NO_COLOR": "1", **desk.environment, **variables}
+    return on_a_terminal(*words, environment=environment, folder=desk.folder)
 
 
 def test_secrets_are_shown_on_a_terminal_only_if_that_is_wanted(desk: Desk) -> None:
     value = re.search(r"base64 +(\S+)", desk.done("secret", "get", "shared"))
     assert value
 
-    code, shown = on_a_terminal(desk, "secret", "get", "shared")
+    code, shown = shown_to(desk, "secret", "get", "shared")
     assert (code, value[1] in shown) == (2, False)
     assert "--show" in shown
-    code, shown = on_a_terminal(desk, "secret", "get", "shared", "--show")
+    code, shown = shown_to(desk, "secret", "get", "shared", "--show")
     assert (code, value[1] in shown) == (0, True)
     assert re.search(rf"^context: \S+ \({desk.host}, SIMULATED\)\r$", shown, re.MULTILINE)
-    code, shown = on_a_terminal(desk, "secret", "get", "shared", "-o", "s.json")
+    code, shown = shown_to(desk, "secret", "get", "shared", "-o", "s.json")
     assert (code, value[1] in shown) == (0, False)
     assert (desk.folder / "s.json").stat().st_mode & 0o777 == 0o600
 
@@ -286,19 +272,19 @@ def test_long_work_is_shown_on_a_terminal_and_leaves_the_result(
     desk: Desk, running: Server
 ) -> None:
     backup = ("backup", str(running.data))
-    code, shown = on_a_terminal(desk, *backup, "made", "--platform", "simulation")
+    code, shown = shown_to(desk, *backup, "made", "--platform", "simulation")
 
     assert code == 0
     for part in ("copying", "checking records", "decrypting records", "replaying"):
         assert re.search(f"backing up: {part} .* 0%", shown)
         assert shown.index(part) < shown.index("next, when it is needed")
     assert "copying" not in desk.type(*backup, "second").err
-    code, shown = on_a_terminal(desk, *backup, "third", "--json")
+    code, shown = shown_to(desk, *backup, "third", "--json")
     assert (code, "copying" in shown) == (0, False)
 
 
 def test_a_manifest_is_indented_on_a_terminal_only(desk: Desk) -> None:
-    code, shown = on_a_terminal(desk, "manifest", "get")
+    code, shown = shown_to(desk, "manifest", "get")
 
     assert code == 0
     assert '\r\n  "Packages": {\r\n' in shown
@@ -309,7 +295,7 @@ def test_a_manifest_is_indented_on_a_terminal_only(desk: Desk) -> None:
 def test_table_is_whole_on_a_terminal_of_any_width(
     desk: Desk, columns: str, *, is_drawn: bool
 ) -> None:
-    code, shown = on_a_terminal(desk, "context", "list", NO_COLOR="", COLUMNS=columns)
+    code, shown = shown_to(desk, "context", "list", NO_COLOR="", COLUMNS=columns)
 
     assert (code, desk.host in shown, "\u2500" in shown) == (0, True, is_drawn)
 
@@ -317,7 +303,7 @@ def test_table_is_whole_on_a_terminal_of_any_width(
 @pytest.mark.parametrize("columns", [80, 100])
 def test_status_wraps_between_words(desk: Desk, columns: int) -> None:
     whole = json.loads(desk.done("status", "--json"))["message"]
-    code, shown = on_a_terminal(desk, "status", COLUMNS=str(columns))
+    code, shown = shown_to(desk, "status", COLUMNS=str(columns))
 
     lines = [line.rpartition("\r")[2] for line in shown.split("\r\n")]
     assert code == 0

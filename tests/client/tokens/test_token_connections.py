@@ -54,14 +54,6 @@ from keyhouse.client.tokens.transport import TokenTransport
 KINDS = ("EC", "P-384", "RSA")
 
 
-@pytest.fixture(scope="module")
-def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedCoordinator]:
-    """A coordinator that runs."""
-    peer = known_to("EC")
-    with serving(peer, tmp_path_factory.mktemp("peer")) as address:
-        yield trusted(peer, address)
-
-
 @contextmanager
 def echoing(served: Certified, folder: Path) -> Iterator[Address]:
     """Serve TLS to one client, and send back what it sends."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from support.process.softhsm import (
     needs_engine,
     on_token,
     put_key,
-    trusted,
 )
 
 from keyhouse.base.secret import Secret
@@ -38,14 +36,6 @@ from keyhouse.client import (
 from keyhouse.client.tokens.openssl_program import failure
 
 PUBLIC = ("cmdline", "environ")
-
-
-@pytest.fixture(scope="module")
-def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedCoordinator]:
-    """A coordinator that runs."""
-    peer = known_to("EC")
-    with serving(peer, tmp_path_factory.mktemp("peer")) as address:
-        yield trusted(peer, address)
 
 
 @needs_engine

@@ -1,25 +1,22 @@
 """The engine itself refuses a first manifest that the settings do not admit, whoever submits it."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from support.samples.crafted import keys_of_a_root
 from support.samples.deployment import (
+    MACHINE,
     NOW,
-    FixedClock,
     manifest,
     new_process,
-    open_home,
     running_engine,
     set_manifest,
 )
 
 from keyhouse.base.errors import ForbiddenError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, FirstManifestRule, NewDeployment, Phase, open_engine
+from keyhouse.coordinator import Engine, FirstManifestRule, Phase
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide, start
 from keyhouse.coordinator.core.events import ManifestSet
@@ -30,24 +27,11 @@ from keyhouse.manifest import fingerprint
 ANOTHER_MACHINE = Secret(b"quite another machine's secret..")
 
 
-@asynccontextmanager
-async def engine_with(
-    path: Path, rule: FirstManifestRule, machine: Secret | None = None
-) -> AsyncIterator[Engine]:
-    home = await (open_home(path) if machine is None else open_home(path, machine))
-    engine = await open_engine(
-        home,
-        clock=FixedClock(),
-        process=new_process()._replace(first_manifest=rule),
-        new=NewDeployment("P-256", ("localhost",), ()),
-    )
-    writing = asyncio.create_task(engine.run())
-    try:
-        yield engine
-    finally:
-        engine.stop()
-        await writing
-        await engine.close()
+def engine_with(
+    path: Path, rule: FirstManifestRule, machine: Secret = MACHINE
+) -> AbstractAsyncContextManager[Engine]:
+    process = new_process()._replace(first_manifest=rule)
+    return running_engine(path, machine=machine, process=process)
 
 
 async def test_a_command_for_another_manifest_than_the_claimed_is_refused(tmp_path: Path) -> None:

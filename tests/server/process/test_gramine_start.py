@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.samples.deployment import FixedClock, manifest, new_process, set_manifest
+from support.samples.deployment import engine_over, manifest, new_process, set_manifest
 from support.samples.hardware import Gramine
 from support.samples.recovery import holders, recoverable
 
 from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
-from keyhouse.coordinator import Engine, NewDeployment, Phase, open_engine
+from keyhouse.coordinator import Engine, Phase
 from keyhouse.journal import Home
 from keyhouse.server.process.opening import sealing_note
 from keyhouse.server.services.quotes import Quotes
@@ -32,19 +32,8 @@ async def coordinator(platform: GraminePlatform, path: Path) -> AsyncIterator[En
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
     )
-    engine = await open_engine(
-        home,
-        clock=FixedClock(),
-        process=new_process(platform.kind),
-        new=NewDeployment("P-256", ("localhost",), ()),
-    )
-    writing = asyncio.create_task(engine.run())
-    try:
+    async with engine_over(home, process=new_process(platform.kind)) as engine:
         yield engine
-    finally:
-        engine.stop()
-        await writing
-        await engine.close()
 
 
 async def test_state_is_kept_over_restarts_and_lost_with_the_key(

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from support.peers.https import trusting_context
 from support.process.server import Client, Server
 from support.samples.deployment import user
 
@@ -141,9 +142,7 @@ def check_log(server: Server, most: int, warnings: tuple[str, ...] = ()) -> None
 
 def tls_context(*, fast: bool = True) -> ssl.SSLContext:
     """Return a client's context that trusts anybody; ``fast`` keeps its own part cheap."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    context = trusting_context()
     if fast:
         context.set_ecdh_curve("prime256v1")
     return context

@@ -256,6 +256,16 @@ def running(
         thread.join(20)
 
 
+def trusting_context(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    """Return a client's context that trusts anybody: tests of trust are elsewhere."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
 def client_context(
     pair: Pair | None,
     directory: Path,
@@ -264,11 +274,7 @@ def client_context(
     appended: tuple[Pair, ...] = (),
 ) -> ssl.SSLContext:
     """Return a client's context with a certificate, and others' certificates appended to it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if version is not None:
-        context.minimum_version = context.maximum_version = version
+    context = trusting_context(version)
     if pair is not None:
         path = directory / "client.pem"
         path.write_bytes(pair.key_pem + pair.pem + b"".join(other.pem for other in appended))

@@ -30,7 +30,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
-from support.peers.https import Pair, make_pair
+from support.peers.https import Pair, make_pair, trusting_context
 
 ACTIVATE: Final = "/rpc.Marble/Activate"
 WORKLOAD: Final = make_pair("a workload")
@@ -73,11 +73,7 @@ def client_context(
     protocols: tuple[str, ...] = ("h2",),
 ) -> ssl.SSLContext:
     """Return a client's context that trusts anybody."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if version is not None:
-        context.minimum_version = context.maximum_version = version
+    context = trusting_context(version)
     if protocols:
         context.set_alpn_protocols(list(protocols))
     if pair is not None:

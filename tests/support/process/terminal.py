@@ -1,4 +1,4 @@
-"""A terminal of a test: a shell that runs what is typed, one command after the other."""
+"""Terminals of tests: a shell that runs what is typed, and a single command with its colours."""
 
 import os
 import signal
@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["Terminal"]
+from support.process.start import KEYHOUSE
+
+__all__ = ["Terminal", "on_a_terminal"]
 
 _SERVES: Final = ("serving the Client API", "serving at port", "Ctrl-C ends it.")
 _DONE: Final = "--- typed ---"
@@ -65,3 +67,26 @@ class Terminal:
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGINT)
         self._shell.communicate(timeout=60)
+
+
+def on_a_terminal(
+    *words: str, environment: Mapping[str, str], folder: Path | None = None
+) -> tuple[int, str]:
+    """Return how ``keyhouse`` ended on a terminal, and what that showed."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [KEYHOUSE, *words],
+        cwd=folder,
+        env={"TERM": "xterm", **environment},
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:  # the terminal closed with the process
+            pass
+        os.close(ours)
+    return process.returncode, shown.decode()

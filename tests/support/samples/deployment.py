@@ -147,7 +147,15 @@ async def running_engine(
     process: Process | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the deployment at ``path``, run its engine, and stop it cleanly."""
-    home = await open_home(path, machine)
+    async with engine_over(await open_home(path, machine), clock, process) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def engine_over(
+    home: Home, clock: FixedClock | None = None, process: Process | None = None
+) -> AsyncIterator[Engine]:
+    """Run an engine over ``home``, and stop it cleanly."""
     engine = await open_engine(
         home,
         clock=clock or FixedClock(),
