@@ -60,7 +60,8 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
 
         shown = second.shown
         assert "value        hello\n" in shown
-        assert 'no permission ReadSecret on: "payroll"' in shown
+        assert 'the manifest has no secret "payroll"' in shown
+        assert 'no permission ReadSecret on: "payroll"' in first.shown
         assert "ready to accept a manifest" in shown
         assert "did you mean ResourceNames?" in shown
         assert "the greeter says: Good morning\n" in shown

@@ -60,7 +60,7 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
 def unknown_secret(name: str, known: Iterable[str]) -> NotFoundError:
     """Return the error for a ``name`` that is not in the manifest; it may mean one of ``known``."""
     close = resembling(name, islice(known, _MOST_NAMES))
-    hint = f"did you mean {quoted(close)}?" if close else "keyhouse secret list prints all names"
+    hint = f"did you mean {close}?" if close else "keyhouse secret list prints all names"
     return NotFoundError(f"the manifest has no secret {quoted(name)}", hint=hint)
 
 
