@@ -30,6 +30,7 @@ LATER = (
     b"HTTP/1.1 503 Later\r\nConnection: close\r\nContent-Length: 35\r\n\r\n"
     b'{"status":"error","message":"full"}'
 )
+OPEN = LATER.replace(b"Connection", b"Keyhouse-Outcome: unknown\r\nConnection", 1)
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"
 UPLOAD = {"key": SecretUpload(key=Secret(b"value"))}
 QUICK = Retries((0.001, 0.001))
@@ -62,7 +63,7 @@ def test_a_read_is_tried_again(mode: Mode, tmp_path: Path, fault: bytes) -> None
     assert asked(peer, STATUS) == 3
 
 
-@pytest.mark.parametrize("fault", [b"", HALF, b"\x00\xff nonsense\r\n\r\n"], ids=repr)
+@pytest.mark.parametrize("fault", [b"", HALF, OPEN, b"\x00\xff nonsense\r\n\r\n"], ids=repr)
 def test_a_change_that_may_have_been_made_is_never_sent_twice(
     mode: Mode, tmp_path: Path, fault: bytes
 ) -> None:

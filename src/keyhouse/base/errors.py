@@ -14,6 +14,7 @@
      |    +-- ConflictError          contradicts what is stored or pending                409
      |    +-- InvalidError           content that breaks the rules: every problem at once 400
      +-- UnavailableError       try again later: full disk, too busy, shutting down       503
+     +-- UnsettledError         it may have happened: read before you repeat it           503
      +-- BrokenError            an invariant does not hold; an operator has to look       500
 
 ``code`` is stable and for programs, the text is for people: what, where, and what to do.
@@ -39,6 +40,7 @@ __all__ = [
     "TooLargeError",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnsettledError",
     "WrongPhaseError",
 ]
 
@@ -152,6 +154,12 @@ class UnavailableError(KeyhouseError):
     """Cannot be done now; the same request may succeed later. Nothing has changed."""
 
     code = "unavailable"
+
+
+class UnsettledError(KeyhouseError):
+    """Whether the change has happened is not known yet: read before you repeat it."""
+
+    code = "outcome-unknown"
 
 
 class BrokenError(KeyhouseError):

@@ -91,7 +91,9 @@ class ClientSetupError(RefusedError):
 
 
 class UnreachableError(UnavailableError):
-    """No whole answer came. If ``sent``, the coordinator may have carried out a change.
+    """No whole answer came, or one that leaves it open whether the change has happened.
+
+    If ``sent``, the coordinator may have carried it out.
 
     ``connected``: there was a connection, so the request may have arrived.
     """

@@ -2,7 +2,8 @@
 
 import asyncio
 import hmac
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
@@ -163,14 +164,14 @@ class Journal:
                 start = _require_start(batch, self.store_id)
                 if start.epoch != self.position.epoch:
                     return await self._reopen()
-                if not batch.records:
-                    break
                 try:
                     opened, before = await _open_events(self._sealer, before, batch.records)
                 except StoreDamagedError:
                     # Whether it is damaged or continues another journal shows from its base on.
                     return await self._reopen()
                 events += opened
+                if not batch.records or batch.head == before:
+                    break
             _check_head(batch, before)
             self.position = before
             self._weight += weight(events)
@@ -186,6 +187,14 @@ class Journal:
             self._require_settled()
             key = self._dek if dek is None else dek
             return await self._begin(base, key, expected=self.position)
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the next write is that of this journal, as ``Store.turn``."""
+        return self._store.turn()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` whenever there may be something to catch up with, as ``Store.watch``."""
+        self._store.watch(changed)
 
     @property
     def dek(self) -> Secret:
@@ -303,6 +312,8 @@ async def _read_whole(
     while batch.records:
         await asyncio.to_thread(_take, replaying, batch.records, known)
         advance(len(batch.records))
+        if batch.head == replaying.position:  # others may write as fast as this reads
+            break
         batch = await store.read(replaying.position.sequence)
         if batch.start != start:
             raise StoreConflictError("another began an epoch while the journal was read")

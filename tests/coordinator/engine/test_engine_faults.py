@@ -1,39 +1,22 @@
 """Stores that fail, are shared, or die at any step, below a real engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from support.samples.activation import marble_manifest
 from support.samples.deployment import (
     NOW,
-    FixedClock,
-    manifest,
-    moment,
-    new_process,
-    open_home,
     stored,
     upload,
 )
+from support.samples.replicas import begin, engine_on
 
-from keyhouse.authority import make_coordinator_keys
-from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
-from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Activate, Activated, Engine
-from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.context import Context
-from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.state import AcceptingManifest, Running
-from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.clock import SecurityClock
-from keyhouse.coordinator.engine.records import decode_events, encode_events
-from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.coordinator.prepare import prepare_manifest
+from keyhouse.base.errors import ForbiddenError, UnavailableError
+from keyhouse.coordinator import Activate, Activated
 from keyhouse.journal import (
-    Journal,
     MemoryStore,
     OutcomeUnknownError,
     StoreConflictError,
@@ -41,7 +24,6 @@ from keyhouse.journal import (
 )
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
 
-STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
 A, B = b"a" * 16, b"b" * 16
 
 
@@ -79,62 +61,27 @@ class FaultyStore:
             raise OutcomeUnknownError("the store does not answer")
         return await self.inner.settle()
 
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return self.inner.turn()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.inner.watch(changed)
+
     async def close(self) -> None:
         await self.inner.close()
 
 
-def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
-    accepting = AcceptingManifest(
-        make_coordinator_keys(
-            dns_names=["localhost"],
-            ip_addresses=[],
-            curve="P-256",
-            now=moment(NOW),
-            simulated=True,
-        )
-    )
-    command = prepare_manifest(accepting, raw, now=NOW)
-    context = Context(now=NOW, **new_process()._asdict())
-    events = decide(accepting, command, context)
-    state = evolve_all(accepting, events)
-    assert isinstance(state, Running)
-    return state, UpdateLog(events)
-
-
 async def _shared_store(raw: bytes | None = None) -> MemoryStore:
     store = MemoryStore()
-    state, log = _first_state(raw or manifest(50))
-    base = encode_events(base_events(state, log.view()))
-    await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base)
+    await begin(store, raw)
     return store
-
-
-@asynccontextmanager
-async def _engine_on(store: MemoryStore | FaultyStore, path: Path) -> AsyncIterator[Engine]:
-    journal, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK)
-    events = list(decode_events(replay.base + replay.events))
-    engine = Engine(
-        writer=JournalWriter(await open_home(path), journal, in_memory=True),
-        clock=SecurityClock(FixedClock()),
-        process=new_process(),
-        state=evolve_all(None, events),
-        update_log=UpdateLog(events),
-    )
-    await engine.announce()
-    writing = asyncio.create_task(engine.run())
-    try:
-        yield engine
-    finally:
-        engine.stop()
-        await asyncio.gather(writing, return_exceptions=True)
-        await engine.close()
 
 
 async def test_two_engines_on_one_store_decide_again_what_the_other_outran(
     tmp_path: Path,
 ) -> None:
     store = await _shared_store()
-    async with _engine_on(store, tmp_path / "a") as one, _engine_on(store, tmp_path / "b") as two:
+    async with engine_on(store, tmp_path / "a") as one, engine_on(store, tmp_path / "b") as two:
         for number in range(0, 50, 2):
             await asyncio.gather(
                 upload(one, {f"key{number}": A}), upload(two, {f"key{number + 1}": B})
@@ -147,7 +94,7 @@ async def test_two_engines_on_one_store_decide_again_what_the_other_outran(
     assert {values[f"key{number}"] for number in range(0, 50, 2)} == {A}
     assert {values[f"key{number}"] for number in range(1, 50, 2)} == {B}
     assert values["note"] == b"really last"
-    async with _engine_on(store, tmp_path / "c") as third:
+    async with engine_on(store, tmp_path / "c") as third:
         assert stored(third.view) == values
         assert len(third.view.log) == 1 + 50 + 2
         assert third.view.position is not None
@@ -156,7 +103,7 @@ async def test_two_engines_on_one_store_decide_again_what_the_other_outran(
 
 async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) -> None:
     store = await _shared_store(marble_manifest({"web": {"Package": "app", "MaxActivations": 5}}))
-    async with _engine_on(store, tmp_path / "a") as one, _engine_on(store, tmp_path / "b") as two:
+    async with engine_on(store, tmp_path / "a") as one, engine_on(store, tmp_path / "b") as two:
         state = one.view.running
         commands = [
             Activate(state.manifest, state.keys.intermediate_cert, _activated(counted=True))
@@ -172,7 +119,7 @@ async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) ->
 
 async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
-    async with _engine_on(store, tmp_path / "a") as engine:
+    async with engine_on(store, tmp_path / "a") as engine:
         engine.record(_activated())
         store.before = [StoreFullError("no room")]
         with pytest.raises(UnavailableError, match="no room"):
@@ -184,11 +131,11 @@ async def test_a_record_without_room_waits_for_the_next_commit(tmp_path: Path) -
 
 async def test_a_record_that_never_has_room_does_not_keep_the_process(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
-    async with asyncio.timeout(30), _engine_on(store, tmp_path / "a") as engine:
+    async with asyncio.timeout(30), engine_on(store, tmp_path / "a") as engine:
         engine.record(_activated())
         store.before = [StoreFullError("no room")]
     assert engine.unrecorded == 0
-    async with _engine_on(store, tmp_path / "b") as engine:
+    async with engine_on(store, tmp_path / "b") as engine:
         assert engine.view.log.audit.end == 0
     with pytest.raises(UnavailableError, match="stopping"):
         engine.record(_activated())
@@ -205,7 +152,7 @@ def _activated(*, counted: bool = False) -> Activated:
 )
 async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Exception) -> None:
     store = FaultyStore(await _shared_store())
-    async with _engine_on(store, tmp_path / "a") as engine:
+    async with engine_on(store, tmp_path / "a") as engine:
         await upload(engine, {"key0": A})
         before = engine.view
         store.before = [error]
@@ -219,7 +166,7 @@ async def test_what_surely_failed_leaves_the_old_state(tmp_path: Path, error: Ex
 
 async def test_an_unknown_outcome_that_happened_is_found_by_reading_back(tmp_path: Path) -> None:
     store = FaultyStore(await _shared_store())
-    async with _engine_on(store, tmp_path / "a") as engine:
+    async with engine_on(store, tmp_path / "a") as engine:
         store.after = [OutcomeUnknownError("the answer was lost")]
         assert stored(await upload(engine, {"key0": A}))["key0"] == A
         assert stored(await upload(engine, {"key1": B}))["key1"] == B
@@ -229,28 +176,10 @@ async def test_an_unknown_outcome_that_did_not_happen_is_found_by_reading_back(
     tmp_path: Path,
 ) -> None:
     store = FaultyStore(await _shared_store())
-    async with _engine_on(store, tmp_path / "a") as engine:
+    async with engine_on(store, tmp_path / "a") as engine:
         before = engine.view
         store.before = [OutcomeUnknownError("the request was lost")]
         with pytest.raises(UnavailableError):
             await upload(engine, {"key0": A})
         assert engine.view is before
         assert stored(await upload(engine, {"key1": B}))["key1"] == B
-
-
-async def test_an_outcome_that_stays_unknown_stops_the_engine_and_tells_everybody(
-    tmp_path: Path,
-) -> None:
-    store = FaultyStore(await _shared_store())
-    async with _engine_on(store, tmp_path / "a") as engine:
-        before = engine.view
-        store.after, store.unreadable = [OutcomeUnknownError("the answer was lost")], True
-        answers = await asyncio.gather(
-            *(upload(engine, {f"key{number}": A}) for number in range(5)), return_exceptions=True
-        )
-        assert all(isinstance(answer, BrokenError) for answer in answers)
-        assert engine.view is before
-        with pytest.raises(BrokenError):
-            await upload(engine, {"key9": A})
-    async with _engine_on(store.inner, tmp_path / "b") as restarted:
-        assert stored(restarted.view)["key0"] == A

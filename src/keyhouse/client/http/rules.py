@@ -139,6 +139,12 @@ class Body:
     def answer(self) -> Answer:
         """Return what came, all of it."""
         headers = self._response.headers
+        if headers.get("Keyhouse-Outcome") == "unknown":
+            raise UnreachableError(
+                f"{self._address} does not know yet whether the change has happened",
+                hint="read before you repeat it",
+                sent=True,
+            )
         return Answer(
             self._response.status_code,
             b"".join(self._parts),

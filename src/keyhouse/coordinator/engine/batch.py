@@ -25,7 +25,7 @@ from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.view import View
 from keyhouse.journal import UnencodableError
 
-__all__ = ["Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_dek"]
+__all__ = ["Accepted", "Decided", "Decision", "Waiting", "decide_batch", "goes_alone", "new_dek"]
 
 
 class Decision(NamedTuple):

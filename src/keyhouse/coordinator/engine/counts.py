@@ -2,14 +2,17 @@
 
 from typing import Final
 
-from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.errors import RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator.core.commands import StaleError
 
 __all__ = ["OUTCOMES", "EngineCounts"]
 
-OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "broken")
-"""Results of changes. ``stale``: the state had changed, so it was prepared again."""
+OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "broken")
+"""Results of changes. ``stale``: the state had changed, so it was prepared again.
+
+``unknown``: its caller was told that it may have happened. If it has, it is accepted as well.
+"""
 
 _COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
@@ -39,4 +42,6 @@ def _outcome(error: BaseException) -> str:
         return "stale"
     if isinstance(error, UnavailableError):
         return "unavailable"
+    if isinstance(error, UnsettledError):
+        return "unknown"
     return "refused" if isinstance(error, RefusedError) else "broken"

@@ -3,20 +3,23 @@
 One task runs ``Engine.run``. A batch is decided command by command on a tentative state; a refused
 command fails alone. The events of the batch become durable in one append. Then, and only then, the
 new state is published and the callers are answered. If the append certainly failed, the old state
-remains. If its outcome is unknown, the engine stops: a restart reads what is stored. The cost is
-that of the change itself, except for a new epoch from time to time.
+remains. If its outcome is unknown, the engine pauses until the store tells it; reads are answered
+meanwhile. The cost is that of the change itself, except for a new epoch from time to time.
+
+Others may write to the same store. A writer that was outrun decides again on what they wrote, and
+the view follows them as soon as the store says that there is something new.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Final, NamedTuple
 
 import structlog
 
-from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
@@ -27,6 +30,7 @@ from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import (
+    Accepted,
     Decided,
     Decision,
     Waiting,
@@ -37,11 +41,18 @@ from keyhouse.coordinator.engine.batch import (
 from keyhouse.coordinator.engine.certificate_ends import warn_of_expiry
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.counts import EngineCounts
-from keyhouse.coordinator.engine.records import decode_events, encode_events
+from keyhouse.coordinator.engine.records import applied, encode_events, rebuild
 from keyhouse.coordinator.engine.recover import Recovery, recover
+from keyhouse.coordinator.engine.settling import not_settled, paused, settle
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
-from keyhouse.journal import Replay, StoreConflictError, Weight
+from keyhouse.journal import (
+    OutcomeLostError,
+    OutcomeUnknownError,
+    Replay,
+    StoreConflictError,
+    Weight,
+)
 
 __all__ = ["Engine", "Process"]
 
@@ -52,6 +63,10 @@ WAITING = 1024
 
 BATCH = 256
 """Commands that share one append."""
+
+
+TURNS: Final = 16
+"""How often the engine waits for its turn to write, after others were first; then it gives up."""
 
 
 class Process(NamedTuple):
@@ -96,11 +111,14 @@ class Engine:
         self._recoveries: deque[_WaitingRecovery] = deque()
         self._audit_buffer = AuditBuffer()
         self._wake = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._behind = False  # whether others may have written what the view does not show
+        self._paused = False  # whether the store has not answered for long
         self._broken: BrokenError | None = None
         self._warned_of = b""
         self.counts: Final = EngineCounts()
         self.view = View(state, writer.position, self._log.view())
+        writer.watch(self.look)
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before what is journalled."""
@@ -155,7 +173,7 @@ class Engine:
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.
         """
-        if self._stopping:
+        if self._stopping.is_set():
             raise UnavailableError("the coordinator is stopping", hint="try again later")
         if self._audit_buffer.add(activated, asyncio.get_running_loop().time()):
             self._wake.set()
@@ -174,14 +192,17 @@ class Engine:
 
         Raises:
             Refused, Stale: as ``decide`` says; nothing changed.
-            UnavailableError: too many wait, the disk is full, or the coordinator stops; nothing
-                changed.
+            UnavailableError: too many wait, the disk is full, the store does not answer, or the
+                coordinator stops; nothing changed.
+            UnsettledError: the change may have happened, or may still happen.
             BrokenError: whether the change is durable is not known until a restart.
         """
         if self._broken:
             raise self._broken
-        if self._stopping:
+        if self._stopping.is_set():
             raise UnavailableError("the coordinator is stopping", hint="try again later")
+        if self._paused:
+            raise paused()
         if len(self._waiting) >= WAITING:
             self.counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
@@ -199,7 +220,7 @@ class Engine:
         """
         if self._broken:
             raise self._broken
-        if self._stopping:
+        if self._stopping.is_set():
             raise UnavailableError("the coordinator is stopping", hint="try again later")
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()
         self._recoveries.append(_WaitingRecovery(recovery, answer))
@@ -208,15 +229,14 @@ class Engine:
 
     async def announce(self) -> None:
         """Commit the ``Started`` record of this process, before anything is served."""
-        started = [start(self._context())]
-        while self._writer.position is not None:
-            try:
-                await self._writer.append(encode_events(started))
-            except StoreConflictError:
-                await self._catch_up()
-            else:
-                self._publish(evolve_all(self.view.state, started), started)
-                return
+
+        async def append() -> None:
+            started = [start(self._context())]
+            await self._writer.append(encode_events(started))
+            self._publish(evolve_all(self.view.state, started), started)
+
+        if self._writer.position is not None:
+            await self._in_turn(append)
 
     async def run(self) -> None:
         """Write until ``stop`` was called and everything submitted before it is answered.
@@ -227,17 +247,21 @@ class Engine:
         try:
             await self._warn_of_expiry()
             while await self._has_work():
+                if (
+                    self._behind
+                ):  # others may write all the time: then the changes here take place as well
+                    await self._follow()
                 if self._recoveries:
                     await self._recover(self._recoveries.popleft())
-                else:
-                    await self._serve(self._take())
+                elif batch := self._take():
+                    await self._serve(batch)
                 await self._warn_of_expiry()
-                await self._writer.tend(self.view.state, self.view.log)
+                await self._tend()
         except BrokenError as error:
             self._broken = error
             raise
         finally:  # no caller may wait for an engine that does not run
-            self._stopping = True
+            self._stopping.set()
             stopped = UnavailableError("the coordinator is stopping", hint="try again later")
             self._fail(self._waiting, self._broken or stopped)
             self._waiting.clear()
@@ -246,19 +270,27 @@ class Engine:
 
     def stop(self) -> None:
         """Accept no more commands; ``run`` ends when the waiting ones are answered."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
+
+    def look(self) -> None:
+        """Take over soon what other writers of the store may have written."""
+        if not self._stopping.is_set():
+            self._behind = True
+            self._wake.set()
 
     async def close(self) -> None:
         """Close the journal. Call after ``run`` has ended."""
         await self._writer.close(clean=self._broken is None)
 
     async def _has_work(self) -> bool:
-        """Wait for a command; return False when there is none and the engine stops."""
+        """Wait for something to do; return False when there is nothing and the engine stops."""
         now = asyncio.get_running_loop().time
         while not (self._waiting or self._recoveries or self._audit_buffer.due(now())):
-            if self._stopping:
+            if self._stopping.is_set():
                 return len(self._audit_buffer) > 0
+            if self._behind:
+                return True
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._audit_buffer.due_at()):
@@ -306,15 +338,20 @@ class Engine:
             if goes_alone(self._waiting[0].command):
                 return batch or [self._waiting.popleft()]
             batch.append(self._waiting.popleft())
-        if self._audit_buffer:
+        if self._audit_buffer and (batch or self._must_record()):
             batch.append(Waiting(self._audit_buffer.oldest(), None))
         return batch
+
+    def _must_record(self) -> bool:
+        """Tell whether the audit buffer has to be written even if there is no other change."""
+        now = asyncio.get_running_loop().time()
+        return self._audit_buffer.due(now) or self._stopping.is_set()
 
     async def _serve(self, batch: list[Waiting]) -> None:
         """Carry out ``batch`` and answer each of its commands in any case."""
         try:
             await self._write(batch)
-        except UnavailableError as error:  # nothing was written
+        except (UnavailableError, UnsettledError) as error:
             log.warning("a change could not be stored", reason=str(error))
             self._fail(batch, error)
         except BaseException as error:
@@ -326,22 +363,69 @@ class Engine:
 
     async def _write(self, batch: list[Waiting]) -> None:
         decided = self._decide(batch)
-        while decided.events:
-            began = perf_counter()
-            try:
-                await self._make_durable(decided)
-            except StoreConflictError:
-                await self._catch_up()
-                decided = self._decide([accepted.waiting for accepted in decided.accepted])
-            else:
-                self.counts.committed(len(decided.accepted), perf_counter() - began)
-                self._publish(decided.state, decided.events)
-                break
+        try:
+            await self._commit(decided)
+        except StoreConflictError:
+            decided = await self._commit_in_turn(decided)
         for (command, answer), before in decided.accepted:
             if answer is not None and not answer.done():
                 answer.set_result(Decision(self.view, before))
             elif answer is None and isinstance(command, RecordActivations):
                 self._audit_buffer.recorded(command, asyncio.get_running_loop().time())
+
+    async def _commit(self, decided: Decided) -> None:
+        """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
+        if not decided.events:
+            return
+        began = perf_counter()
+        await self._settled(self._make_durable(decided), decided.accepted)
+        self.counts.committed(len(decided.accepted), perf_counter() - began)
+        self._publish(decided.state, decided.events)
+
+    async def _commit_in_turn(self, decided: Decided) -> Decided:
+        """Decide again on what others wrote first, and commit that before they write more."""
+
+        async def commit() -> None:
+            nonlocal decided
+            decided = self._decide([each.waiting for each in decided.accepted])
+            await self._commit(decided)
+
+        await self._in_turn(commit)
+        return decided
+
+    async def _in_turn(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Catch up and ``write``, with no other writer in between.
+
+        Raises ``StoreConflictError`` if the turn is always lost; nothing was written.
+        """
+        for _ in range(TURNS):
+            with suppress(StoreConflictError):
+                async with self._writer.turn():
+                    await self._catch_up()
+                    await write()
+                    return
+        raise StoreConflictError("other coordinators write first", hint="try again later")
+
+    async def _settled(self, write: Awaitable[None], batch: Sequence[Accepted] = ()) -> None:
+        """Return once ``write``, of the changes in ``batch``, has happened; raise if it has not."""
+        try:
+            try:
+                await write
+            except OutcomeUnknownError:
+                await settle(self._writer, lambda: self._pause(batch), self._stopping)
+            finally:
+                self._paused = False
+        except OutcomeLostError:
+            self._behind = True
+            raise not_settled() from None
+
+    def _pause(self, batch: Iterable[Accepted]) -> None:
+        """Keep no caller waiting any longer, until the store answers again."""
+        self._paused = True
+        callers = (each.waiting for each in batch if each.waiting.answer is not None)
+        self._fail(callers, not_settled())
+        self._fail(self._waiting, paused())
+        self._waiting.clear()
 
     def _decide(self, batch: Sequence[Waiting]) -> Decided:
         """Decide ``batch`` on the present state, and answer the refused commands."""
@@ -368,16 +452,42 @@ class Engine:
             log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._writer.position, self._log.view())
 
+    async def _tend(self) -> None:
+        """Compact the journal or write its head, where that is due.
+
+        A failure that leaves the journal unchanged is logged, and tried again later.
+        """
+        try:
+            if self._writer.is_too_long():
+                await self._settled(self._compact())
+            else:
+                await self._writer.keep_head()
+        except (UnavailableError, UnsettledError) as error:
+            self._writer.put_off(error)
+
+    async def _compact(self) -> None:
+        # In a turn: a base takes its time, and others would always be first.
+        await self._in_turn(lambda: self._writer.compact(self.view.state, self.view.log))
+
+    async def _follow(self) -> None:
+        """Take over what others wrote. While it cannot be read, the view stays as it is."""
+        self._behind = False
+        if self._writer.position is None:
+            return
+        try:
+            await self._catch_up()
+        except UnavailableError as error:
+            log.warning("the store cannot be read", reason=str(error))
+
     async def _catch_up(self) -> None:
         """Apply what another writer of the same store made durable first."""
         found = await self._writer.catch_up()
-        state: State | None = self.view.state
-        payloads = found.events
         if isinstance(found, Replay):  # the other began an epoch: start again from its base
-            state, self._log = None, UpdateLog()
             payloads = found.base + found.events
-        events = list(decode_events(payloads))
-        self._publish(evolve_all(state, events), events)
+            state, self._log = await asyncio.to_thread(rebuild, payloads)
+            self._publish(state, ())
+        elif found.events:
+            self._publish(*await applied(self.view.running, found.events))
 
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())
@@ -393,5 +503,5 @@ class Engine:
     def _put_off(self) -> None:
         """Write the audit buffer later; if the engine stops, its content is lost."""
         self._audit_buffer.put_off(asyncio.get_running_loop().time())
-        if self._stopping and (lost := self._audit_buffer.give_up()):
+        if self._stopping.is_set() and (lost := self._audit_buffer.give_up()):
             log.error("activations were not recorded", lost=lost)

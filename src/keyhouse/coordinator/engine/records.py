@@ -1,6 +1,8 @@
 """Events as payloads of the journal, and the state that is rebuilt from them."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core.events import Event
@@ -9,7 +11,10 @@ from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
 
-__all__ = ["decode_events", "encode_events", "rebuild"]
+__all__ = ["applied", "decode_events", "encode_events", "rebuild"]
+
+_INLINE: Final = 64
+"""Events that are applied on the event loop: they take about a millisecond."""
 
 _CODEC: Codec[Event] = Codec(Event, name="event")
 
@@ -22,6 +27,18 @@ def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of ``payloads``. Raises ``BrokenError`` on bytes that are no event."""
     return (_CODEC.decode(payload) for payload in payloads)
+
+
+async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:
+    """Return the state after ``payloads``, and their events. Many are applied in a thread."""
+
+    def work() -> tuple[State, list[Event]]:
+        events = list(decode_events(payloads))
+        return evolve_all(state, events), events
+
+    if len(payloads) <= _INLINE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def rebuild(payloads: Iterable[bytes]) -> tuple[Running, UpdateLog]:

@@ -1,10 +1,11 @@
 """The writer of the journal: in the state directory, or in memory with seal mode ``Disabled``."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 
 import structlog
 
-from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import SetManifest
@@ -45,10 +46,13 @@ class JournalWriter:
         self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
     ) -> None:
         self._home = home
-        self._journal = journal
-        self._on_disk = journal is not None and not in_memory
-        self._head_at = journal.position.sequence if journal else 0
+        self._journal: Journal | None = None
+        self._on_disk = False
+        self._head_at = 0
         self._patience = 0
+        self._changed: Callable[[], None] = lambda: None
+        if journal is not None:
+            self._use(journal, on_disk=not in_memory)
 
     @property
     def position(self) -> Position | None:
@@ -60,21 +64,41 @@ class JournalWriter:
         """The size of the journal; None while there is none."""
         return self._journal.weight if self._journal is not None else None
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` whenever another writer of the same store may have written."""
+        self._changed = changed
+        if self._journal is not None:
+            self._journal.watch(changed)
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which no other writer of the store comes before the next write."""
+        return self._present().turn()
+
     async def append(self, payloads: Iterable[bytes]) -> None:
         """Return once all of ``payloads`` are durable.
 
         Raises:
             StoreConflictError: another writer was first, nothing was appended.
             UnavailableError: nothing was appended.
-            BrokenError: it is not known whether they were.
+            OutcomeUnknownError: it is not known yet whether they were: call ``settle``.
+            OutcomeLostError: that can no longer be told: call ``catch_up``.
         """
-        try:
-            await self._present().append(list(payloads))
-        except OutcomeUnknownError as error:
-            raise _unknown() from error
+        await self._present().append(list(payloads))
+
+    async def settle(self) -> None:
+        """Return if the last write, of unknown outcome, has happened. Errors as for ``append``."""
+        if self._on_disk:
+            await self._home.settle()
+        else:
+            await self._present().settle()
 
     async def catch_up(self) -> Replay | Continuation:
-        """Return what others appended since ``position``, which then is behind it."""
+        """Return what others appended since ``position``, which then is behind it.
+
+        Raises:
+            UnavailableError: it cannot be read now.
+            BrokenError: it is damaged, or does not continue what was read before.
+        """
         return await self._present().catch_up()
 
     async def establish(self, command: SetManifest, base: Iterable[bytes]) -> None:
@@ -83,21 +107,20 @@ class JournalWriter:
         try:
             if mode is SealMode.DISABLED:
                 await self._home.archive()
-                self._journal = await Journal.create(
+                journal = await Journal.create(
                     MemoryStore(), store_id=command.store_id, dek=command.dek, base=base
                 )
             else:
-                self._journal = await self._home.establish(
+                journal = await self._home.establish(
                     store_id=command.store_id,
                     dek=command.dek,
                     base=base,
                     policy=mode,
                     recovery_index=command.recovery_index,
                 )
-                self._on_disk = True
         except OutcomeUnknownError as error:
             raise _unknown() from error
-        self._head_at = self._journal.position.sequence
+        self._use(journal, on_disk=mode is not SealMode.DISABLED)
 
     async def unlock(self, dek: Secret) -> Opened:
         """Open the locked journal with a recovered data key. Nothing is written or sealed."""
@@ -106,7 +129,7 @@ class JournalWriter:
     async def take_over(self, opened: Opened, started: Iterable[bytes], state: Running) -> None:
         """Begin to write the journal that ``unlock`` opened, and seal its key for this platform.
 
-        Errors as for ``append``; then call ``relock``.
+        Raises ``UnavailableError`` or ``BrokenError``; then call ``relock``.
         """
         policy = policy_of(state.manifest).seal_mode
         try:
@@ -114,8 +137,7 @@ class JournalWriter:
             await self._home.reseal(policy)
         except OutcomeUnknownError as error:
             raise _unknown() from error
-        self._journal, self._on_disk = opened.journal, True
-        self._head_at = opened.journal.position.sequence
+        self._use(opened.journal, on_disk=True)
 
     async def relock(self) -> None:
         """Close what ``unlock`` opened, if anything."""
@@ -127,43 +149,50 @@ class JournalWriter:
         """Begin an epoch whose base is ``state`` and ``log``, under ``dek`` if one is given.
 
         Seal policy and recovery index are those of ``state``. They may also move the journal to
-        memory, with nothing left on the disk, or back to the disk. Errors as for ``append``.
+        memory, with nothing left on the disk, or back to the disk. Errors as for ``append``, and
+        ``BrokenError`` if it is not known which of the two stores there is.
         """
         journal = self._present()
         mode = policy_of(state.manifest).seal_mode
         base = encode_events(base_events(state, log))
-        try:
-            if mode is SealMode.DISABLED:
-                await self._begin_in_memory(journal, state, base, dek)
-            elif self._on_disk:
-                index = _next_index(journal, state, dek)
-                await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
-            else:
-                await self._move_to_disk(journal, state, base, dek)
-        except OutcomeUnknownError as error:
-            raise _unknown() from error
+        if mode is SealMode.DISABLED:
+            await self._begin_in_memory(journal, state, base, dek)
+        elif self._on_disk:
+            index = _next_index(journal, state, dek)
+            await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
+        else:
+            await self._move_to_disk(journal, state, base, dek)
         position = self._present().position
         self._head_at = position.sequence
         return position
 
-    async def tend(self, state: State, log: LogView) -> None:
-        """Write the head every ``HEAD_EVERY`` records; compact when the records outweigh the base.
+    def is_too_long(self) -> bool:
+        """Tell whether it is time to compact: the records outweigh the base."""
+        if self._journal is None or not self._journal.outweighs_base():
+            return False
+        self._patience = max(self._patience - 1, 0)
+        return self._patience == 0
 
-        A failure that leaves the journal unchanged is logged, and tried again later.
-        """
-        if self._journal is None:
+    def put_off(self, error: KeyhouseError) -> None:
+        """Try again later to tend the journal, which ``error`` left as it was."""
+        self._patience = PATIENCE
+        _log.warning("the journal could not be tended", reason=str(error))
+
+    async def compact(self, state: State, log: LogView) -> None:
+        """Begin an epoch whose base is ``state`` and ``log``. Errors as for ``begin_epoch``."""
+        if not isinstance(state, Running):
+            raise BrokenError("a journal without a manifest cannot be compacted")
+        position = await self.begin_epoch(state, log)
+        _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
+
+    async def keep_head(self) -> None:
+        """Write the sealed head every ``HEAD_EVERY`` records. Raises ``UnavailableError``."""
+        if self._journal is None or not self._on_disk:
             return
-        try:
-            if self._journal.outweighs_base():
-                await self._compact(state, log)
-            elif self._on_disk and self._journal.position.sequence - self._head_at >= HEAD_EVERY:
-                self._head_at = self._journal.position.sequence
-                await self._home.write_head()
-        except OutcomeUnknownError as error:
-            raise _unknown() from error
-        except UnavailableError as error:
-            self._patience = PATIENCE
-            _log.warning("the journal could not be tended", reason=str(error))
+        sequence = self._journal.position.sequence
+        if sequence - self._head_at >= HEAD_EVERY:
+            self._head_at = sequence
+            await self._home.write_head()
 
     async def close(self, *, clean: bool) -> None:
         """Close the store; after a clean run, write the head first.
@@ -196,31 +225,34 @@ class JournalWriter:
             base=base,
             after=journal.position,
         )
-        await self._home.destroy(state.time)
-        self._journal, self._on_disk = memory, False
+        try:
+            await self._home.destroy(state.time)
+        except OutcomeUnknownError as error:
+            raise _unknown() from error
+        self._use(memory, on_disk=False)
 
     async def _move_to_disk(
         self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
     ) -> None:
         """Begin an epoch on the disk that continues the journal in memory."""
-        self._journal = await self._home.establish(
-            store_id=journal.store_id,
-            dek=journal.dek if dek is None else dek,
-            base=base,
-            policy=policy_of(state.manifest).seal_mode,
-            recovery_index=_next_index(journal, state, dek),
-            after=journal.position,
-        )
-        self._on_disk = True
+        try:
+            established = await self._home.establish(
+                store_id=journal.store_id,
+                dek=journal.dek if dek is None else dek,
+                base=base,
+                policy=policy_of(state.manifest).seal_mode,
+                recovery_index=_next_index(journal, state, dek),
+                after=journal.position,
+            )
+        except OutcomeUnknownError as error:
+            raise _unknown() from error
+        self._use(established, on_disk=True)
 
-    async def _compact(self, state: State, log: LogView) -> None:
-        if self._patience:
-            self._patience -= 1
-            return
-        if not isinstance(state, Running):
-            raise BrokenError("a journal without a manifest cannot be compacted")
-        position = await self.begin_epoch(state, log)
-        _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
+    def _use(self, journal: Journal, *, on_disk: bool) -> None:
+        """Write to ``journal`` from now on."""
+        self._journal, self._on_disk = journal, on_disk
+        self._head_at = journal.position.sequence
+        journal.watch(self._changed)
 
     def _present(self) -> Journal:
         if self._journal is None:

@@ -1,7 +1,8 @@
-"""A store in memory: for seal mode ``Disabled``, and for two journals over one store in tests."""
+"""A store in memory: for seal mode ``Disabled``."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from keyhouse.journal.store.protocol import StoreConflictError
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
@@ -12,7 +13,10 @@ _BATCH_RECORDS = 1000
 
 
 class MemoryStore:
-    """Keeps the records of the present epoch in a list. Several journals may share one."""
+    """Keeps the records of the present epoch in a list, for one writer.
+
+    Where tests have several, a turn does not hold the others back, and none is told of changes.
+    """
 
     def __init__(self) -> None:
         self._start: EpochStart | None = None
@@ -49,6 +53,13 @@ class MemoryStore:
     async def settle(self) -> Position | None:
         """Return where the store ends: no write is ever under way."""
         return self._head
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Do nothing."""
 
     async def close(self) -> None:
         """Do nothing: other journals may still use it, and its memory ends with the process."""

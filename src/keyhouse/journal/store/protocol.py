@@ -1,6 +1,7 @@
 """The interface of a store: where the journal keeps its records."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from keyhouse.base.errors import BrokenError, UnavailableError
@@ -110,7 +111,8 @@ class Store(Protocol):
     async def read(self, after_seq: int) -> Batch:
         """Return the records of the present epoch after ``after_seq``, a bounded number of them.
 
-        Call it again with the last sequence received until a batch has no records.
+        Call it again with the last sequence received until a batch has no records, or its last one
+        is at its head.
         """
         ...
 
@@ -136,6 +138,21 @@ class Store(Protocol):
         When this returns, no earlier write through this object can take effect any more, so what
         the store holds now is the outcome of all of them. Raises ``UnavailableError`` if it cannot
         be told now.
+        """
+        ...
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which this object's next write is the next of all writers.
+
+        It ends with that write, with the block, or with the connection; a write after that may meet
+        a conflict like any other. Raises ``UnavailableError``.
+        """
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` on the event loop whenever another writer may have written.
+
+        As a hint, and every now and then in any case. A store that has one writer never calls it.
         """
         ...
 

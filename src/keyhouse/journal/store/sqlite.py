@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 from keyhouse.base.errors import KeyhouseError
@@ -91,6 +92,13 @@ class SqliteStore:
     async def settle(self) -> Position | None:
         """Return where the store ends, once all earlier calls have ended."""
         return await self._worker.run(self._head)
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Return a context that does nothing: no other can write while the file is open."""
+        return nullcontext()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Do nothing: no other can write while the file is open."""
 
     async def close(self) -> None:
         """Fold the WAL into the file and release both."""

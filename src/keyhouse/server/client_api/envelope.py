@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from keyhouse.base.errors import BadRequestError, InvalidError, KeyhouseError
+from keyhouse.base.errors import BadRequestError, InvalidError, KeyhouseError, UnsettledError
 from keyhouse.server.http.exchange import Answer
 from keyhouse.server.net.error_mapping import wording
 from keyhouse.wire.client_api import Problems
@@ -55,7 +55,9 @@ def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True
         data = problem.fields
     elif isinstance(problem, InvalidError):
         data = Problems(problem.problems)
-    if status == 503:  # noqa: PLR2004 the one status that asks to come again
+    if isinstance(problem, UnsettledError):  # a client that comes again by itself would repeat it
+        headers = (*headers, (b"keyhouse-outcome", b"unknown"))
+    elif status == 503:  # noqa: PLR2004 the one status that asks to come again
         headers = (*headers, (b"retry-after", b"1"))
     return _worded(status, word, data, str(problem), headers)
 

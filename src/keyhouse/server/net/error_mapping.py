@@ -20,6 +20,7 @@ from keyhouse.base.errors import (
     TooLargeError,
     UnauthenticatedError,
     UnavailableError,
+    UnsettledError,
     WrongPhaseError,
 )
 from keyhouse.server.net.grpc_status import Status
@@ -48,6 +49,7 @@ ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
     QuoteRefusedError: Wording(400, "error", Status.PERMISSION_DENIED),
     RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
     UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
+    UnsettledError: Wording(503, "error", Status.UNAVAILABLE),
     BrokenError: Wording(500, "error", Status.INTERNAL),
     KeyhouseError: Wording(500, "error", Status.INTERNAL),
 }

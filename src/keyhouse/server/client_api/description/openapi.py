@@ -44,7 +44,7 @@ _MEANINGS: Final = {
     431: "The headers are too large.",
     500: "Something that must hold does not; tell an operator.",
     501: "Not served.",
-    503: "Not now: try again later.",
+    503: "Not now: try again later, or, with Keyhouse-Outcome, read before you repeat it.",
 }
 _REASONS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _TEXT: Final = {"type": "string", "minLength": 1}
@@ -58,7 +58,13 @@ _HEADERS: Final = {
         "schema": {"const": "simulation"},
     },
 }
-_RETRY: Final = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}
+_LATER: Final = {
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "string"}},
+    "Keyhouse-Outcome": {
+        "description": "In place of Retry-After: the change may have happened.",
+        "schema": {"const": "unknown"},
+    },
+}
 
 
 def openapi(routes: Iterable[Route]) -> Schema:
@@ -92,7 +98,7 @@ def openapi(routes: Iterable[Route]) -> Schema:
                 for version in ("v1", "v2")
                 for status in sorted(_MEANINGS)
             },
-            "headers": {**_HEADERS, **_RETRY},
+            "headers": {**_HEADERS, **_LATER},
             "securitySchemes": {
                 "clientCertificate": {
                     "type": "mutualTLS",
@@ -220,12 +226,12 @@ def _answer(description: str, schema: Schema, more: Mapping[str, Any] | None = N
 
 
 def _refusal(version: str, status: int) -> Schema:
-    retry = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
+    later = {name: {"$ref": f"#/components/headers/{name}"} for name in _LATER}
     words = {"error"} if version == "v1" else _words(status)
     names = [f"{word.capitalize()}-{version}" for word in sorted(words)]
     references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
     schema = references[0] if len(references) == 1 else {"anyOf": references}
-    return _answer(_MEANINGS[status], schema, retry if status == 503 else None)  # noqa: PLR2004 "later"
+    return _answer(_MEANINGS[status], schema, later if status == 503 else None)  # noqa: PLR2004 "later"
 
 
 def _words(status: int) -> set[str]:

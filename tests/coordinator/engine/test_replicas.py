@@ -1,0 +1,276 @@
+"""Engines over one store that others write as well, and that is not always there."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from support.samples.deployment import manifest, stored, upload
+from support.samples.replicas import begin, engine_on
+from support.samples.simulated_store import Database, Fault, SimulatedStore
+from support.samples.simulated_time import SimulatedLoop, until_idle
+
+from keyhouse.base.errors import BrokenError, UnavailableError, UnsettledError
+from keyhouse.coordinator import Engine
+from keyhouse.coordinator.core import evolve
+from keyhouse.coordinator.engine.settling import TELL_AFTER
+from keyhouse.journal import NotDurableError, RolledBackError, chain
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def in_simulated_time(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    """Run ``test`` where time passes only while everything waits."""
+
+    def run(tmp_path: Path) -> None:
+        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+            runner.run(test(tmp_path))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+async def _database(secrets: int = 3) -> Database:
+    database = Database()
+    await begin(SimulatedStore(database), manifest(secrets, SealMode="Disabled"))
+    return database
+
+
+def _where(engine: Engine) -> int:
+    assert engine.view.position is not None
+    return engine.view.position.sequence
+
+
+@in_simulated_time
+async def test_a_replica_that_only_reads_follows_the_others(tmp_path: Path) -> None:
+    database = await _database()
+    deaf = SimulatedStore(database)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+        engine_on(deaf, tmp_path / "c") as third,
+    ):
+        await until_idle()
+        deaf.deaf = True
+        await upload(one, {"key0": A})
+        await until_idle()
+        assert stored(other.view)["key0"] == A
+        assert "key0" not in stored(third.view)
+        before = other.view
+        other.look()
+        await until_idle()
+        assert other.view is before  # nothing new makes no new view
+        deaf.down = True
+        third.look()
+        await until_idle()
+        assert "key0" not in stored(third.view)
+        deaf.heal(database)
+        third.look()
+        await until_idle()
+        assert stored(third.view)["key0"] == A
+
+
+@in_simulated_time
+async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path) -> None:
+    database = await _database()
+    slow = SimulatedStore(database)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(slow, tmp_path / "b") as other,
+    ):
+        slow.deaf = True
+        slow.hold()
+        slowly = asyncio.create_task(upload(other, {"key1": B}))
+        await until_idle()
+        await upload(one, {"key0": A})
+        slow.let_pass()
+        slow.faults += [Fault.CONFLICT] * 3  # the connection is lost, and the turn with it
+        assert stored(await slowly)["key0"] == A
+        slow.faults += [Fault.CONFLICT] * 99
+        with pytest.raises(UnavailableError, match="write first"):
+            await upload(other, {"key2": B})
+        assert "key2" not in stored(one.view)
+        slow.faults.clear()
+        await upload(other, {"key2": B})
+
+
+@in_simulated_time
+async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> None:
+    """The base takes its time, and before the turn was waited for, others were always first."""
+    database = await _database()
+    big = b"x" * 400_000
+    busy = True
+
+    async def keep_writing(engine: Engine) -> int:
+        count = 0
+        while busy:
+            await upload(engine, {"key0": A})
+            count += 1
+        return count
+
+    async with engine_on(SimulatedStore(database), tmp_path / "a") as one:
+        for number in range(3):
+            await upload(one, {"note": big + bytes([number])})
+        one._writer._patience = 10**9  # the other has to do it
+        writing = asyncio.create_task(keep_writing(one))
+        async with engine_on(SimulatedStore(database), tmp_path / "b") as other:
+            for number in range(3):
+                await upload(other, {"key1": bytes([number]) * 16})
+        epoch = database.stored.start
+        busy = False
+        assert await writing > 3
+    assert epoch is not None
+    assert epoch.epoch == 2
+
+
+async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path) -> None:
+    names = {evolve.__file__, chain.__file__}
+    seen: list[str] = []
+
+    def called(frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename in names and code.co_name != "__init__":
+            seen.append(code.co_qualname)
+
+    database = await _database(3000)
+    slow = SimulatedStore(database)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(slow, tmp_path / "b") as other,
+    ):
+        slow.deaf = True
+        await upload(one, {f"key{number}": A for number in range(3000)})
+        await one._compact()
+        await upload(one, {"note": b"behind it"})
+        other.look()
+        sys.setprofile(called)  # of this thread only
+        try:
+            while "note" not in stored(other.view):  # noqa: ASYNC110 there is no event for it
+                await asyncio.sleep(0)
+        finally:
+            sys.setprofile(None)
+        assert stored(other.view)["key2999"] == A
+        assert other.view.log.lines() == one.view.log.lines()
+    assert seen == []
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE])
+@pytest.mark.parametrize("wins", [False, True])
+def test_an_outage_pauses_the_engine_and_ends_with_the_truth(
+    tmp_path: Path,
+    fault: Fault,
+    wins: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(_outage(tmp_path, fault, wins=wins))
+
+
+async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
+    loop = asyncio.get_running_loop()
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a") as engine:
+        await upload(engine, {"key0": A})
+        before, began = engine.view, loop.time()
+        store.faults.append(fault)
+        store.breaks, store.late_win = True, wins
+        first = asyncio.create_task(upload(engine, {"key1": B}))
+        await asyncio.sleep(TELL_AFTER / 2)
+        second = asyncio.create_task(upload(engine, {"key2": B}))
+        with pytest.raises(UnsettledError, match="may still happen"):
+            await first
+        assert loop.time() - began == pytest.approx(TELL_AFTER, abs=0.01)
+        with pytest.raises(UnavailableError, match="does not answer"):
+            await second
+        await asyncio.sleep(3600)
+        assert engine.view is before  # reads are answered from what is durable for sure
+        with pytest.raises(UnavailableError, match="does not answer"):
+            await upload(engine, {"key2": B})
+        store.heal(database)
+        await asyncio.sleep(TELL_AFTER)
+        happened = fault is Fault.LOST_ANSWER or (fault is Fault.LATE and wins)
+        assert ("key1" in stored(engine.view)) is happened
+        store.arrive_late()
+        await upload(engine, {"key2": B})
+        assert ("key1" in stored(engine.view)) is happened
+        assert not engine.is_broken
+    async with engine_on(SimulatedStore(database), tmp_path / "b") as restarted:
+        assert stored(restarted.view) == stored(engine.view)
+
+
+@in_simulated_time
+async def test_an_outage_that_is_short_is_not_noticed(tmp_path: Path) -> None:
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a") as engine:
+        store.faults += [Fault.LOST_ANSWER, Fault.LOST_REQUEST]
+        store.breaks = True
+        first = asyncio.create_task(upload(engine, {"key1": B}))
+        await asyncio.sleep(TELL_AFTER / 2)
+        store.heal(database)
+        assert stored(await first)["key1"] == B
+        store.breaks = True
+        second = asyncio.create_task(upload(engine, {"key2": B}))
+        await asyncio.sleep(TELL_AFTER / 2)
+        store.heal(database)
+        with pytest.raises(NotDurableError):
+            await second
+        assert "key2" not in stored(engine.view)
+
+
+@in_simulated_time
+async def test_what_cannot_be_told_after_another_began_an_epoch_is_said(tmp_path: Path) -> None:
+    database = await _database()
+    store = SimulatedStore(database)
+    async with (
+        engine_on(store, tmp_path / "a") as engine,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+    ):
+        store.faults.append(Fault.LOST_ANSWER)
+        store.breaks = True
+        first = asyncio.create_task(upload(engine, {"key1": B}))
+        await until_idle()
+        await upload(other, {"key0": A})
+        await other._compact()
+        store.heal(database)
+        with pytest.raises(UnsettledError):
+            await first
+        await until_idle()
+        assert stored(engine.view) == stored(other.view)
+        assert stored(engine.view)["key1"] == B
+        await upload(engine, {"key2": B})
+
+
+@in_simulated_time
+async def test_an_engine_that_stops_in_an_outage_says_so(tmp_path: Path) -> None:
+    database = await _database()
+    store = SimulatedStore(database)
+    async with engine_on(store, tmp_path / "a") as engine:
+        store.down = True
+        answers = [asyncio.create_task(upload(engine, {f"key{n}": A})) for n in range(3)]
+        await until_idle()
+    assert engine.is_broken
+    assert all(isinstance(answer.exception(), BrokenError) for answer in answers)
+    with pytest.raises(BrokenError):
+        await upload(engine, {"key0": A})
+
+
+@in_simulated_time
+async def test_a_replica_that_knew_more_than_the_store_stops(tmp_path: Path) -> None:
+    database = await _database()
+    knowing = SimulatedStore(database)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+        engine_on(knowing, tmp_path / "a") as engine,
+    ):
+        await upload(engine, {"key0": A})
+        at = _where(engine)
+        database.lose_tail(1)
+        with pytest.raises(RolledBackError):
+            await upload(engine, {"key1": A})
+        assert engine.is_broken
+        assert _where(engine) == at
+        assert _where(other) <= at

@@ -1,0 +1,86 @@
+"""Several engines over one simulated store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from keyhouse.authority import make_coordinator_keys
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import Engine
+from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.evolve import evolve_all
+from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.engine.clock import SecurityClock
+from keyhouse.coordinator.engine.records import encode_events, rebuild
+from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.prepare import prepare_manifest
+from keyhouse.journal import Journal, Store
+from support.samples.deployment import (
+    NOW,
+    FixedClock,
+    manifest,
+    moment,
+    new_process,
+    open_home,
+)
+
+__all__ = ["DEK", "STORE_ID", "begin", "engine_on", "opened_engine"]
+
+STORE_ID, DEK = b"i" * 16, Secret(b"d" * 32)
+
+
+def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
+    accepting = AcceptingManifest(
+        make_coordinator_keys(
+            dns_names=["localhost"],
+            ip_addresses=[],
+            curve="P-256",
+            now=moment(NOW),
+            simulated=True,
+        )
+    )
+    command = prepare_manifest(accepting, raw, now=NOW)
+    context = Context(now=NOW, **new_process()._asdict())
+    events = decide(accepting, command, context)
+    state = evolve_all(accepting, events)
+    assert isinstance(state, Running)
+    return state, UpdateLog(events)
+
+
+async def begin(store: Store, raw: bytes | None = None) -> None:
+    """Begin the deployment of the manifest ``raw`` in the empty ``store``."""
+    state, log = _first_state(raw or manifest(50))
+    base = encode_events(base_events(state, log.view()))
+    await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base)
+
+
+async def opened_engine(store: Store, path: Path, dek: Secret = DEK) -> Engine:
+    """Return an engine over ``store``, whose start is recorded there."""
+    journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
+    state, update_log = rebuild(replay.base + replay.events)
+    engine = Engine(
+        writer=JournalWriter(await open_home(path), journal, in_memory=True),
+        clock=SecurityClock(FixedClock()),
+        process=new_process(),
+        state=state,
+        update_log=update_log,
+    )
+    await engine.announce()
+    return engine
+
+
+@asynccontextmanager
+async def engine_on(store: Store, path: Path) -> AsyncIterator[Engine]:
+    """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
+    engine = await opened_engine(store, path)
+    writing = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        await asyncio.gather(writing, return_exceptions=True)
+        await engine.close()
