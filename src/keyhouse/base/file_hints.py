@@ -1,7 +1,6 @@
 """What a person can do about a file that cannot be read or written."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +31,8 @@ def writing_hint(error: OSError) -> str:
 
 
 def _meant(path: str | Path) -> str:
+    from difflib import get_close_matches
+
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:
