@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, open_home
+from support.samples.state import DEK, NOON, OTHER_DEK, Snapshots, contents, open_home, state_of
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.journal import (
@@ -55,25 +55,6 @@ async def two_stores(path: Path, *, with_key: bool = True) -> str:
 
 def archived(path: Path) -> list[str]:
     return sorted(each.name for each in (path / "archive").iterdir())
-
-
-async def state_of(path: Path, machine: str) -> object:
-    home = await open_home(path, machine=machine)
-    try:
-        what = await home.load()
-    finally:
-        await home.close()
-    if isinstance(what, Opened):
-        return (*what.replay.base, *what.replay.events)
-    return "locked" if isinstance(what, Locked) else "fresh"
-
-
-def everything(path: Path) -> dict[str, bytes]:
-    return {
-        str(each.relative_to(path)): each.read_bytes()
-        for each in sorted(path.rglob("*"))
-        if each.is_file() and each.name != "lock"
-    }
 
 
 async def put_back(path: Path, name: str, step: Callable[[str], None] = lambda _: None) -> str:
@@ -200,16 +181,16 @@ def move_aside(path: Path) -> None:
 async def test_names_of_no_archived_store_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "state"
     known = await two_stores(path)
-    before = everything(path)
+    before = contents(path)
     with pytest.raises(NotFoundError, match=known):
         await put_back(path, name)
-    assert everything(path) == before
+    assert contents(path) == before
 
 
 async def test_a_damaged_archived_store_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     path = tmp_path / "state"
     place = path / "archive" / await two_stores(path)
-    good = everything(place)
+    good = contents(place)
 
     def spoil(name: str, content: bytes | None) -> None:
         for each, was in good.items():
@@ -266,12 +247,12 @@ async def test_a_coordinator_does_not_start_while_its_directory_is_copied(tmp_pa
 async def test_looking_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await two_stores(path)
-    before = everything(path)
+    before = contents(path)
     listed = list_stores(path)
     with private_copy(path) as copy:
         seen = await see_journal(copy)
         assert copy.stat().st_mode & 0o777 == 0o700
-    assert everything(path) == before
+    assert contents(path) == before
     assert not copy.exists()
     assert seen is not None
     assert listed[0].store_id == seen.store_id.hex()
@@ -365,7 +346,7 @@ async def test_a_changed_plan_of_a_restore_is_refused(tmp_path: Path, plan: byte
     (path / "incoming").mkdir(mode=0o700)
     (path / "incoming" / "plan").write_bytes(plan)
     (path / "incoming" / "plan").chmod(0o600)
-    before = everything(path)
+    before = contents(path)
     with pytest.raises(StoreDamagedError, match="plan"):
         await open_home(path)
-    assert everything(path) == before
+    assert contents(path) == before

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 from support.process.watcher import Noted
-from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home
+from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home, state_of
 
 from keyhouse.base.progress import watched_by
 from keyhouse.journal import (
-    Fresh,
     Locked,
     NotEmptyError,
-    Opened,
     StoreDamagedError,
     make_backup,
     private_copy,
@@ -58,17 +56,6 @@ async def backup(store: Path, tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-async def state_of(path: Path) -> object:
-    home = await open_home(path)
-    try:
-        what = await home.load()
-    finally:
-        await home.close()
-    if isinstance(what, Opened):
-        return (*what.replay.base, *what.replay.events)
-    return what
-
-
 async def test_a_crash_at_any_step_of_a_restore_leaves_all_or_nothing(
     backup: Path, tmp_path: Path
 ) -> None:
@@ -80,7 +67,7 @@ async def test_a_crash_at_any_step_of_a_restore_leaves_all_or_nothing(
     seen = [await state_of(copy) for _, copy in [*snapshots.taken, ("done", path)]]
     turn = seen.index(WHOLE)
     assert 0 < turn < len(seen) - 1
-    assert seen == [Fresh()] * turn + [WHOLE] * (len(seen) - turn)
+    assert seen == ["fresh"] * turn + [WHOLE] * (len(seen) - turn)
     assert names(path) == ["journal.db", "lock", "recovery_index", "sealed_key"]
 
 

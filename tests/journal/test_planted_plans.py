@@ -9,11 +9,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, Snapshots, open_home
+from support.samples.state import (
+    DEK,
+    NOON_MICROSECONDS,
+    OTHER_DEK,
+    Snapshots,
+    contents,
+    open_home,
+    state_of,
+)
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Fresh, Home, Locked, Opened, StoreDamagedError, private_copy, restore
+from keyhouse.journal import Home, StoreDamagedError, private_copy, restore
 from keyhouse.journal.directory.index_file import IndexFile
 
 FILES = ("recovery_index", "sealed_key", "journal.db")
@@ -38,28 +46,6 @@ async def _set_up(home: Home, base: bytes, *, dek: Secret = DEK) -> None:
         policy="ProductKey",
         recovery_index=b"index of " + base,
     )
-
-
-async def state_of(path: Path, *, machine: str = "one") -> object:
-    """Return what a start finds."""
-    home = await open_home(path, machine=machine)
-    try:
-        what = await home.load()
-    finally:
-        await home.close()
-    if isinstance(what, Opened):
-        return (*what.replay.base, *what.replay.events)
-    if isinstance(what, Locked):
-        return "locked"
-    return "fresh" if what == Fresh() else "ended"
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    return {
-        str(each.relative_to(path)): each.read_bytes()
-        for each in sorted(path.rglob("*"))
-        if each.is_file() and each.name != "lock"
-    }
 
 
 def plant(path: Path, plan: bytes) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Home, MemoryStore
+from keyhouse.journal import Fresh, Home, Locked, MemoryStore, Opened
 from keyhouse.journal.store.records import EpochStart, Sealed, follow
 
 DEK = Secret(bytes(range(32)))
@@ -43,6 +43,29 @@ async def open_home(
         step=step,
         shares_locks=shares_locks,
     )
+
+
+async def state_of(path: Path, machine: str = "one") -> object:
+    """Return what a start as ``machine`` finds: the payloads, or a word."""
+    home = await open_home(path, machine=machine)
+    try:
+        what = await home.load()
+    finally:
+        await home.close()
+    if isinstance(what, Opened):
+        return (*what.replay.base, *what.replay.events)
+    if isinstance(what, Locked):
+        return "locked"
+    return "fresh" if what == Fresh() else "ended"
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Return every file of a state directory but the lock, by its path below."""
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in sorted(path.rglob("*"))
+        if each.is_file() and each.name != "lock"
+    }
 
 
 def put_back(store: MemoryStore, start: EpochStart | None, records: Sequence[Sealed]) -> None:
