@@ -125,7 +125,9 @@ def test_kubernetes_knows_every_field(values: dict[str, Any]) -> None:
 
 
 @every_set
-def test_every_pod_keeps_to_the_restricted_standard(values: dict[str, Any]) -> None:
+def test_every_pod_keeps_to_the_restricted_standard_but_for_the_aesm_of_the_node(
+    values: dict[str, Any],
+) -> None:
     for pod in pods(template(values)):
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -141,6 +143,10 @@ def test_every_pod_keeps_to_the_restricted_standard(values: dict[str, Any]) -> N
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             volumes = {volume["name"] for volume in pod.get("volumes", [])}
             assert mounted <= volumes | {"data"}
+        kinds = {kind for volume in pod.get("volumes", []) for kind in volume if kind != "name"}
+        by_node = values.get("sgx", {}).get("enabled") and "aesm" not in values["sgx"]
+        of_node = {"hostPath"} if by_node and "initContainers" in pod else set()
+        assert kinds - {"configMap", "emptyDir", "persistentVolumeClaim", "secret"} == of_node
 
 
 @every_set
