@@ -632,6 +632,21 @@ async def acting(path: Path, step: Step, *, machine: str = "one") -> AsyncIterat
         await home.close()
 
 
+async def test_new_store_is_synced_before_it_is_committed(tmp_path: Path) -> None:
+    steps: list[str] = []
+    await do_establish(tmp_path / "state", steps.append)
+    before = steps[: steps.index("rename plan.new to plan")]
+    written = {"plan.new", "recovery_index", "sealed_key"}
+    synced = {name: before.index(f"sync {name}") for name in written | {"journal.db"}}
+    assert all(before.index(f"write {name}") < synced[name] for name in written)
+    # Its own commits wait for no disk, so the sync comes after all of them.
+    assert max(before.index("commit"), before.index("truncate the WAL")) < synced["journal.db"]
+    assert before[-1] == "sync state/"
+    assert before[-2] == "sync incoming/"
+    # Until it says what it is, nothing else is in there.
+    assert before.index("sync incoming/") < min(before.index("begin"), synced["journal.db"])
+
+
 async def do_establish(path: Path, step: Step) -> None:
     async with acting(path, step) as home:
         await home.establish(

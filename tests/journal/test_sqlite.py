@@ -247,7 +247,7 @@ def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None
         closing(sqlite3.connect(database, uri=True, isolation_level=None)) as connection,
         pytest.raises(StoreDamagedError, match="journal_mode is not WAL"),
     ):
-        sqlite_file._prepare(connection, path)
+        sqlite_file._prepare(connection, path, synced=True)
 
 
 async def test_damage_that_no_row_shows_is_noticed_at_the_start(path: Path) -> None:

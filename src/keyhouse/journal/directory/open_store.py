@@ -149,8 +149,11 @@ async def build_store(
     recovery_index: bytes,
     after: Position | None,
 ) -> None:
-    """Build a complete store in ``place``: synced, without a WAL. As ``Home.establish``."""
-    store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence)
+    """Build a complete store in ``place``: synced, without a WAL. As ``Home.establish``.
+
+    Nothing of it counts before the commit, so each file is synced once, when it is complete.
+    """
+    store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence, synced=False)
     try:
         journal = await Journal.create(store, store_id=store_id, dek=dek, base=base, after=after)
     finally:
@@ -163,7 +166,7 @@ async def build_store(
         if os.path.lexists(place / f"{JOURNAL}-wal"):
             raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
         disk.sync_file(place / JOURNAL)
-        disk.write(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
-        disk.write(place / SEALED_KEY, sealed)
+        disk.write_new(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
+        disk.write_new(place / SEALED_KEY, sealed)
 
     await off_loop(write)

@@ -95,7 +95,7 @@ def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Pat
 def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
     """Prepare to erase the store and to leave ``tombstone``."""
     place = _begin(disk, home, ERASE)
-    disk.write(place / TOMBSTONE, tombstone)
+    disk.write_new(place / TOMBSTONE, tombstone)
 
 
 def abandon(disk: Disk, home: Path) -> None:
@@ -182,16 +182,18 @@ def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
     abandon(disk, home)
     place = home / INCOMING
     disk.make_directory(place)
-    disk.write(place / PLANNED, plan)
+    disk.write_new(place / PLANNED, plan)
+    disk.sync_directory(place)  # before there are other files: without it they would be damage
     return place
 
 
 def _remove(disk: Disk, directory: Path, *, last: str) -> None:
     """Remove ``directory`` and its files; it says what it is as long as ``last`` is there."""
-    for name in disk.names(directory):
-        if name != last:
-            disk.remove(directory / name)
-    disk.sync_directory(directory)
+    others = [name for name in disk.names(directory) if name != last]
+    for name in others:
+        disk.remove(directory / name)
+    if others:
+        disk.sync_directory(directory)
     disk.remove_directory(directory)
 
 

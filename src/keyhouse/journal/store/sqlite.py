@@ -38,9 +38,10 @@ class SqliteStore:
     that began before a ``settle`` has ended before it.
     """
 
-    def __init__(self, path: Path, step: Step, fence: Fence) -> None:
+    def __init__(self, path: Path, step: Step, fence: Fence, *, synced: bool) -> None:
         """Use ``open``."""
         self._path = path
+        self._synced = synced
         self._step = step
         self._fence = fence
         self._worker = Worker(f"keyhouse-{path.name}")
@@ -55,15 +56,21 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, step: Step = no_step, fence: Fence = no_fence
+        cls,
+        path: Path,
+        *,
+        step: Step = no_step,
+        fence: Fence = no_fence,
+        synced: bool = True,
     ) -> "SqliteStore":
         """Return the checked store at ``path``; make an empty one if there is no file.
 
-        ``fence`` is called after each read and commit, before its result is told. Raises
+        ``fence`` is called after each read and commit, before its result is told. Without
+        ``synced`` nothing is durable: the file is for one who syncs it after ``close``. Raises
         ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``, or
         ``StoreUnreadableError``.
         """
-        store = cls(path, step, fence)
+        store = cls(path, step, fence, synced=synced)
         try:
             await store._worker.run(store._connected)
         except BaseException:
@@ -110,7 +117,7 @@ class SqliteStore:
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             self._fence()
-            connection = connect(self._path)
+            connection = connect(self._path, synced=self._synced)
             self._unscrubbed = True
             try:
                 self._scrub(connection)

@@ -58,12 +58,15 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("secure_delete", "ON", 1),
     ("locking_mode", "EXCLUSIVE", "exclusive"),
     ("journal_mode", "WAL", "wal"),
-    ("synchronous", "FULL", 2),
 )
+_SYNCED = ("synchronous", "FULL", 2)
+_NOT_SYNCED = ("synchronous", "OFF", 0)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, *, synced: bool = True) -> sqlite3.Connection:
     """Return a connection to the checked store at ``path``, which is created (0600) if missing.
+
+    Without ``synced`` no commit waits for the disk, and none is durable.
 
     Raises ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError`` or
     ``StoreUnreadableError``.
@@ -74,7 +77,7 @@ def connect(path: Path) -> sqlite3.Connection:
     except FAULTS as exc:
         raise read_error(exc, path) from None
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, synced=synced)
     except FAULTS as exc:
         connection.close()
         raise read_error(exc, path) from None
@@ -143,10 +146,12 @@ def _check_file(path: Path) -> None:
         raise StoreDamagedError(f"{path.name} is not a plain file")
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, *, synced: bool) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for name, value, expected in _SETTINGS:
+    # Before it becomes a WAL file, where that is not to be synced either.
+    settings = (*_SETTINGS, _SYNCED) if synced else (_NOT_SYNCED, *_SETTINGS)
+    for name, value, expected in settings:
         connection.execute(f"PRAGMA {name}={value}")
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != expected:
