@@ -4,17 +4,20 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from demo.calls import Call
 from demo.people import HOLDERS, USERS, make_holder, make_user, opened, private_file
-from demo.sample import fill_in
 from demo.stage import Stage
 from keyhouse.client import Coordinator, TrustedCoordinator
 
 __all__ = ["check_it", "read_it_back", "set_it"]
 
+_TEMPLATE: Final = Path(__file__).with_name("manifest.json")
 _SHARE = 33  # bytes: a Shamir share of a key of 32
 
 
@@ -30,7 +33,7 @@ def check_it(stage: Stage) -> dict[str, RSAPrivateKey]:
     holders = {name: make_holder(folder, name) for name in HOLDERS}
     pems = {f"{name}.crt": make_user(folder, name) for name in USERS}
     pems |= {f"{name}.pub": pem for name, (_, pem) in holders.items()}
-    manifest = fill_in(pems)
+    manifest = _filled_in(pems)
     (folder / "manifest.json").write_bytes(manifest)
     done = stage.keyhouse("manifest", "check", "manifest.json")
     fingerprint = hashlib.sha256(manifest).hexdigest()
@@ -94,3 +97,11 @@ def read_it_back(stage: Stage, trusted: TrustedCoordinator) -> None:
         current.manifest == wanted and bool(current.signature),
         "the signature is by the key of the root certificate that the quote vouched for",
     )
+
+
+def _filled_in(pems: Mapping[str, bytes]) -> bytes:
+    """Return ``manifest.json`` with each ``@name@`` replaced by the PEM text of that name."""
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    for name, pem in pems.items():
+        text = text.replace(f'"@{name}@"', msgspec.json.encode(pem.decode("ascii")).decode())
+    return text.encode()

@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.peers.https import Pair, make_pair
 from support.peers.workloads import Http2Wire, client_context, framed, request
 from support.process.server import PATIENCE, Server
-from support.samples.costly_keys import COSTLY, LARGEST
 from support.samples.deployment import manifest
-from support.samples.fixed_keys import RSA_4096, dsa_key, unused_rsa_key
+from support.samples.fixed_keys import COSTLY, LARGEST, RSA_4096, dsa_key, unused_rsa_key
 
 from keyhouse.manifest import check
 from keyhouse.server.net.grpc_status import Status

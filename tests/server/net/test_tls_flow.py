@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from structlog.testing import capture_logs
 from support.peers.https import ALICE, BOB, SERVER, Pair, client_context, make_pair
 from support.peers.tls_wire import Wire
-from support.samples.costly_keys import COSTLY
-from support.samples.fixed_keys import unused_rsa_key
+from support.samples.fixed_keys import COSTLY, unused_rsa_key
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret

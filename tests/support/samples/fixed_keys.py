@@ -1,12 +1,16 @@
-"""Keys of kinds that take up to a second to generate: kept here for the tests."""
+"""Keys that take long to generate: kept here for the tests.
 
+Among them RSA keys that cost whoever checks their signatures much.
+"""
+
+import math
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import dsa, rsa
 
-__all__ = ["RSA_4096", "dsa_key", "unused_rsa_key"]
+__all__ = ["COSTLY", "LARGEST", "RSA_4096", "dsa_key", "unused_rsa_key"]
 
 _PRIMES: Final = Path(__file__).with_name("rsa_primes.txt")  # size of the modulus, then two primes
 
@@ -46,13 +50,33 @@ def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey
     """
     if not _unused(bits):
         return rsa.generate_private_key(exponent, bits)
-    p, q = _unused(bits).pop()
-    d = pow(exponent, -1, (p - 1) * (q - 1))
-    public = rsa.RSAPublicNumbers(exponent, p * q)
+    return _rsa_key(*_unused(bits).pop(), exponent)
+
+
+def _rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
+    """Return the key of these primes; ``exponent`` 0 takes one about as long as the modulus."""
+    order = math.lcm(p - 1, q - 1)
+    private = pow(exponent, -1, order) if exponent else 65537
+    public = exponent or pow(private, -1, order)
     numbers = rsa.RSAPrivateNumbers(
-        p, q, d, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q), public
-    )
+        p, q, private, private % (p - 1), private % (q - 1), pow(q, -1, p),
+        rsa.RSAPublicNumbers(public, p * q),
+    )  # fmt: skip
     return numbers.private_key(unsafe_skip_rsa_key_validation=True)
+
+
+def _mersenne(first: int, second: int, exponent: int = 65537) -> rsa.RSAPrivateKey:
+    """Return a key of ``first + second`` bits, which are those of its primes, of Mersenne."""
+    return _rsa_key(2**first - 1, 2**second - 1, exponent)
+
+
+LARGEST: Final = _mersenne(3217, 4423, 2**32 - 5)  # 7,640 bits, and an exponent of 32
+
+COSTLY: Final = {
+    "an exponent of 33 bits": _mersenne(607, 2203, 2**32 + 15),
+    "an exponent about as long as the modulus": _mersenne(521, 2281, 0),
+    "a modulus of 8,676 bits": _mersenne(4253, 4423),
+}
 
 
 RSA_4096: Final = unused_rsa_key(4096)
