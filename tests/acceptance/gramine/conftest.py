@@ -1,5 +1,6 @@
 """A runtime of its own for the tests under Gramine, made once for all workers."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from keyhouse.base.durable_files import locked
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a Python and Keyhouse in it; the test is skipped without Gramine."""
     require_gramine()
-    place = tmp_path_factory.getbasetemp().parent / "gramine"
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "gramine"
     with locked(place):
         if not (place / "done").exists():
             make_runtime(place)

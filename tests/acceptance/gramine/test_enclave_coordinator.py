@@ -1,6 +1,7 @@
 """The coordinator under Gramine, from the template that is shipped: what deployments go through."""
 
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from support.process.command import run
@@ -66,6 +67,8 @@ def test_a_deployment_lives_through_updates_seal_modes_and_ends(
         _set_up(server)
         with server.client() as client:
             root = _root(client)
+        with urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics", timeout=30) as answer:
+            assert b"\nkeyhouse_" in answer.read()
         _update(server, _manifest("changed"))
         _upload(server, b"second")
         server.kill()

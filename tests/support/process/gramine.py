@@ -17,9 +17,20 @@ from typing import IO, Final
 
 import pytest
 
-from support.process.server import Server
+from support.process.server import Server, free_port
 
-__all__ = ["ENCRYPTED", "PLAIN", "EnclaveServer", "make_runtime", "render", "require_gramine"]
+__all__ = [
+    "ENCRYPTED",
+    "PLAIN",
+    "TEMPLATE",
+    "EnclaveServer",
+    "libraries",
+    "make_runtime",
+    "render",
+    "require_gramine",
+    "run_program",
+    "template",
+]
 
 _ROOT: Final = Path(__file__).parent.parent.parent.parent
 TEMPLATE: Final = _ROOT / "deploy" / "gramine" / "keyhouse.manifest.template"
@@ -46,6 +57,8 @@ def require_gramine(*more: str) -> None:
 def make_runtime(folder: Path) -> Path:
     """Return a directory with a Python of its own and Keyhouse in it, as one measures it.
 
+    The libraries that it loads are in ``libraries(runtime)``.
+
     Bytecode is compiled as unchecked: file times are always 0 under Gramine, so that any other
     would count as old, and be compiled again at each start.
     """
@@ -54,6 +67,7 @@ def make_runtime(folder: Path) -> Path:
     library = runtime / "lib" / stdlib.name
     shutil.copytree(stdlib, library, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     (runtime / "bin").mkdir()
+    libraries(runtime).mkdir()
     shutil.copy(Path(sys.executable).resolve(), runtime / "bin" / "python3")
     for name in re.findall(r"^([A-Za-z0-9_.-]+)==", _LOCK.read_text("utf-8"), re.MULTILINE):
         _copy_distribution(name, library)
@@ -64,9 +78,27 @@ def make_runtime(folder: Path) -> Path:
     command = [str(runtime / "bin" / "python3"), "-I", "-m", "compileall", "-q", "-j", "2"]
     options = ["--invalidation-mode", "unchecked-hash", str(library)]
     subprocess.run(
-        [*command, *options], env={"LD_LIBRARY_PATH": str(runtime / "lib")}, check=True, timeout=300
+        [*command, *options],
+        env={"LD_LIBRARY_PATH": str(libraries(runtime))},
+        check=True,
+        timeout=300,
     )
     return runtime
+
+
+def template() -> str:
+    """Return the template that is shipped; the runtime's libraries are trusted, too.
+
+    They would be below the runtime, found by the paths in its binaries, as a standalone Python has.
+    """
+    text = TEMPLATE.read_text(encoding="utf-8")
+    of_runtime = '"file:{{ keyhouse_dir }}/",'
+    return _replaced(text, of_runtime, f'{of_runtime} "file:{{{{ arch_libdir }}}}/",')
+
+
+def libraries(runtime: Path) -> Path:
+    """Return the directory that stands for the distribution's libraries."""
+    return runtime.with_name("libraries")
 
 
 def _copy_distribution(name: str, library: Path) -> None:
@@ -96,8 +128,8 @@ def _copy_libraries(runtime: Path) -> None:
         if known:
             found.setdefault(name, known[1])
     for name, path in found.items():
-        if not _OF_LIBC.match(name) and not (runtime / "lib" / name).exists():
-            shutil.copy(path, runtime / "lib" / name)
+        if not _OF_LIBC.match(name):
+            shutil.copy(path, libraries(runtime) / name)
 
 
 def render(
@@ -128,17 +160,18 @@ class EnclaveServer(Server):
         arguments: Sequence[str] = (),
     ) -> None:
         super().__init__(data)
+        self.metrics_port = free_port()
         data.mkdir(mode=0o700, exist_ok=True)
         self._folder = data.parent / f"{data.name}-enclave"
         words = "".join(f'"{word}", ' for word in arguments)
-        text = TEMPLATE.read_text(encoding="utf-8")
+        text = template()
         text = _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
         text = _replaced(text, '{ path = "/keyhouse-data",', f'{{ {mount}path = "/keyhouse-data",')
         if mount == ENCRYPTED:  # a key that everybody knows: there is no enclave to give one
             text += f'\nfs.insecure__keys.default = "{"5a" * 16}"\n'
         values = {
             "keyhouse_dir": runtime,
-            "arch_libdir": runtime / "lib",
+            "arch_libdir": libraries(runtime),
             "data_dir": data,
             "isv_svn": 1,
         }
@@ -149,6 +182,7 @@ class EnclaveServer(Server):
             "PATH": os.environ["PATH"],
             "KEYHOUSE_CLIENT_ADDR": f"127.0.0.1:{self.port}",
             "KEYHOUSE_MESH_ADDR": f"127.0.0.1:{self.mesh_port}",
+            "KEYHOUSE_METRICS_ADDR": f"127.0.0.1:{self.metrics_port}",
         }
         return subprocess.Popen(
             ["gramine-direct", "keyhouse"],
@@ -157,6 +191,80 @@ class EnclaveServer(Server):
             stdout=log,
             stderr=log,
         )
+
+
+_WORK: Final = {
+    "tmpfs": '{ type = "tmpfs", path = "/work" }',
+    "encrypted": f'{{ {ENCRYPTED}path = "/work", uri = "file:{{{{ work }}}}" }}',
+}
+_WORKLOAD: Final = """
+libos.entrypoint = "{{ runtime }}/bin/python3"
+loader.entrypoint.uri = "file:{{ gramine.libos }}"
+loader.log_level = "error"
+loader.argv = ["{{ runtime }}/bin/python3", "-I", "-B", "-m", "keyhouse.cli", WORDS
+  "--", "{{ runtime }}/bin/python3", "-I", "-B", "/program.py", "word"]
+loader.env.LD_LIBRARY_PATH = "/lib:{{ libraries }}"
+loader.env.KEYHOUSE_ISOLATED = "measured"
+loader.env.MINE = "of the manifest"
+fs.root = { type = "tmpfs" }
+fs.start_dir = "/work"
+fs.mounts = [
+  { path = "/lib", uri = "file:{{ gramine.runtimedir() }}" },
+  { path = "{{ runtime }}", uri = "file:{{ runtime }}" },
+  { path = "{{ libraries }}", uri = "file:{{ libraries }}" },
+  { path = "/machine", uri = "file:{{ machine }}" },
+  { path = "/program.py", uri = "file:{{ program }}" },
+  WORK,
+]
+fs.insecure__keys.default = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"
+sys.stack.size = "2M"
+sys.enable_sigterm_injection = true
+sys.experimental__enable_flock = true
+sgx.trusted_files = [
+  "file:{{ gramine.libos }}", "file:{{ gramine.runtimedir() }}/", "file:{{ runtime }}/",
+  "file:{{ libraries }}/", "file:{{ program }}",
+]
+sgx.allowed_files = ["file:{{ machine }}/"]
+"""
+"""A workload: its launcher, and the program that it becomes."""
+
+
+def run_program(
+    folder: Path,
+    runtime: Path,
+    words: Sequence[str],
+    program: str,
+    *,
+    machine: Path,
+    work: str,
+) -> subprocess.CompletedProcess[str]:
+    """Return how ``keyhouse`` with ``words`` ended, which becomes ``program``, a Python text.
+
+    It works in ``/work``, a file system of the type ``work``, and sees ``machine``.
+    """
+    folder.mkdir()
+    (folder / "work").mkdir()
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    given = "".join(f'"{word}", ' for word in words)
+    text = _WORKLOAD.replace("WORDS", given).replace("WORK,", f"{_WORK[work]},")
+    values = {
+        "runtime": runtime,
+        "libraries": libraries(runtime),
+        "machine": machine,
+        "program": folder / "program.py",
+        "work": folder / "work",
+    }
+    render(folder, text, values)
+    return subprocess.run(
+        ["gramine-direct", "keyhouse"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
 
 def _replaced(text: str, old: str, new: str) -> str:
