@@ -353,11 +353,12 @@ _Fields = dict[str, tuple[str, str, _Converter]]
 
 def _struct(kind: type[msgspec.Struct]) -> _Shape:
     fields: _Fields = {}
-    for field in msgspec.structs.fields(kind):
+    declared = msgspec.structs.fields(kind)  # evaluates all annotations: once
+    for field in declared:
         entry = (field.name, field.encode_name, _shape(field.type).convert)
         fields[field.encode_name] = fields[field.encode_name.lower()] = entry
     known = tuple(dict.fromkeys(name for _, name, _ in fields.values()))
-    required = {f.name: f.encode_name for f in msgspec.structs.fields(kind) if f.required}
+    required = {field.name: field.encode_name for field in declared if field.required}
 
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:
         if not isinstance(value, dict):
