@@ -58,9 +58,10 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("secure_delete", "ON", 1),
     ("locking_mode", "EXCLUSIVE", "exclusive"),
     ("journal_mode", "WAL", "wal"),
+    ("synchronous", "FULL", 2),
 )
-_SYNCED = ("synchronous", "FULL", 2)
-_NOT_SYNCED = ("synchronous", "OFF", 0)
+# First, so that the file is not synced when it becomes one with a WAL, either.
+_NOT_SYNCED = (("synchronous", "OFF", 0), *_SETTINGS[:-1])
 
 
 def connect(path: Path, *, synced: bool = True) -> sqlite3.Connection:
@@ -149,9 +150,7 @@ def _check_file(path: Path) -> None:
 def _prepare(connection: sqlite3.Connection, path: Path, *, synced: bool) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    # Before it becomes a WAL file, where that is not to be synced either.
-    settings = (*_SETTINGS, _SYNCED) if synced else (_NOT_SYNCED, *_SETTINGS)
-    for name, value, expected in settings:
+    for name, value, expected in _SETTINGS if synced else _NOT_SYNCED:
         connection.execute(f"PRAGMA {name}={value}")
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != expected:
