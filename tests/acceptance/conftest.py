@@ -4,10 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.process.gramine_left_out import reason_of
 from support.process.server import Server
+from support.process.start import GRAMINE
 from support.samples.deployment import manifest
 
 from keyhouse.coordinator import Phase
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under Gramine, leave out what makes no sense there."""
+    if GRAMINE:
+        for item in items:
+            if reason := reason_of(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

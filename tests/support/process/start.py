@@ -4,7 +4,8 @@ The suite starts hundreds. An interpreter that has imported everything and forks
 what a start costs; from `keyhouse.cli.main` on it is the same program, with streams, environment,
 folder and process id of its own. Two such interpreters take turns, so that a restarted
 coordinator hashes strings as another process would. ``KEYHOUSE_TESTS_COLD=1`` gives every process
-an interpreter of its own, as a shell would. What shells of the tests type can be warm as well:
+an interpreter of its own, as a shell would; with ``KEYHOUSE_TESTS_GRAMINE=DIR`` coordinators are
+started under Gramine (``gramine_stand_in``). What shells of the tests type can be warm as well:
 ``on_path`` gives them a ``keyhouse`` that asks here for its process.
 """
 
@@ -28,13 +29,16 @@ from typing import IO, Final, Protocol
 
 from support.process.forkserver import EXIT, LONGEST_REQUEST
 
-__all__ = ["KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "typed"]
+__all__ = ["GRAMINE", "KEYHOUSE", "Started", "on_path", "put_keyhouse", "start", "typed"]
 
 KEYHOUSE = str(Path(sys.executable).with_name("keyhouse"))
 
 _PROGRAM: Final = Path(__file__).with_name("forkserver.py")
 _STAND_IN: Final = Path(__file__).with_name("stand_in.py")
 _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
+GRAMINE: Final = os.environ.get("KEYHOUSE_TESTS_GRAMINE", "")
+"""The directory of a runtime; empty: no coordinator is started under Gramine."""
+
 _LONGEST: Final = LONGEST_REQUEST // 2
 _TURNS: Final = 2
 
@@ -94,6 +98,16 @@ def start(
 
     ``cold``: in an interpreter of its own, for tests of how the process itself comes to be.
     """
+    if GRAMINE and arguments[:1] == ["serve"] and not {"--check-config", "--help"} & {*arguments}:
+        from support.process.gramine_stand_in import serve
+
+        return serve(
+            arguments,
+            stdin=stdin,
+            errors=errors,
+            environment=environment,
+            folder=folder or Path.cwd(),
+        )
     if cold or _COLD or not _may_fork(arguments, environment):
         return subprocess.Popen(
             [KEYHOUSE, *arguments],

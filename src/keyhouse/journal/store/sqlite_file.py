@@ -103,6 +103,10 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
         return StoreFullError(
             f"there is no room left for {path.name}", hint="free some space on its disk"
         )
+    if is_unwritten(error):
+        return StoreUnreadableError(
+            f"{path.name} cannot be written", hint="free some space on its disk, or look at it"
+        )
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
         # Our statements fail like this only on tables that Keyhouse did not create.
         return StoreDamagedError(

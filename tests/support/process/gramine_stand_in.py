@@ -1,0 +1,85 @@
+"""Stands in for ``keyhouse serve``: the same words and variables, under ``gramine-direct``.
+
+``KEYHOUSE_TESTS_GRAMINE=DIR`` has the tests start every coordinator so. DIR gets a runtime, unless
+it has one. Inside is the host's whole file system but ``/dev``: the tests name files anywhere in
+it, and neither DIR nor their temporary files may be below ``/dev/shm``.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from keyhouse.base.durable_files import locked
+from support.process import start
+from support.process.gramine import libraries, make_runtime, render
+
+__all__ = ["serve"]
+
+_MANIFEST: Final = """
+loader.entrypoint.uri = "file:{{ gramine.libos }}"
+loader.log_level = "error"
+fs.root = { type = "chroot", uri = "file:/" }
+fs.mounts = [{ path = "/lib", uri = "file:{{ gramine.runtimedir() }}" }]
+sys.stack.size = "2M"
+sys.enable_sigterm_injection = true
+sys.disallow_subprocesses = true
+sys.experimental__enable_flock = true
+sgx.file_check_policy = "allow_all_but_log"
+"""
+
+
+def serve(
+    arguments: Sequence[str],
+    *,
+    stdin: IO[bytes] | int,
+    errors: IO[bytes],
+    environment: Mapping[str, str],
+    folder: Path,
+) -> "subprocess.Popen[bytes]":
+    """Start ``keyhouse`` with these arguments, the first of which is ``serve``.
+
+    What is written to standard error comes out on standard output there, so both are ``errors``.
+    """
+    runtime = _runtime(Path(start.GRAMINE))
+    place = Path(tempfile.mkdtemp(prefix="enclave-", dir=start.GRAMINE))
+    python = str(runtime / "bin" / "python3")
+    words = [python, "-I", "-B", "-m", "keyhouse.cli", *arguments]
+    fixed = {
+        "KEYHOUSE_ISOLATED": "measured",
+        "LD_LIBRARY_PATH": f"/lib:{libraries(runtime)}",
+        "MALLOC_ARENA_MAX": "1",
+    }
+    text = _MANIFEST + "\n".join(
+        [
+            f"libos.entrypoint = {json.dumps(python)}",
+            f"loader.argv = {json.dumps(words)}",
+            f"fs.start_dir = {json.dumps(str(folder.absolute()))}",
+            "[loader.env]",
+            *(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in (dict(environment) | fixed).items()),
+        ]
+    )
+    render(place, text, {})
+    return subprocess.Popen(
+        ["gramine-direct", str(place / "keyhouse")],
+        stdin=stdin,
+        stdout=errors,
+        stderr=errors,
+        env={"PATH": os.environ["PATH"]},
+        cwd=folder,
+    )
+
+
+def _runtime(place: Path) -> Path:
+    place.mkdir(mode=0o700, exist_ok=True)
+    with locked(place / "runtime"):
+        if not (place / "done").exists():
+            shutil.rmtree(place / "runtime", ignore_errors=True)
+            shutil.rmtree(place / "libraries", ignore_errors=True)
+            make_runtime(place)
+            (place / "done").touch()
+    return place / "runtime"
