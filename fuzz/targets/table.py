@@ -10,6 +10,7 @@ from fuzz.targets.http_heads import HttpTarget
 from fuzz.targets.journals import JournalTarget
 from fuzz.targets.json_texts import JsonTarget
 from fuzz.targets.kills import KillTarget
+from fuzz.targets.replicas import ReplicaTarget
 from fuzz.targets.requests import RequestTarget
 from fuzz.targets.shares import ShareTarget
 from fuzz.targets.templates import TemplateTarget
@@ -19,7 +20,7 @@ __all__ = ["TARGETS", "attack_on"]
 
 _KINDS: Final[tuple[type[Target], ...]] = (
     *(QuoteTarget, CollateralTarget, HttpTarget, JsonTarget, YamlTarget, TemplateTarget),
-    *(RequestTarget, ShareTarget, FrameTarget, JournalTarget, KillTarget),
+    *(RequestTarget, ShareTarget, FrameTarget, JournalTarget, ReplicaTarget, KillTarget),
 )
 
 TARGETS: Final = {kind.name: kind for kind in _KINDS}

@@ -53,6 +53,9 @@ class Kind(IntEnum):
     EVENT = 3
 
 
+_KINDS = {kind.value: kind for kind in Kind}
+
+
 class Header(msgspec.Struct, frozen=True):
     """A header's fields."""
 
@@ -75,10 +78,11 @@ class Header(msgspec.Struct, frozen=True):
             )
         if len(raw) != HEADER_SIZE or raw[0] != FORMAT_VERSION:
             raise StoreDamagedError("the journal has a record whose header cannot be read")
-        _, kind, store_id, epoch, sequence = _LAYOUT.unpack(raw)
-        if kind not in Kind._value2member_map_:
+        _, number, store_id, epoch, sequence = _LAYOUT.unpack(raw)
+        kind = _KINDS.get(number)
+        if kind is None:
             raise StoreDamagedError(f"record {sequence} of the journal is of an unknown kind")
-        return cls(Kind(kind), store_id, epoch, sequence)
+        return cls(kind, store_id, epoch, sequence)
 
 
 class Sealer:
@@ -118,7 +122,8 @@ class Sealer:
                 f"the journal has record {sealed.sequence} where {sequence} must follow",
                 hint="restore the state directory from a backup",
             )
-        if header != Header(header.kind, self._store_id, self._epoch, sequence):
+        place = (header.store_id, header.epoch, header.sequence)
+        if place != (self._store_id, self._epoch, sequence):
             raise StoreDamagedError(
                 f"record {sequence} of the journal belongs to another place or deployment",
                 hint="restore the state directory from a backup",

@@ -344,7 +344,7 @@ async def _open_events(
             events.append(payload)
         return events, place
 
-    if weight(record.ciphertext for record in records) <= _INLINE:
+    if weight([record.ciphertext for record in records]) <= _INLINE:
         return work()
     return await asyncio.to_thread(work)
 

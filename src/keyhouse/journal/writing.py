@@ -45,8 +45,11 @@ class Write:
 
     def seal_events(self, payloads: Sequence[bytes]) -> list[Sealed]:
         """Return the records of ``payloads``."""
-        records = [self._seal(Kind.EVENT, payload) for payload in payloads]
-        self.complete = True
+        records = []
+        for payload in payloads:
+            sealed, self.head = self.sealer.seal(self.head, Kind.EVENT, payload)
+            records.append(sealed)
+        self.weight, self.complete = weight(payloads), True
         return records
 
     def seal_base(self, base: Iterable[bytes]) -> Iterator[Sealed]:
@@ -56,21 +59,21 @@ class Write:
         if held is None:
             raise ValueError("a base has at least one payload")
         for piece in pieces:
-            yield self._seal(Kind.BASE, held)
+            yield self._seal_piece(Kind.BASE, held)
             held = piece
-        last = self._seal(Kind.BASE_END, held)
+        last = self._seal_piece(Kind.BASE_END, held)
         self.complete = True
         yield last
 
-    def _seal(self, kind: Kind, payload: bytes) -> Sealed:
+    def _seal_piece(self, kind: Kind, payload: bytes) -> Sealed:
         sealed, self.head = self.sealer.seal(self.head, kind, payload)
         self.weight += weight((payload,))
         return sealed
 
 
-def weight(payloads: Iterable[bytes]) -> int:
+def weight(payloads: Sequence[bytes]) -> int:
     """Return the size of the records of ``payloads`` in bytes."""
-    return sum(len(payload) + _RECORD_OVERHEAD for payload in payloads)
+    return sum(map(len, payloads)) + _RECORD_OVERHEAD * len(payloads)
 
 
 async def require_happened(store: Store, write: Write) -> None:
@@ -116,6 +119,5 @@ async def _is_followed(store: Store, write: Write) -> bool:
             raise StoreUnreadableError("another began an epoch while the journal was read")
         if not batch.records:
             return False
-        for record in batch.records[: write.head.sequence - place.sequence]:
-            place = follow(place, record)
+        place = follow(place, *batch.records[: write.head.sequence - place.sequence])
     return place == write.head

@@ -39,6 +39,12 @@ async def _database(secrets: int = 3) -> Database:
     return database
 
 
+def _epoch(database: Database) -> int:
+    start = database.stored.start
+    assert start is not None
+    return start.epoch
+
+
 def _where(engine: Engine) -> int:
     assert engine.view.position is not None
     return engine.view.position.sequence
@@ -112,18 +118,17 @@ async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> N
         return count
 
     async with engine_on(SimulatedStore(database), tmp_path / "a") as one:
+        one._writer._patience = 10**9  # the other has to do it
         for number in range(3):
             await upload(one, {"note": big + bytes([number])})
-        one._writer._patience = 10**9  # the other has to do it
+        assert _epoch(database) == 1
         writing = asyncio.create_task(keep_writing(one))
         async with engine_on(SimulatedStore(database), tmp_path / "b") as other:
             for number in range(3):
                 await upload(other, {"key1": bytes([number]) * 16})
-        epoch = database.stored.start
+        assert _epoch(database) == 2
         busy = False
         assert await writing > 3
-    assert epoch is not None
-    assert epoch.epoch == 2
 
 
 async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, 
 __all__ = ["Database", "Fault", "SimulatedStore"]
 
 _BATCH = 50
+_PIECE = 10  # turns of the event loop that a piece of a base takes
 
 
 class Fault(Enum):
@@ -153,7 +154,8 @@ class SimulatedStore:
         for record in records:
             base.append(record)
             head = follow(head, record)
-            await asyncio.sleep(0)  # others write meanwhile
+            for _ in range(_PIECE):  # others write meanwhile
+                await asyncio.sleep(0)
         await self._write(Sent(expected, start, tuple(base), head))
 
     async def settle(self) -> Position | None:
@@ -166,12 +168,12 @@ class SimulatedStore:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         database = self.database
-        async with database.lock:
-            database.owner = self
-            try:
-                yield
-            finally:
-                database.owner = None
+        await database.lock.acquire()
+        database.owner = self
+        try:
+            yield
+        finally:
+            self._end_turn(database)
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -189,12 +191,22 @@ class SimulatedStore:
     async def _write(self, sent: Sent) -> None:
         self.nonces += [record.nonce for record in sent.records]
         await asyncio.sleep(0)
-        await self._passing.wait()
-        if self.database.owner is self:
+        if not self._passing.is_set():
+            self._end_turn(self.database)  # the database ends a turn in which nothing comes
+            await self._passing.wait()
+        database = self.database
+        if database.owner is not self:
+            await database.lock.acquire()
+            database.owner = self
+        try:
             self._decide(sent)
-        else:
-            async with self.database.lock:
-                self._decide(sent)
+        finally:
+            self._end_turn(database)
+
+    def _end_turn(self, database: Database) -> None:
+        if database.owner is self:
+            database.owner = None
+            database.lock.release()
 
     def _decide(self, sent: Sent) -> None:
         fault = self.faults.popleft() if self.faults else None

@@ -113,6 +113,7 @@ class Engine:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._behind = False  # whether others may have written what the view does not show
+        self._unreadable = False  # whether that could not be read the last time
         self._paused = False  # whether the store has not answered for long
         self._broken: BrokenError | None = None
         self._warned_of = b""
@@ -460,6 +461,7 @@ class Engine:
         try:
             if self._writer.is_too_long():
                 await self._settled(self._compact())
+                self._publish(self.view.state, ())  # others show the new epoch as well
             else:
                 await self._writer.keep_head()
         except (UnavailableError, UnsettledError) as error:
@@ -477,7 +479,11 @@ class Engine:
         try:
             await self._catch_up()
         except UnavailableError as error:
-            log.warning("the store cannot be read", reason=str(error))
+            if not self._unreadable:
+                log.warning("the store cannot be read", reason=str(error))
+            self._unreadable = True
+        else:
+            self._unreadable = False
 
     async def _catch_up(self) -> None:
         """Apply what another writer of the same store made durable first."""

@@ -71,7 +71,5 @@ class MemoryStore:
 
 def _placed(start: EpochStart, records: Iterable[Sealed]) -> tuple[list[Sealed], Position]:
     """Return ``records``, which begin the epoch of ``start``, and the place behind them."""
-    base, head = list(records), start.before
-    for record in base:
-        head = follow(head, record)
-    return base, head
+    base = list(records)
+    return base, follow(start.before, *base)

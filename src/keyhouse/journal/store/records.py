@@ -80,6 +80,9 @@ def link(chain: bytes, sealed: Sealed) -> bytes:
     return digest.digest()
 
 
-def follow(after: Position, sealed: Sealed) -> Position:
-    """Return the place behind ``sealed``, which follows ``after``."""
-    return Position(after.epoch, sealed.sequence, link(after.chain, sealed))
+def follow(after: Position, *records: Sealed) -> Position:
+    """Return the place behind ``records``, which follow ``after``."""
+    chain = after.chain
+    for sealed in records:
+        chain = link(chain, sealed)
+    return Position(after.epoch, records[-1].sequence, chain) if records else after

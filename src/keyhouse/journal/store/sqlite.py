@@ -212,16 +212,16 @@ class SqliteStore:
         if end != expected:
             raise StoreConflictError(f"{self._path.name} does not end where this writer left it")
 
-    def _follow(self, start: EpochStart | None, records: Iterable[Sealed]) -> None:
-        """Move the trail behind those of ``records`` that follow it."""
+    def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
+        """Move the trail behind ``records``, in order of their numbers, if they follow it."""
         if start is None:
             return
         trail = self._trail
         if trail is None or trail.epoch != start.epoch:
             trail = start.before
-        for record in records:
-            if record.sequence == trail.sequence + 1:
-                trail = follow(trail, record)
+        first, last = trail.sequence + 1, trail.sequence + len(records)
+        if records and (records[0].sequence, records[-1].sequence) == (first, last):
+            trail = follow(trail, *records)
         self._trail = trail
 
     def _end(self, connection: sqlite3.Connection) -> Position | None:

@@ -1,0 +1,47 @@
+"""Replicas of one store under anything that a distributed store does.
+
+Oracle: the invariants of ``support.samples.replica_machine``, after each step. A case is the seed
+of ten runs, of up to 60 steps.
+"""
+
+from random import Random
+from typing import ClassVar, Final
+
+from fuzz.target import FindingError, Target
+from hypothesis import HealthCheck, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from structlog.testing import capture_logs
+from support.samples.replica_machine import Replicas
+
+__all__ = ["ReplicaTarget"]
+
+_SETTINGS: Final = settings(
+    max_examples=10,
+    stateful_step_count=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    verbosity=Verbosity.quiet,
+)
+
+
+class ReplicaTarget(Target):
+    """Changes on several replicas, whose store fails, forks, forgets and lies."""
+
+    name: ClassVar[str] = "replicas"
+    about: ClassVar[str] = "replicas of a store that delays, forgets, forks and answers late"
+    patience: ClassVar[float] = 120.0
+
+    def draw(self, chance: Random) -> bytes:
+        """Return a seed."""
+        return chance.randbytes(8)
+
+    def judge(self, case: bytes) -> str:
+        """Run what the seed gives."""
+        try:
+            with capture_logs():
+                machine = seed(int.from_bytes(case, "big"))(Replicas)
+                run_state_machine_as_test(machine, settings=_SETTINGS)
+        except AssertionError as broken:
+            raise FindingError("".join(getattr(broken, "__notes__", ["an invariant"]))) from broken
+        return "all invariants held"

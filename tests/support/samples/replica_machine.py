@@ -1,0 +1,421 @@
+"""Any order of changes, failures and attacks on one to four replicas of one store.
+
+After each step, with everything else at rest: what was acknowledged is in the store, and what was
+told not to have happened never is; all replicas that reach the store show the same; nothing is
+done under a rule that was revoked before; limits and counters hold; no nonce comes twice; no view
+goes back. A replica that knew more than the store has stops, and nothing else stops one.
+
+A database may lose what it had acknowledged, show old content to one replica, or lead it to a
+history of its own. Then what was lost is not there; but it is never mixed.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from keyhouse.base.errors import RefusedError, UnavailableError
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import (
+    Activate,
+    Activated,
+    Engine,
+    Running,
+    SetCounter,
+    StaleError,
+    counter_of,
+    prepare_update,
+)
+from keyhouse.coordinator.core.commands import Command, InitiateUpdate
+from keyhouse.coordinator.engine.batch import Decision, new_dek
+from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.prepare import prepare_upload
+from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
+from keyhouse.journal.keys import key_check
+from keyhouse.wire.secret_types import UserSecret
+from support.samples.deployment import NOW, user
+from support.samples.replicas import DEK, STORE_ID, begin, opened_engine
+from support.samples.simulated_store import Database, Fault, SimulatedStore, Stored
+from support.samples.simulated_time import SimulatedLoop, until_idle
+from support.samples.updates import raise_version, together
+
+__all__ = ["Replicas"]
+
+LIMIT: Final = 3
+MARBLE: Final = ("app", "11111111-2222-3333-4444-555555555555")
+NAMES: Final = [f"s{number:02}" for number in range(30)]
+MOST: Final = 4
+WHICH: Final = st.integers(0, 11)
+
+
+def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
+    """Return a manifest that ``alice`` may update alone; with ``writes``, ``writer`` may upload."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
+        document["Roles"]["write"]["ResourceNames"] = NAMES
+        document["Marbles"]["app"]["MaxActivations"] = LIMIT
+        if not writes:
+            del document["Users"]["writer"]
+
+    holders = [f"holder{keys % 2}"] if keys else []
+    gates = {"FeatureGates": ["MonotonicCounter"], "SealMode": "Disabled"}
+    return together(
+        change, updaters=["alice"], holders=holders, word=word, UpdateThreshold=1, **gates
+    )
+
+
+@cache
+def _beginning() -> Stored:
+    """Return what a store holds in which a deployment was just begun: the same each time."""
+
+    async def make() -> Stored:
+        database = Database()
+        await begin(SimulatedStore(database), _manifest("first"))
+        return database.stored
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(make())
+
+
+class Change:
+    """A change that was asked for, and what became of it."""
+
+    def __init__(self, kind: str, value: object, task: "asyncio.Task[Decision]") -> None:
+        self.kind, self.value, self.task = kind, value, task
+        self.forbidden = False  # revoked before it began
+        self.known: bool | None = None  # whether it happened; None: not known
+
+    def conclude(self) -> bool:
+        """Return whether it has ended; keep what its caller was told."""
+        if not self.task.done():
+            return False
+        error = None if self.task.cancelled() else self.task.exception()
+        if error is None and not self.task.cancelled():
+            self.known = True
+        elif isinstance(error, RefusedError | StaleError | UnavailableError):
+            self.known = False
+        return True
+
+
+class Replica:
+    """One engine that runs, and its connection."""
+
+    def __init__(self, engine: Engine, store: SimulatedStore) -> None:
+        self.engine, self.store = engine, store
+        self.running = asyncio.ensure_future(engine.run())
+        self.changes: list[Change] = []
+        self.seen: Position | None = None
+        self.held = False
+
+    @property
+    def journal(self) -> Journal:
+        """The journal that the engine writes."""
+        journal = self.engine._writer._journal
+        assert journal is not None
+        return journal
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it does not reach what the others write, or waits for something."""
+        store, waits = self.store, bool(self.changes) or not self.journal.settled
+        return store.down or store.frozen is not None or self.held or waits
+
+
+class Replicas(RuleBasedStateMachine):
+    """One deployment. Choices depend on draws and on what happened, never on time."""
+
+    @initialize()
+    def start(self) -> None:
+        beginning = _beginning()
+        self.runner = asyncio.Runner(loop_factory=SimulatedLoop)
+        self.folder = Path(tempfile.mkdtemp(prefix="keyhouse-replicas-"))
+        self.nonces: list[bytes] = []
+        self.runner.run(self._start(beginning))
+
+    async def _start(self, beginning: Stored) -> None:
+        self.database = Database([beginning])
+        self.deks = [DEK]
+        self.replicas: list[Replica] = []
+        self.stores: list[SimulatedStore] = []
+        self.uploaded: dict[str, bytes] = {}
+        self.counted: dict[int, int] = {}  # values of the counter, and what was there before
+        self.activated = 0
+        self.never: set[object] = set()
+        self.revoked = False
+        self.count = 0
+        self.truth = await self._read_truth()
+        await self._join()
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self._end())
+            self.runner.close()
+            shutil.rmtree(self.folder)
+
+    async def _end(self) -> None:
+        for replica in list(self.replicas):
+            await self._kill(replica)
+
+    # --- replicas ---
+
+    async def _join(self) -> None:
+        store = SimulatedStore(self.database, self.nonces)
+        self.stores.append(store)
+        self.count += 1
+        path = self.folder / str(self.count)
+        engine = await opened_engine(store, path, self._dek())
+        self.replicas.append(Replica(engine, store))
+
+    async def _kill(self, replica: Replica) -> None:
+        self.replicas.remove(replica)
+        replica.running.cancel()
+        await asyncio.wait([replica.running])
+        await replica.store.close()
+        await replica.engine.close()
+        await until_idle()
+        for change in replica.changes:
+            change.task.cancel()
+            await asyncio.wait([change.task])
+            self._concluded(replica, change)
+
+    def _dek(self) -> Secret:
+        start = self.database.stored.start
+        assert start is not None
+        for dek in self.deks:
+            if start.key_check == key_check(dek, STORE_ID, start.epoch):
+                return dek
+        raise AssertionError("the store is under a key that nobody made")
+
+    async def _read_truth(self) -> Running:
+        store = SimulatedStore(self.database, self.nonces)
+        try:
+            _, replay = await Journal.open(store, store_id=STORE_ID, dek=self._dek())
+        finally:
+            await store.close()
+        return rebuild(replay.base + replay.events)[0]
+
+    def _one(self, which: int) -> Replica:
+        return self.replicas[which % len(self.replicas)]
+
+    @rule()
+    def join(self) -> None:
+        if len(self.replicas) < MOST:
+            self.runner.run(self._join())
+
+    @rule(which=WHICH)
+    def kill(self, which: int) -> None:
+        if len(self.replicas) > 1:
+            self.runner.run(self._kill(self._one(which)))
+
+    @rule(which=WHICH)
+    def compact(self, which: int) -> None:
+        async def make_it_due() -> None:
+            replica.journal._weight = 2**30  # as if much had been written
+            replica.engine.look()
+
+        replica = self._one(which)
+        self.runner.run(make_it_due())
+
+    # --- changes ---
+
+    def _submit(self, replica: Replica, kind: str, value: object, command: Command) -> None:
+        async def submit() -> None:
+            task = asyncio.ensure_future(replica.engine.decision(command))
+            change = Change(kind, value, task)
+            change.forbidden = kind == "upload" and self.revoked
+            replica.changes.append(change)
+
+        self.runner.run(submit())
+
+    @rule(which=WHICH)
+    def upload(self, which: int) -> None:
+        replica = self._one(which)
+        self.count += 1
+        name = NAMES[self.count % len(NAMES)]
+        value = b"%s %d" % (name.encode(), self.count)
+        try:
+            secret = UserSecret(key=Secret(value))
+            state = replica.engine.view.running
+            command = prepare_upload(state, user("writer").der, {name: secret})
+        except RefusedError:
+            return
+        self._submit(replica, "upload", (name, value), command)
+
+    @rule(which=WHICH)
+    def activate(self, which: int) -> None:
+        replica = self._one(which)
+        state = replica.engine.view.running
+        self.count += 1
+        activated = Activated(
+            time=NOW, marble_type="app", uuid=str(self.count), names=(), counted=True, quoted=False
+        )
+        command = Activate(state.manifest, state.keys.intermediate_cert, activated)
+        self._submit(replica, "activation", self.count, command)
+
+    @rule(which=WHICH)
+    def raise_counter(self, which: int) -> None:
+        replica = self._one(which)
+        self.count += 1
+        root = replica.engine.view.running.keys.marble_root_cert
+        self._submit(replica, "counter", self.count, SetCounter(root, MARBLE, "x", self.count))
+
+    @rule(which=WHICH, version=st.integers(3, 9))
+    def raise_version(self, which: int, version: int) -> None:
+        self._update(self._one(which), "releaser", raise_version(version))
+
+    @rule(which=WHICH, writes=st.booleans(), new_keys=st.sampled_from([False, False, False, True]))
+    def update(self, which: int, *, writes: bool, new_keys: bool) -> None:
+        self.count += 1
+        keys = self.count if new_keys else 0
+        raw = _manifest(str(self.count), writes=writes, keys=keys)
+        if writes:
+            self.revoked = False
+        self._update(self._one(which), "alice", raw, kind="update" if writes else "revocation")
+
+    def _update(self, replica: Replica, by: str, raw: bytes, kind: str = "update") -> None:
+        view, now = replica.engine.view, replica.engine.now()
+        try:
+            command = prepare_update(view.running, user(by).der, raw, now=now)
+        except RefusedError:
+            return
+        if isinstance(command, InitiateUpdate) and (dek := new_dek(command)) is not None:
+            self.deks.append(dek)
+        self._submit(replica, kind, raw, command)
+
+    # --- failures and attacks ---
+
+    @rule(which=WHICH, fault=st.sampled_from(Fault), breaks=st.booleans(), late_win=st.booleans())
+    def fail_next(self, which: int, fault: Fault, *, breaks: bool, late_win: bool) -> None:
+        store = self._one(which).store
+        store.faults.append(fault)
+        store.breaks, store.late_win = breaks, late_win
+
+    @rule(which=WHICH, how=st.sampled_from(["down", "deaf", "frozen", "held", "forked"]))
+    def cut_off(self, which: int, how: str) -> None:
+        replica = self._one(which)
+        store = replica.store
+        if how == "frozen":
+            store.frozen = store.database.stored
+        elif how == "held":
+            store.hold()
+            replica.held = True
+        elif how == "forked" and not replica.changes and store.database is self.database:
+            store.fork()
+        elif how != "forked":
+            setattr(store, how, True)
+
+    @rule(which=WHICH)
+    def heal(self, which: int) -> None:
+        replica = self._one(which)
+        replica.store.heal(self.database)
+        replica.held = False
+
+    @rule(which=WHICH)
+    def let_late_ones_arrive(self, which: int) -> None:
+        self.stores[which % len(self.stores)].arrive_late()
+
+    @rule(commits=st.integers(1, 3))
+    def lose_the_tail(self, commits: int) -> None:
+        self.database.lose_tail(commits)
+        self.runner.run(self._accept_loss())
+
+    async def _accept_loss(self) -> None:
+        truth = await self._read_truth()
+        kept = _values(truth)
+        self.uploaded = {n: value for n, value in self.uploaded.items() if kept.get(n) == value}
+        self.counted.clear()
+        self.activated = 0
+        self.revoked = self.revoked and "writer" not in truth.manifest.decode()
+
+    @rule(seconds=st.sampled_from([1, 11, 60]))
+    def wait(self, seconds: int) -> None:
+        self.runner.run(asyncio.sleep(seconds))
+
+    # --- what always holds ---
+
+    @invariant()
+    def everything_holds(self) -> None:
+        if hasattr(self, "truth"):
+            self.runner.run(self._check())
+
+    async def _check(self) -> None:
+        await until_idle()
+        for replica in self.replicas:
+            for change in [each for each in replica.changes if each.conclude()]:
+                replica.changes.remove(change)
+                self._concluded(replica, change)
+            replica.engine.look()
+        await until_idle()
+        self.truth = await self._read_truth()
+        self._check_truth()
+        for replica in list(self.replicas):
+            await self._check_replica(replica)
+        if not self.replicas:
+            await self._join()
+        assert len(set(self.nonces)) == len(self.nonces)
+
+    def _concluded(self, replica: Replica, change: Change) -> None:
+        """Take note of what a caller was told."""
+        change.conclude()
+        if change.known is False:
+            self.never.add(change.value)
+        if change.known and replica.store.database is self.database:
+            assert not change.forbidden
+            match change.kind, change.value:
+                case "upload", (str(name), bytes(value)):
+                    self.uploaded[name] = value
+                case "counter", int(value):
+                    before = counter_of(_before(change.task.result()), MARBLE, "x")
+                    assert before not in self.never
+                    assert before not in self.counted.values()
+                    self.counted[value] = before
+                case "activation", _:
+                    self.activated += 1
+                case "revocation", _:
+                    self.revoked = True
+
+    def _check_truth(self) -> None:
+        truth, never = self.truth, self.never
+        values = _values(truth)
+        assert never.isdisjoint(values.items())
+        assert values.items() >= self.uploaded.items()
+        counter = counter_of(truth, MARBLE, "x")
+        assert counter not in never
+        assert counter >= max(self.counted, default=0)
+        assert self.activated <= truth.activations.get("app", 0) <= LIMIT
+        assert truth.manifest not in never
+
+    async def _check_replica(self, replica: Replica) -> None:
+        view, heads = replica.engine.view, [each.head for each in self.database.history]
+        assert view.position is not None
+        before, replica.seen = replica.seen, view.position
+        assert before is None or view.position.sequence >= before.sequence
+        if replica.running.done():
+            error = replica.running.exception()
+            start = self.database.stored.start
+            assert start is not None
+            if isinstance(error, WrongKeyError):
+                assert start.key_check != key_check(replica.journal.dek, STORE_ID, start.epoch)
+            else:
+                assert isinstance(error, RolledBackError), error
+                assert view.position not in heads
+            await self._kill(replica)
+        elif replica.store.database is self.database and not replica.is_cut_off:
+            assert view.position == heads[-1]
+            assert _values(view.running) == _values(self.truth)
+            assert view.running.activations == self.truth.activations
+
+
+def _values(state: Running) -> dict[str, bytes]:
+    return {name: stored.private.reveal() for name, stored in state.secrets.items()}
+
+
+def _before(decision: Decision) -> Running:
+    assert isinstance(decision.before, Running)
+    return decision.before
