@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final
 
@@ -29,6 +30,7 @@ __all__ = [
     "render",
     "require_gramine",
     "run_program",
+    "sources",
     "template",
 ]
 
@@ -84,6 +86,15 @@ def make_runtime(folder: Path) -> Path:
         timeout=300,
     )
     return runtime
+
+
+def sources() -> str:
+    """Return what differs when the sources that a runtime is made of were changed."""
+    found = sha256(_LOCK.read_bytes())
+    for name, source in _OWN.items():
+        for path in sorted((source / name).rglob("*.py")):
+            found.update(f"{path} {path.stat().st_mtime_ns}\n".encode())
+    return found.hexdigest()
 
 
 def template() -> str:

@@ -1,8 +1,8 @@
 """Stands in for ``keyhouse serve``: the same words and variables, under ``gramine-direct``.
 
 ``KEYHOUSE_TESTS_GRAMINE=DIR`` has the tests start every coordinator so. DIR gets a runtime, unless
-it has one. Inside is the host's whole file system but ``/dev``: the tests name files anywhere in
-it, and neither DIR nor their temporary files may be below ``/dev/shm``.
+it has one of the present sources. Inside is the host's whole file system but ``/dev``: the tests
+name files anywhere in it, and neither DIR nor their temporary files may be below ``/dev/shm``.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from keyhouse.base.durable_files import locked
 from support.process import start
-from support.process.gramine import libraries, make_runtime, render
+from support.process.gramine import libraries, make_runtime, render, sources
 
 __all__ = ["serve"]
 
@@ -76,10 +76,11 @@ def serve(
 
 def _runtime(place: Path) -> Path:
     place.mkdir(mode=0o700, exist_ok=True)
+    done = place / "done"
     with locked(place / "runtime"):
-        if not (place / "done").exists():
+        if not done.exists() or done.read_text("ascii") != sources():
             shutil.rmtree(place / "runtime", ignore_errors=True)
             shutil.rmtree(place / "libraries", ignore_errors=True)
             make_runtime(place)
-            (place / "done").touch()
+            done.write_text(sources(), "ascii")
     return place / "runtime"
