@@ -242,7 +242,7 @@ def test_an_upload_of_nothing_is_refused(writing: Client, body: bytes) -> None:
 
 NOTHING_RUNS = (
     ("Marbles", "is empty", "name at least one workload type"),
-    ("Packages", "is empty", "name at least one enclave program"),
+    ("Packages", "is empty", "name at least one enclave program or confidential VM"),
 )
 
 

@@ -79,8 +79,8 @@ BAD_UPDATES: dict[str, tuple[Any, str, Found]] = {
         UPDATE,
         (
             "Packages.app.SecurityVersion",
-            "cannot be added to a package that UniqueID identifies",
-            "upload a complete manifest with the new UniqueID",
+            "cannot be added to a package that UniqueID or TDX identifies",
+            "upload a complete manifest with the new identity",
         ),
     ),
     "two versions": (
