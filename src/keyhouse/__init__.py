@@ -16,15 +16,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from keyhouse.base.errors import KeyhouseError as KeyhouseError
     from keyhouse.base.secret import Secret as Secret
-    from keyhouse.client import AsyncCoordinator as AsyncCoordinator
-    from keyhouse.client import CallRefusedError as CallRefusedError
-    from keyhouse.client import Coordinator as Coordinator
-    from keyhouse.client import FileMemory as FileMemory
-    from keyhouse.client import SecretUpload as SecretUpload
-    from keyhouse.client import ServiceUnavailableError as ServiceUnavailableError
-    from keyhouse.client import Trust as Trust
-    from keyhouse.client import TrustError as TrustError
-    from keyhouse.client import UnreachableError as UnreachableError
+    from keyhouse.client import (
+        AsyncCoordinator as AsyncCoordinator,
+        CallRefusedError as CallRefusedError,
+        Coordinator as Coordinator,
+        FileMemory as FileMemory,
+        SecretUpload as SecretUpload,
+        ServiceUnavailableError as ServiceUnavailableError,
+        Trust as Trust,
+        TrustError as TrustError,
+        UnreachableError as UnreachableError,
+    )
 else:
     __getattr__, __dir__, __all__ = on_demand(
         __name__,

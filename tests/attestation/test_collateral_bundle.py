@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.attestation import CollateralRefusedError, read_collateral
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.collateral import NOW, RECORDED_AT, Site, platform_of, recorded
 
 from keyhouse.attestation import (

@@ -4,8 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.collateral import recorded
 
 from keyhouse.attestation import Collateral, CollateralRefusedError, PckCa, PlatformKind, Tee

@@ -1,8 +1,7 @@
 """The kind of platform is read only from certificates that the pinned root stands behind."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.collateral import NOW, Site, recorded
 
 from keyhouse.attestation import (

@@ -4,8 +4,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, Tee, add_header, read_form
 from keyhouse.attestation.quote.form import MAX_QUOTE

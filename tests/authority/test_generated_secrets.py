@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_der_private_key,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import generate, is_generated_with_manifest, trial

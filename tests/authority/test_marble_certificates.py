@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.samples.authority import NOW, coordinator_keys, openssl_text, openssl_verify
 from support.samples.signing_request import signing_request
 

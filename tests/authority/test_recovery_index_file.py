@@ -6,8 +6,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from support.samples.authority import NOW, coordinator_keys
 
 from keyhouse.authority import (

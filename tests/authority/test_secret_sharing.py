@@ -4,8 +4,7 @@ import contextlib
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.authority.recovery.shares import combine_shamir, combine_xor, split_shamir, split_xor
 from keyhouse.base.errors import BrokenError

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.samples.authority import coordinator_keys
 from support.samples.fixed_keys import dsa_key, unused_rsa_key
 from support.samples.signing_request import request_key, signing_request

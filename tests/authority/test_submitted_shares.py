@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.recovery import Holder, encrypted, holder, holders
 
 from keyhouse.authority import (

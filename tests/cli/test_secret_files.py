@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
     load_pem_private_key,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.deployment import user
 from support.samples.fixed_keys import unused_rsa_key
 

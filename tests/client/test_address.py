@@ -1,8 +1,7 @@
 """An address is a host and a port, and nothing else."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.peers.peer import certify
 
 from keyhouse.client import Address, ClientSetupError, Timeouts, parse_address

@@ -4,8 +4,7 @@ import base64
 import json
 from typing import Any
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import calls

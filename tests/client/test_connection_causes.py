@@ -21,8 +21,7 @@ from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.steps import Request, ask
-from keyhouse.launcher import Request as Activation
-from keyhouse.launcher import activate, make_credentials, read_names, run
+from keyhouse.launcher import Request as Activation, activate, make_credentials, read_names, run
 from keyhouse.wire.address import CLIENT_API, Address
 
 LONG, SHORT = 30.0, 0.3  # seconds

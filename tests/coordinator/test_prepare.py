@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.deployment import NOW, moment
 from support.samples.manifests import changed, full
 

@@ -9,8 +9,7 @@ from typing import Any
 import immutables
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Codec, UndecodableError, UnencodableError

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.state import DEK, OTHER_DEK, STORE_ID, put_back
 
 from keyhouse.base.errors import KeyhouseError, TooLargeError

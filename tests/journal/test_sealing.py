@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 
 from keyhouse.base.errors import KeyhouseError

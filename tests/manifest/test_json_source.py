@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import Span, below

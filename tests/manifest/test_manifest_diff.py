@@ -5,10 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.samples.manifests import Change as Edit
-from support.samples.manifests import Document, changed, full, sample
+from hypothesis import given, settings, strategies as st
+from support.samples.manifests import Change as Edit, Document, changed, full, sample
 
 from keyhouse.manifest import decode
 from keyhouse.manifest.diff import Change, diff

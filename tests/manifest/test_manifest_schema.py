@@ -12,8 +12,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.reference import DOCUMENTS, REFERENCE
 from support.samples.confidential_vms import TDX
 from support.samples.manifests import (

@@ -5,8 +5,7 @@ import json
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.samples.manifests import NOW, full, sample
 
 from keyhouse.manifest import Action, Manifest, Permissions, check

@@ -4,8 +4,7 @@ import base64
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret

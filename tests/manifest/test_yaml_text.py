@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.manifest.source.json_source import canonical_json
 from keyhouse.manifest.source.source_map import Span

@@ -2,8 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.manifest.source.yaml_reader import read_yaml
 from keyhouse.manifest.source.yaml_writer import write_yaml

@@ -3,8 +3,7 @@
 import base64
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64, decode_base64url

@@ -1,8 +1,7 @@
 """DER cut into elements: each length form, and whatever is not whole."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.wire.der_elements import der_elements
 

@@ -6,8 +6,7 @@ from typing import NewType
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.secret import Secret

@@ -32,8 +32,7 @@ from keyhouse.manifest.model import (
 )
 from keyhouse.manifest.pem import first_block
 from keyhouse.wire.base64_text import decode_base64
-from keyhouse.wire.json_decoder import UnreadableError
-from keyhouse.wire.json_decoder import decode as decode_json
+from keyhouse.wire.json_decoder import UnreadableError, decode as decode_json
 from keyhouse.wire.secret_types import (
     CertificateTemplate,
     SecretDefinition,

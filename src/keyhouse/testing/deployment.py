@@ -22,8 +22,12 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.attestation.platforms.find import SimulatedTcb, simulation
-from keyhouse.client import Coordinator as CoordinatorClient
-from keyhouse.client import TrustedCoordinator, UserIdentity, verify_coordinator
+from keyhouse.client import (
+    Coordinator as CoordinatorClient,
+    TrustedCoordinator,
+    UserIdentity,
+    verify_coordinator,
+)
 from keyhouse.launcher import (
     Anchor,
     Request,

@@ -26,8 +26,7 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from support.peers.abuse import besieged, in_parallel
 from support.peers.workloads import (
     HEADERS,

@@ -5,8 +5,7 @@ from contextlib import ExitStack
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from support.peers.answers import (
     Observed,
     as_nobody,

@@ -6,8 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.process.command_tree import typed
 from support.samples.confidential_vms import QUOTE
 from support.samples.hardware import SGX_QUOTE

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.process.command_tree import typed
 from support.samples.deployment import user
 

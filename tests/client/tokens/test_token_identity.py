@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.peers.peer import certify, serving
 from support.peers.sdk import MODES, Mode, session_with, trust_in_peer
 from support.process.softhsm import (

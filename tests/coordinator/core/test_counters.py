@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.samples.activation import marble_manifest
 from support.samples.deployment import NOW, moment, new_process

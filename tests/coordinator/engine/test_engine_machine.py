@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import msgspec
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.samples.deployment import NOW, manifest, moment, new_process, user
 

@@ -6,8 +6,7 @@ from itertools import product
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.samples.deployment import user
 from support.samples.plans import Deployment, document, encoded, raised
 from support.samples.updates import Document, holder_pem, together

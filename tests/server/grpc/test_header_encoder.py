@@ -2,8 +2,7 @@
 
 import pytest
 from hpack import Decoder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.server.grpc.header_encoder import HeaderEncoder
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.peers.https import (
     ALICE,
     ECHO_LIMIT,

@@ -2,8 +2,7 @@
 
 import h11
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.server.http.head import (
     CHUNKED,

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.server.client_api import ROUTES
 from keyhouse.server.http.counts import METHODS, SECONDS, SIZES, UNKNOWN, RequestCounts

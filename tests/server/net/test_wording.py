@@ -2,8 +2,7 @@
 
 from urllib.parse import unquote
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from keyhouse.base import errors
 from keyhouse.server.net.error_mapping import ERRORS, wording

@@ -4,8 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.server.process.settings import (

@@ -2,8 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 

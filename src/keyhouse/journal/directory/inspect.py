@@ -24,8 +24,7 @@ from keyhouse.journal.directory.layout import (
     SEALED_KEY,
     TOMBSTONE,
 )
-from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.directory.tombstone import Tombstone
+from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT, Tombstone
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import EpochStart, Position, Sealed, first_link, link
 from keyhouse.journal.store.sqlite import SqliteStore

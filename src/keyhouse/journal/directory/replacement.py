@@ -34,8 +34,7 @@ from pathlib import Path
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
-from keyhouse.journal.directory.index_file import IndexFile
+from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT, IndexFile
 from keyhouse.journal.directory.layout import (
     ARCHIVE,
     INCOMING,
@@ -55,8 +54,7 @@ from keyhouse.journal.directory.replacement_plan import (
     Plan,
     not_for,
 )
-from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
-from keyhouse.journal.directory.tombstone import Tombstone
+from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT, Tombstone
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 
 __all__ = [
