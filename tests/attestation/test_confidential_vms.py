@@ -33,11 +33,12 @@ from keyhouse.attestation.quote.claims import read_claims
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import TdMeasurements, require_sound
 from keyhouse.attestation.refusals import reason_for
-from keyhouse.wire.tdx import SIZES, TdxIdentity, bits_in_words
+from keyhouse.wire.tdx import SIZES, TdxIdentity
+from keyhouse.wire.vm_identity import bits_in_words
 
 FIELDS = [*SIZES]
 MACHINE = msgspec.convert(TDX, TdxIdentity)
-RULES = PackageRules(tdx=MACHINE)
+RULES = PackageRules(vm=MACHINE)
 
 
 def real() -> Verdict:
@@ -72,14 +73,14 @@ def other(value: str) -> list[str]:
 
 
 def with_field(field: str, value: str) -> PackageRules:
-    return PackageRules(tdx=msgspec.convert({**TDX, field: value}, TdxIdentity))
+    return PackageRules(vm=msgspec.convert({**TDX, field: value}, TdxIdentity))
 
 
 def test_the_machine_that_a_package_names_is_admitted() -> None:
     assert refused_by(real(), RULES) is None
-    assert refused_by(real(), PackageRules(tdx=TdxIdentity(mrtd=TDX["MRTD"]))) is None
+    assert refused_by(real(), PackageRules(vm=TdxIdentity(mrtd=TDX["MRTD"]))) is None
     upper = msgspec.convert({name: value.upper() for name, value in TDX.items()}, TdxIdentity)
-    assert refused_by(real(), PackageRules(tdx=upper)) is None
+    assert refused_by(real(), PackageRules(vm=upper)) is None
 
 
 def test_the_fields_are_those_of_the_quote() -> None:
@@ -107,7 +108,7 @@ def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
         assert refused_by(bent, RULES) is Rule(f"TDX.{field}")
         if field != "MRTD":
             open_there = msgspec.structs.replace(MACHINE, **{attribute: ""})
-            assert refused_by(bent, PackageRules(tdx=open_there)) is None
+            assert refused_by(bent, PackageRules(vm=open_there)) is None
 
 
 def machine_with(field: str, value: bytes) -> TdMeasurements:
@@ -127,13 +128,13 @@ def machine_with(field: str, value: bytes) -> TdMeasurements:
         (PackageRules(unique_id="00" * 32), Rule.TEE),
         (PackageRules(), Rule.TEE),
         (PackageRules(debug=True), Rule.TEE),
-        (PackageRules(tdx=TdxIdentity()), Rule.IDENTITY),
-        (PackageRules(tdx=TdxIdentity(rtmr1=TDX["RTMR1"])), Rule.IDENTITY),
-        (PackageRules(tdx=MACHINE, debug=True), Rule.IDENTITY),
-        (PackageRules(tdx=MACHINE, unique_id="00" * 32), Rule.IDENTITY),
-        (PackageRules(tdx=MACHINE, signer_id="00" * 32), Rule.IDENTITY),
-        (PackageRules(tdx=MACHINE, product_id=0), Rule.IDENTITY),
-        (PackageRules(tdx=MACHINE, security_version=0), Rule.IDENTITY),
+        (PackageRules(vm=TdxIdentity()), Rule.IDENTITY),
+        (PackageRules(vm=TdxIdentity(rtmr1=TDX["RTMR1"])), Rule.IDENTITY),
+        (PackageRules(vm=MACHINE, debug=True), Rule.IDENTITY),
+        (PackageRules(vm=MACHINE, unique_id="00" * 32), Rule.IDENTITY),
+        (PackageRules(vm=MACHINE, signer_id="00" * 32), Rule.IDENTITY),
+        (PackageRules(vm=MACHINE, product_id=0), Rule.IDENTITY),
+        (PackageRules(vm=MACHINE, security_version=0), Rule.IDENTITY),
     ],
 )
 def test_a_package_of_another_kind_or_of_two_admits_no_machine(
@@ -166,7 +167,7 @@ def test_what_is_asked_of_every_workload_is_asked_of_a_machine_first() -> None:
 
 def test_every_difference_is_told_in_order() -> None:
     nobody = TdxIdentity(*("00" * 48 for _ in FIELDS))
-    found = [each.rule for each in mismatches(real(), PackageRules(tdx=nobody))]
+    found = [each.rule for each in mismatches(real(), PackageRules(vm=nobody))]
     zeros = {"RTMR3", "MRConfigID", "MROwner", "MROwnerConfig"}
     assert found == [Rule(f"TDX.{field}") for field in FIELDS if field not in zeros]
     [only] = mismatches(real(), with_field("RTMR1", "ab" * 48))

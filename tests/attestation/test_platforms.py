@@ -17,7 +17,7 @@ def test_the_simulation_is_found_by_its_entry_point_in_a_folder_of_its_own(tmp_p
 
 @pytest.mark.parametrize("name", ["", "Simulation", "sim", "sgx", "../simulation", "keyhouse"])
 def test_unknown_names_are_refused_with_the_known_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(PlatformMissingError, match="gramine, tdx, simulation"):
+    with pytest.raises(PlatformMissingError, match="gramine, tdx, snp, simulation"):
         open_platform(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -45,6 +45,7 @@ def test_the_folder_is_private_and_holds_what_clients_need(tmp_path: Path) -> No
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     names = {path.name for path in folder.iterdir()}
     public = {"root.pem", "collateral.json", "collateral-tdx.json", "attestation.json"}
+    public |= {"amd.pem", "amd-root.pem"}
     assert names == {"machine.json"} | public
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
     binding = quote_binding(b"root")

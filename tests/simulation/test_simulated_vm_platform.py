@@ -19,7 +19,8 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platforms.files import read_file, write_file
 from keyhouse.attestation.platforms.find import open_for_quotes
-from keyhouse.attestation.platforms.tdx import ReportFolders, open_tdx
+from keyhouse.attestation.platforms.tdx import open_tdx
+from keyhouse.attestation.platforms.tsm import ReportFolders
 from keyhouse.attestation.quote.td import identity_of
 from keyhouse.launcher import make_credentials, quote_over, read_names
 from keyhouse.wire.tdx import TdxIdentity
@@ -98,7 +99,7 @@ def test_another_writer_in_between_is_noticed_and_the_quote_is_asked_for_again(
     temporary: Path, times: int
 ) -> None:
     rival = Rival(temporary)
-    vm = SimulatedVm(rival, MACHINE.root_ca)
+    vm = SimulatedVm(rival, MACHINE)
     rival.times = times
     raw = quote_over(CERTIFICATE, vm)
     found = Verifier(MACHINE.root_ca).verify(raw, MACHINE.td_collateral, utc_now())
@@ -108,7 +109,7 @@ def test_another_writer_in_between_is_noticed_and_the_quote_is_asked_for_again(
 
 def test_another_writer_that_does_not_stop_is_given_up(temporary: Path) -> None:
     rival = Rival(temporary)
-    vm = SimulatedVm(rival, MACHINE.root_ca)
+    vm = SimulatedVm(rival, MACHINE)
     rival.times = 100
     with pytest.raises(QuoteNotMadeError, match="others keep writing to its report"):
         quote_over(CERTIFICATE, vm)

@@ -1,31 +1,34 @@
-"""A confidential VM on the simulated machine: the real platform ``tdx`` over a directory for it."""
+"""Confidential VMs on the simulated machine: the real platforms over a directory for them."""
 
 import os
 import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from keyhouse.attestation.platforms.tdx import ReportFolders, TdxPlatform
+from keyhouse.attestation import Platform
+from keyhouse.attestation.platforms.snp import SnpPlatform
+from keyhouse.attestation.platforms.tdx import TdxPlatform
+from keyhouse.attestation.platforms.tsm import ReportFolders, TsmPlatform
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.parameters import ConfidentialVm
 from keyhouse_simulation.tsm import TsmReports
 
-__all__ = ["SimulatedVm", "vm_named"]
+__all__ = ["SimulatedSnpVm", "SimulatedVm", "vm_named"]
 
 
-class SimulatedVm(TdxPlatform):
-    """A confidential VM whose quotes ``quote`` makes, under ``root_ca`` (DER).
+class _Simulated(TsmPlatform):
+    """A confidential VM whose quotes ``quote`` makes, on ``machine``.
 
     The directory that it asks is one for this process, below that for temporary files.
     """
 
-    def __init__(self, quote: Callable[[bytes], bytes], root_ca: bytes) -> None:
-        self._root_ca = root_ca
+    def __init__(self, quote: Callable[[bytes], bytes], machine: Platform) -> None:
+        self._machine = machine
         name = f"keyhouse-simulated-tsm-{os.getpid()}-{secrets.token_hex(8)}"
-        tsm = TsmReports(quote)
+        tsm = TsmReports(quote, self.provider + b"\n")
         super().__init__(Path(tempfile.gettempdir()) / name, ReportFolders(tsm.make, tsm.remove))
 
     @property
@@ -36,7 +39,20 @@ class SimulatedVm(TdxPlatform):
     @property
     def root_ca(self) -> bytes:
         """The root of the simulated vendor, DER."""
-        return self._root_ca
+        return self._machine.root_ca
+
+    @property
+    def amd_roots(self) -> Mapping[str, bytes]:
+        """The root of the simulated AMD, DER."""
+        return self._machine.amd_roots
+
+
+class SimulatedVm(_Simulated, TdxPlatform):
+    """A simulated confidential VM of TDX."""
+
+
+class SimulatedSnpVm(_Simulated, SnpPlatform):
+    """A simulated confidential VM of SEV-SNP."""
 
 
 def vm_named(identity: TdxIdentity, other: ConfidentialVm) -> ConfidentialVm:

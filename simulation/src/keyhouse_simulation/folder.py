@@ -7,6 +7,8 @@
     collateral.json   the collateral bundle, for clients; renewed when it would end soon, and then
                       it says of the machine what it said before
     collateral-tdx.json   the same for quotes of its confidential VMs, with the same lists
+    amd-root.pem      the root of the simulated AMD, the same in every folder
+    amd.pem           what verifies reports of SEV-SNP beside it
     attestation.json  the identity that clients should expect
 
 A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
@@ -37,9 +39,10 @@ from keyhouse.attestation import (
     write_expected_identity,
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
-from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
+from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import BrokenError, RefusedError
+from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine, make_machine, pem
 from keyhouse_simulation.parameters import Parameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
@@ -103,6 +106,9 @@ def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -
     _write_if_changed(folder / _COLLATERAL, write_collateral(platform.collateral))
     if not _is_usable_for_vms(folder, platform, moment):
         _write_if_changed(folder / _TD_COLLATERAL, write_collateral(platform.td_collateral))
+    _write_if_changed(folder / SIMULATED_AMD.root, amd_vendor.ROOT.encode())
+    said_by_amd = amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST
+    _write_if_changed(folder / SIMULATED_AMD.collateral, said_by_amd.encode())
     _write_if_changed(folder / _ATTESTATION, write_expected_identity(platform.expected_identity))
     return platform
 

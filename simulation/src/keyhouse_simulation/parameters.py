@@ -5,22 +5,24 @@ numbers are plainly artificial, but one: the quoting enclave's vendor has to be 
 quotes of other vendors are refused.
 """
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 import msgspec
 
-from keyhouse.attestation import Measurements, TcbStatus
+from keyhouse.attestation import Measurements, SnpTcb, TcbStatus
 
 __all__ = [
     "COORDINATOR",
     "ConfidentialVm",
     "Enclave",
+    "Endorsement",
     "Lists",
     "Parameters",
     "Pck",
     "QeIdentity",
     "QuotingEnclave",
+    "SnpVm",
     "TcbInfo",
     "TdxLevel",
     "TdxQuoteForm",
@@ -74,6 +76,40 @@ class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
     rtmrs: tuple[bytes, bytes, bytes, bytes] = (bytes(_REGISTER),) * 4
     tee_tcb_svn2: bytes = _TEE_TCB_SVN  # this and the next in V5_REPORT_15 alone
     mrservicetd: bytes = bytes(_REGISTER)
+
+
+class SnpVm(msgspec.Struct, frozen=True, kw_only=True):
+    """The confidential VM of SEV-SNP that a report is about, and its platform's firmware."""
+
+    version: int = 3
+    guest_svn: int = 0
+    policy: bytes = bytes.fromhex("1f00030000000000")  # SMT, ABI 0.31
+    family_id: bytes = bytes(16)
+    image_id: bytes = bytes(16)
+    vmpl: int = 0
+    platform_info: int = 0b10_0101  # SMT, ECC, no aliased memory
+    signer_info: int = 0  # signed by the VCEK; 4: VLEK
+    measurement: bytes = b"SIMULATED CONFIDENTIAL VM, NOT MEASURED".ljust(_REGISTER, b".")
+    host_data: bytes = bytes(32)
+    id_key_digest: bytes = bytes(_REGISTER)
+    author_key_digest: bytes = bytes(_REGISTER)
+    model: bytes = bytes.fromhex("191101")  # CPUID's family, model and stepping: Genoa
+    reported_tcb: bytes = bytes.fromhex("0a00000000001754")
+    committed_tcb: bytes = bytes.fromhex("0a00000000001754")
+    current_tcb: bytes = bytes.fromhex("0a00000000001754")
+    launch_tcb: bytes = bytes.fromhex("0a00000000001754")
+
+
+class Endorsement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the certificate of the key that signs reports says; ``chip`` is the machine's."""
+
+    name: str = "SEV-VCEK"
+    product: str = "Genoa-B1"
+    tcb: SnpTcb = SnpTcb(10, 0, 23, 84)
+    chip: bytes = b""
+    provider: str = ""
+    begins: datetime = datetime(2020, 1, 1, tzinfo=UTC)
+    ends: datetime = datetime(2120, 1, 1, tzinfo=UTC)
 
 
 class Pck(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +199,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     qe_identity: QeIdentity = QeIdentity()
     quoting_enclave: QuotingEnclave = QuotingEnclave()
     td: ConfidentialVm = ConfidentialVm()
+    snp: SnpVm = SnpVm()
     td_tcb_info: TcbInfo = TcbInfo(id="TDX", tdx=TdxLevel())
     td_qe_identity: QeIdentity = QeIdentity(id="TD_QE", product_id=2)
     td_quoting_enclave: QuotingEnclave = QuotingEnclave(product_id=2)

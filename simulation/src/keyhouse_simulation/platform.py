@@ -1,8 +1,9 @@
 """The simulated platform behind the same protocol as the hardware ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography.hazmat.primitives import hashes
@@ -18,13 +19,19 @@ from keyhouse.attestation import (
     TcbStatus,
     Tee,
 )
+from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
 from keyhouse.base.secret import Secret
+from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
-from keyhouse_simulation.parameters import ConfidentialVm, Enclave, Parameters
+from keyhouse_simulation.parameters import ConfidentialVm, Enclave, Parameters, SnpVm
 from keyhouse_simulation.quote import QuoteWriter, TdQuoteWriter
+
+if TYPE_CHECKING:
+    from keyhouse_simulation.snp import SnpChip
 
 __all__ = ["Clock", "SimulatedPlatform", "utc_now"]
 
@@ -70,6 +77,13 @@ class SimulatedPlatform:
         return self._root_ca
 
     @property
+    def amd_roots(self) -> Mapping[str, bytes]:
+        """The root of the simulated AMD, DER."""
+        from keyhouse_simulation.snp import ROOT
+
+        return {SIMULATED_AMD.product: ROOT}
+
+    @property
     def measurements(self) -> Measurements:
         """What its quotes say: fixed values, no measurement."""
         return self._parameters.enclave.measurements
@@ -107,13 +121,19 @@ class SimulatedPlatform:
         """Return a raw quote of the coordinator over exactly 64 bytes of ``report_data``."""
         return self._writer.quote(self._parameters.enclave, report_data)
 
-    def seen_by(self, workload: Measurements | TdxIdentity) -> Platform:
+    def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
         """Return the same machine as that enclave, or that confidential VM, sees it."""
         if isinstance(workload, TdxIdentity):
             from keyhouse_simulation.confidential_vm import SimulatedVm, vm_named
 
             vm = vm_named(workload, self._parameters.td)
-            return SimulatedVm(lambda data: self.td_quote(vm, data), self._root_ca)
+            return SimulatedVm(lambda data: self.td_quote(vm, data), self)
+        if isinstance(workload, SnpIdentity):
+            from keyhouse_simulation.confidential_vm import SimulatedSnpVm
+            from keyhouse_simulation.snp import snp_vm_named
+
+            snp = snp_vm_named(workload, self._parameters.snp)
+            return SimulatedSnpVm(lambda data: self.snp_quote(snp, data), self)
         enclave = Enclave(measurements=workload)
         parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
         return type(self)(self._machine, parameters, collateral=self._collateral)
@@ -125,6 +145,17 @@ class SimulatedPlatform:
     def td_quote(self, vm: ConfidentialVm | None, report_data: bytes) -> bytes:
         """Return a raw quote of a confidential VM on this machine; None: that of its parameters."""
         return self._td_writer.quote(vm or self._parameters.td, report_data)
+
+    def snp_quote(self, vm: SnpVm | None, report_data: bytes) -> bytes:
+        """Return a report of SEV-SNP, of a VM on this machine, with its certificates."""
+        return self.chip.quote(vm or self._parameters.snp, report_data)
+
+    @cached_property
+    def chip(self) -> "SnpChip":
+        """What signs its reports of SEV-SNP."""
+        from keyhouse_simulation.snp import SnpChip
+
+        return SnpChip(self._machine)
 
     @cached_property
     def _td_writer(self) -> TdQuoteWriter:

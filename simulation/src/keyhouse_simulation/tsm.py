@@ -2,9 +2,10 @@
 
 ::
 
-    NAME/provider      "tdx_guest"
+    NAME/provider      "tdx_guest" or "sev_guest"
     NAME/inblob        takes the 64 bytes that the quote is made over
-    NAME/outblob       the raw quote over what was written last; empty before
+    NAME/outblob       the raw quote or report over what was written last; empty before
+    NAME/auxblob       with a report: the certificates that the host puts beside it, padded
     NAME/generation    counts the writes to inblob, of any process
 
 What the kernel does in ``mkdir`` and ``rmdir`` is done by ``TsmReports``, and what it does when a
@@ -17,9 +18,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
+from keyhouse.attestation.quote.snp_form import SNP_REPORT, starts_snp_report
+
 __all__ = ["TsmReports", "answering"]
 
 _BLOB = 64
+_PAGES = 16_384  # bytes of the buffer that hosts fill
 _MANY = 1024  # blobs that fit into a pipe
 
 
@@ -38,6 +42,8 @@ class TsmReports:
         with ExitStack() as ends:
             report = ends.enter_context(_taking(folder / "inblob", self._quote))
             ends.enter_context(answering(folder / "outblob", report.outblob))
+            if b"sev" in self._provider:
+                ends.enter_context(answering(folder / "auxblob", report.auxblob))
             ends.enter_context(answering(folder / "generation", report.generation))
             self._open[folder] = ends.pop_all()
 
@@ -61,7 +67,14 @@ class _Report:
         self._lock = Lock()
 
     def outblob(self) -> bytes:
-        """Return the quote over the last write."""
+        """Return the quote over the last write, or the report alone."""
+        return _split(self._whole())[0]
+
+    def auxblob(self) -> bytes:
+        """Return the table of certificates beside the report over the last write."""
+        return _split(self._whole())[1].ljust(_PAGES, b"\0")
+
+    def _whole(self) -> bytes:
         with self._lock:
             self._take()
             return self._quote(self._asked) if len(self._asked) == _BLOB else b""
@@ -82,6 +95,12 @@ class _Report:
         if blobs:
             self._asked = blobs[-1]
             self._writes += len(blobs)
+
+
+def _split(quote: bytes) -> tuple[bytes, bytes]:
+    if not starts_snp_report(quote):
+        return quote, b""
+    return quote[:SNP_REPORT], quote[SNP_REPORT:]
 
 
 @contextmanager

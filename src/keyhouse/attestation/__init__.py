@@ -1,8 +1,16 @@
 """Quotes and who may be trusted: the verifier, collateral, and the platform protocol."""
 
+from keyhouse.attestation.amd_roots import AMD_ROOTS, AMD_ROOTS_SHA256
+from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral
 from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral
 from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, require_sound
-from keyhouse.attestation.collateral.marks import Mark, marks_of, newer_marks, require_as_new
+from keyhouse.attestation.collateral.marks import (
+    Mark,
+    marks_of,
+    marks_of_amd,
+    newer_marks,
+    require_as_new,
+)
 from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind, platform_kind
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
@@ -29,16 +37,21 @@ from keyhouse.attestation.platforms.find import PLATFORMS, PlatformMissingError,
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.attestation.quote.binding import quote_binding, report_data, require_binding
 from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
+from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.attestation.verifier import Verifier
+from keyhouse.wire.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = [
+    "AMD_ROOTS",
+    "AMD_ROOTS_SHA256",
     "INTEL_SGX_ROOT",
     "INTEL_SGX_ROOT_SHA256",
     "PLATFORMS",
+    "AmdCollateral",
     "Collateral",
     "CollateralFacts",
     "CollateralRefusedError",
@@ -61,6 +74,9 @@ __all__ = [
     "QuoteProblem",
     "QuoteRefusedError",
     "SealPolicy",
+    "SnpIdentity",
+    "SnpMeasurements",
+    "SnpTcb",
     "TcbStatus",
     "TdMeasurements",
     "TdxIdentity",
@@ -71,10 +87,12 @@ __all__ = [
     "add_header",
     "appraise",
     "marks_of",
+    "marks_of_amd",
     "newer_marks",
     "open_platform",
     "platform_kind",
     "quote_binding",
+    "read_amd_collateral",
     "read_collateral",
     "read_expected_identity",
     "read_facts",

@@ -14,10 +14,10 @@ import msgspec
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.td import td_differences
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.attestation.tcb import accept_advisories, accept_status
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 __all__ = ["Mismatch", "PackageRefusedError", "PackageRules", "Rule", "admit", "mismatches"]
 
@@ -36,7 +36,7 @@ class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
     security_version: int | None = None  # ISVSVN, at least
     accepted_tcb_statuses: tuple[str, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
-    tdx: TdxIdentity | None = None  # instead of what names an SGX enclave
+    vm: VmIdentity | None = None  # instead of what names an SGX enclave
 
 
 class Rule(StrEnum):
@@ -63,6 +63,17 @@ class Rule(StrEnum):
     MR_SEAM = "TDX.MRSeam"
     TD_ATTRIBUTES = "TDX.TDAttributes"
     XFAM = "TDX.XFAM"
+    MEASUREMENT = "SNP.Measurement"
+    HOST_DATA = "SNP.HostData"
+    ID_KEY_DIGEST = "SNP.IDKeyDigest"
+    AUTHOR_KEY_DIGEST = "SNP.AuthorKeyDigest"
+    FAMILY_ID = "SNP.FamilyID"
+    IMAGE_ID = "SNP.ImageID"
+    POLICY = "SNP.Policy"
+    PRODUCT = "SNP.Product"
+    MINIMUM_TCB = "SNP.MinimumTCB"
+    VMPL = "SNP.VMPL"
+    SIGNING_KEY = "SNP.SigningKey"
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -98,20 +109,26 @@ def mismatches(verdict: Verdict, rules: PackageRules) -> tuple[Mismatch, ...]:
 
 
 def _all(verdict: Verdict, rules: PackageRules, binding: bytes | None) -> Iterator[Mismatch]:
+    # AMD states neither: a package with SNP has its MinimumTCB in their place.
+    if not (verdict.tee is Tee.SNP and isinstance(rules.vm, SnpIdentity)):
+        yield from _platform(verdict, rules)
+    if binding is not None:
+        yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
+    if verdict.tee is not tee_of(rules.vm):
+        yield _other_kind(verdict.tee, tee_of(rules.vm))
+    elif rules.vm is None:
+        yield from _enclave(verdict, rules)
+    else:
+        yield from _confidential_vm(verdict, rules, rules.vm)
+
+
+def _platform(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:
     status = verdict.tcb_status
     yield from _asked(Rule.TCB_STATUS, lambda: accept_status(status, rules.accepted_tcb_statuses))
     yield from _asked(
         Rule.ADVISORIES,
         lambda: accept_advisories(status, verdict.advisories, rules.accepted_advisories),
     )
-    if binding is not None:
-        yield from _asked(Rule.REPORT_DATA, lambda: require_binding(verdict.report_data, binding))
-    if verdict.tee is not (Tee.SGX if rules.tdx is None else Tee.TDX):
-        yield _other_kind(verdict.tee)
-    elif rules.tdx is None:
-        yield from _enclave(verdict, rules)
-    else:
-        yield from _confidential_vm(verdict, rules, rules.tdx)
 
 
 def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
@@ -121,34 +138,33 @@ def _asked(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
         yield Mismatch(rule, refused.message, refused.hint)
 
 
-def _other_kind(found: Tee) -> Mismatch:
-    if found is Tee.SGX:
-        problem, hint = "an SGX enclave, the package for", "a confidential VM (TDX)"
-    else:
-        problem, hint = "a confidential VM (TDX), the package for", "an SGX enclave"
+def _other_kind(found: Tee, wanted: Tee) -> Mismatch:
     return Mismatch(
         Rule.TEE,
-        f"the quote is of {problem} {hint}",
-        f"run the workload in {hint}, or give its type another package",
+        f"the quote is of {found.in_words}, the package for {wanted.in_words}",
+        f"run the workload in {wanted.in_words}, or give its type another package",
     )
 
 
 def _confidential_vm(
-    verdict: Verdict, rules: PackageRules, wanted: TdxIdentity
+    verdict: Verdict, rules: PackageRules, wanted: VmIdentity
 ) -> Iterator[Mismatch]:
+    kind = kind_of_vm(wanted)
     if verdict.debug:
         yield _debug(wanted=False)
     both = bool(rules.debug or rules.unique_id or rules.signer_id)
     if both or rules.product_id is not None or rules.security_version is not None:
         # The check of manifests refuses such a package, and the next one.
         yield Mismatch(
-            Rule.IDENTITY, "the package names an enclave beside TDX", "keep one of the two"
+            Rule.IDENTITY, f"the package names an enclave beside {kind}", "keep one of the two"
         )
-    if not wanted.mrtd or verdict.td is None:
-        yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", "give TDX.MRTD")
+    first = wanted.measurement if isinstance(wanted, SnpIdentity) else wanted.mrtd
+    if not first or verdict.vm is None:
+        hint = "give SNP.Measurement" if isinstance(wanted, SnpIdentity) else "give TDX.MRTD"
+        yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", hint)
         return
-    for field, found, want in td_differences(verdict.td, wanted):
-        yield _other(Rule(f"TDX.{field}"), found, want, what="confidential VM")
+    for field, found, want in verdict.differences(wanted):
+        yield _other(Rule(f"{kind}.{field}"), found, want, what="confidential VM")
 
 
 def _enclave(verdict: Verdict, rules: PackageRules) -> Iterator[Mismatch]:

@@ -45,6 +45,7 @@ class QuoteProblem(StrEnum):
     TD_ATTRIBUTES = "td-attributes"  # some that weaken a confidential VM
     SERVICE_TD = "service-td"
     TDX_MODULE = "tdx-module"
+    GUEST_POLICY = "guest-policy"  # of SNP: one that lets its host in
     OTHER = "not-verified"
 
 

@@ -7,15 +7,15 @@ import msgspec
 
 from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.td import td_differences
-from keyhouse.attestation.quote.verdict import TcbStatus, Verdict
+from keyhouse.attestation.quote.verdict import TcbStatus, Verdict, tee_of
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, nearest, read
-from keyhouse.wire.tdx import TdxIdentity, lower_case, problems_of_identity
+from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, lower_case, problems_of_identity
 
 __all__ = [
     "ExpectedIdentity",
@@ -36,8 +36,8 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
 
     Making one that would admit anybody raises ``ConfigurationRefusedError``: it names a
     ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` that are not 0;
-    or ``tdx`` and none of these. ``b""``, 0 and ``()`` mean: not given. A string in place of a
-    tuple raises ``TypeError``.
+    or ``tdx`` or ``snp`` and none of these. ``b""``, 0 and ``()`` mean: not given. A string in
+    place of a tuple raises ``TypeError``.
     Source: wire reference, "Attestation configuration file".
     """
 
@@ -50,14 +50,22 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
     accepted_advisories: tuple[str, ...] = ()
     nonce: bytes = b""
     tdx: TdxIdentity | None = None  # a confidential VM instead of an enclave
+    snp: SnpIdentity | None = None
+
+    @property
+    def vm(self) -> VmIdentity | None:
+        """The confidential VM that is expected, if it is one."""
+        return self.tdx if self.snp is None else self.snp
 
     def __post_init__(self) -> None:
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
             if isinstance(listed, str):  # a part of a text would be accepted as an entry
                 raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
-        if self.tdx is not None:
-            self._require_only(self.tdx)
+        if self.tdx is not None and self.snp is not None:
+            raise _configuration("it names TDX beside SNP")
+        if self.vm is not None:
+            self._require_only(self.vm)
             return
         for name, value in (("UniqueID", self.unique_id), ("SignerID", self.signer_id)):
             if len(value) not in {0, _ID}:
@@ -70,12 +78,13 @@ class ExpectedIdentity(Readable, frozen=True, kw_only=True):
         if not (self.unique_id or triple):
             raise _configuration("it would accept enclaves of others")
 
-    def _require_only(self, tdx: TdxIdentity) -> None:
+    def _require_only(self, vm: VmIdentity) -> None:
+        kind = kind_of_vm(vm)
         if self.unique_id or self.signer_id or self.product_id or self.security_version:
-            raise _configuration("it names an enclave beside TDX")
+            raise _configuration(f"it names an enclave beside {kind}")
         if problems := [
-            Problem(f"TDX.{found.at}", found.problem, found.hint)
-            for found in problems_of_identity(tdx)
+            Problem(f"{kind}.{found.at}", found.problem, found.hint)
+            for found in problems_of_identity(vm)
         ]:
             raise _configuration("; ".join(map(str, problems)), problems)
 
@@ -91,6 +100,7 @@ class _File(msgspec.Struct, frozen=True):
     nonce: str = msgspec.field(default="", name="Nonce")
     skip: bool = msgspec.field(default=False, name="InsecureSkipVerify")
     tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
+    snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
 
 
 def read_expected_identity(data: bytes) -> ExpectedIdentity:
@@ -120,6 +130,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         accepted_advisories=file.advisories,
         nonce=_nonce(file.nonce),
         tdx=None if file.tdx is None else lower_case(file.tdx),
+        snp=None if file.snp is None else lower_case(file.snp),
     )
 
 
@@ -135,6 +146,7 @@ def write_expected_identity(expected: ExpectedIdentity) -> bytes:
         "AcceptedAdvisories": expected.accepted_advisories,
         "Nonce": binascii.b2a_base64(expected.nonce, newline=False).decode(),
         "TDX": expected.tdx,
+        "SNP": expected.snp,
     }
     given = {name: value for name, value in fields.items() if value}
     return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
@@ -147,34 +159,34 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     (the 32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id,
     product id, security version; of a confidential VM its fields in their order.
     Sources: wire reference, "Attestation configuration file"; manifest format, "TCB status and
-    advisories".
+    advisories". Of SEV-SNP there is no TCB status, and ``MinimumTCB`` is in its place.
     """
-    accept_tcb(
-        verdict.tcb_status,
-        verdict.advisories,
-        accepted_statuses=expected.accepted_tcb_statuses,
-        accepted_advisories=expected.accepted_advisories,
-    )
+    if not (verdict.snp is not None and expected.snp is not None):
+        accept_tcb(
+            verdict.tcb_status,
+            verdict.advisories,
+            accepted_statuses=expected.accepted_tcb_statuses,
+            accepted_advisories=expected.accepted_advisories,
+        )
     require_binding(verdict.report_data, binding)
-    if verdict.tee is not (Tee.SGX if expected.tdx is None else Tee.TDX):
-        found = "an SGX enclave" if verdict.tee is Tee.SGX else "a confidential VM (TDX)"
+    if verdict.tee is not tee_of(expected.vm):
         raise IdentityRefusedError(
-            f"the quote is of {found}, which is not the kind that is expected",
+            f"the quote is of {verdict.tee.in_words}, which is not the kind that is expected",
             hint="do not trust it; if it was moved on purpose, take its new configuration",
         )
-    if verdict.debug and (expected.tdx is not None or not expected.debug):
+    if verdict.debug and (expected.vm is not None or not expected.debug):
         raise _mismatch("Debug", "it is a debug enclave")
-    if expected.tdx is None:
+    if expected.vm is None:
         _match_enclave(verdict, expected)
     else:
-        _match_confidential_vm(verdict, expected.tdx)
+        _match_confidential_vm(verdict, expected.vm)
 
 
-def _match_confidential_vm(verdict: Verdict, wanted: TdxIdentity) -> None:
-    if verdict.td is None:
-        raise _mismatch("TDX", "the quote has no measurements of it", _VM)
-    for field, found, _ in td_differences(verdict.td, wanted):
-        raise _mismatch(f"TDX.{field}", f"its own is {found}", _VM)
+def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
+    if verdict.vm is None:
+        raise _mismatch(kind_of_vm(wanted), "the quote has no measurements of it", _VM)
+    for field, found, _ in verdict.differences(wanted):
+        raise _mismatch(f"{kind_of_vm(wanted)}.{field}", f"its own is {found}", _VM)
 
 
 def _match_enclave(verdict: Verdict, expected: ExpectedIdentity) -> None:
@@ -218,7 +230,8 @@ def _field(at: str, problem: str, hint: str = "") -> ConfigurationRefusedError:
 def _configuration(problem: str, problems: Sequence[Problem] = ()) -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
         f"the attestation configuration cannot be used: {problem}",
-        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more; or TDX",
+        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more; or TDX or"
+        " SNP",
         problems=problems,
     )
 

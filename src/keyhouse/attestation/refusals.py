@@ -49,6 +49,10 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
         "the TDX module that runs the confidential VM is not the platform vendor's",
         "the platform's operator has to load the vendor's TDX module",
     ),
+    QuoteProblem.GUEST_POLICY: (
+        "the guest policy weakens the confidential VM",
+        "start the VM with another guest policy",
+    ),
     QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),
     QuoteProblem.NOT_YET_VALID: ("a part of the collateral is from the future", _CLOCK),
     QuoteProblem.EXPIRED: ("the collateral or a certificate has expired", _CLOCK),

@@ -11,7 +11,7 @@ _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 
 
 def accept_tcb(
-    status: TcbStatus,
+    status: TcbStatus | None,
     advisories: Collection[str],
     *,
     accepted_statuses: Collection[str] = (),
@@ -25,12 +25,18 @@ def accept_tcb(
     accept_advisories(status, advisories, accepted_advisories)
 
 
-def accept_status(status: TcbStatus, accepted: Collection[str]) -> None:
+def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 
     ``UpToDate`` always is; ``Revoked`` never, listed or not; any other only if listed, where an
-    empty list means ``SWHardeningNeeded``. Names match exactly.
+    empty list means ``SWHardeningNeeded``. Names match exactly. ``None``, which no vendor has
+    stated, is never accepted here.
     """
+    if status is None:
+        raise IdentityRefusedError(
+            "the platform's vendor states no TCB status",
+            hint="name it by SNP, whose MinimumTCB says what the platform has to have",
+        )
     if status is TcbStatus.UP_TO_DATE:
         return
     if status is TcbStatus.REVOKED or status not in (accepted or _DEFAULT):
@@ -40,7 +46,9 @@ def accept_status(status: TcbStatus, accepted: Collection[str]) -> None:
         )
 
 
-def accept_advisories(status: TcbStatus, found: Collection[str], accepted: Collection[str]) -> None:
+def accept_advisories(
+    status: TcbStatus | None, found: Collection[str], accepted: Collection[str]
+) -> None:
     """Raise ``IdentityRefusedError`` if software hardening is needed for what is not ``accepted``.
 
     Advisories count for exactly ``SWHardeningNeeded``: each must be listed (in any case of

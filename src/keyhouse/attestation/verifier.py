@@ -3,7 +3,7 @@
 The cryptography is dcap-qvl's: signatures, certificate chains, revocation, the match of TCB
 levels, the quoting enclave, no debug. Around it stand the checks that it leaves open:
 
-0. the exact length of the quote (it ignores trailing bytes);
+0. the exact length of the quote (it ignores trailing bytes), when its form is read;
 1. all certificate chains end in the pinned root (it ignores what stands there), and they and
    what they sign are authentic, so that forged bytes cannot make it abort the process;
 2. TCB info and QE identity are of the known versions (it does not look) and carry the same
@@ -14,6 +14,9 @@ levels, the quoting enclave, no debug. Around it stand the checks that it leaves
 5. every part of the collateral, revocation lists too, is in its time.
 
 Its messages are never shown: they are searched for known words, which choose one of our own.
+
+Reports of SEV-SNP have another format, other roots and other collateral: ``snp.verify`` verifies
+them, and nothing of one kind serves for the other.
 """
 
 import functools
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from keyhouse.attestation.collateral.amd import AmdCollateral
 from keyhouse.attestation.collateral.authentic import (
     issued_pck_chain,
     require_signed,
@@ -31,11 +35,13 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.quote.claims import Claims, read_claims
-from keyhouse.attestation.quote.form import QuoteForm, read_form
+from keyhouse.attestation.quote.form import QuoteForm, Tee, read_form
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.attestation.quote.td import require_sound
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.refusals import reason_for, refusal
+from keyhouse.attestation.snp.authority import Roots
+from keyhouse.attestation.snp.verify import verify_snp
 
 if TYPE_CHECKING:
     import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
@@ -61,21 +67,24 @@ _qe_identity_decoder = msgspec.json.Decoder(_QeIdentity)
 
 
 class Verifier:
-    """Verifies quotes under one pinned root certificate, DER. May be shared among threads.
+    """Verifies quotes under pinned root certificates, DER. May be shared among threads.
 
-    Raises ``ConfigurationRefusedError`` for bytes that are no root certificate.
+    ``root_ca``: that of quotes of SGX and TDX; ``amd_roots``: those of SEV-SNP by line of
+    processors, without which its reports are refused. Raises ``ConfigurationRefusedError`` if
+    ``root_ca`` is no root certificate.
     """
 
-    def __init__(self, root_ca: bytes) -> None:
+    def __init__(self, root_ca: bytes, amd_roots: Roots | None = None) -> None:
         require_vendor_root(root_ca)
         self._root_ca = root_ca
+        self._amd_roots = amd_roots or {}
 
     @property
     def root_ca(self) -> bytes:
-        """The pinned root, DER."""
+        """The pinned root of SGX and TDX, DER."""
         return self._root_ca
 
-    def verify(self, quote: bytes, collateral: Collateral, at: datetime) -> Verdict:
+    def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:
         """Return what ``quote`` (raw, or with the 16-byte header) says, if it verifies at ``at``.
 
         Raises ``QuoteRefusedError`` with its reason, and nothing else, whatever the bytes are.
@@ -83,7 +92,14 @@ class Verifier:
         """
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")
-        form = read_form(quote)  # 0
+        form = read_form(quote)
+        if form.tee is Tee.SNP and isinstance(collateral, AmdCollateral):
+            return verify_snp(form, collateral, self._amd_roots, at)
+        if form.tee is Tee.SNP or isinstance(collateral, AmdCollateral):
+            raise refusal(QuoteProblem.WRONG_PLATFORM)
+        return self._verify_dcap(form, collateral, at)
+
+    def _verify_dcap(self, form: QuoteForm, collateral: Collateral, at: datetime) -> Verdict:
         pck = issued_pck_chain(form.chain, self._root_ca)  # 1
         require_same_authority(pck, collateral, self._root_ca)
         require_signed(collateral)

@@ -6,6 +6,7 @@ from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.wire.vm_identity import kind_of_vm
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Verdict
@@ -20,7 +21,6 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
     """
-    from keyhouse.attestation.quote.td import identity_of
     from keyhouse.client import Coordinator
 
     simulated = target.settled().simulation_root is not None
@@ -38,7 +38,7 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
                 "tcbStatus": str(verdict.tcb_status),
                 "advisories": list(verdict.advisories),
                 "simulation": simulated,
-                **({} if verdict.td is None else {"TDX": identity_of(verdict.td)}),
+                **({} if verdict.vm is None else {kind_of_vm(verdict.vm): verdict.vm}),
             }
         )
         return
@@ -53,9 +53,8 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
 
 def _identity(verdict: "Verdict") -> dict[str, str]:
-    from keyhouse.attestation.quote.td import identity_of
     from keyhouse.cli.output.measurements import rows_of_vm
 
-    if verdict.td is not None:
-        return rows_of_vm(identity_of(verdict.td))
+    if verdict.vm is not None:
+        return rows_of_vm(verdict.vm)
     return {"UniqueID": verdict.mrenclave.hex(), "SignerID": verdict.mrsigner.hex()}

@@ -40,7 +40,7 @@ from keyhouse.wire.secret_types import (
     Subject,
     Uri,
 )
-from keyhouse.wire.tdx import lower_case
+from keyhouse.wire.vm_identity import lower_case
 
 __all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "manifest_of"]
 
@@ -123,7 +123,9 @@ _TEMPLATE = CertificateTemplate.__struct_fields__
 def _package(package: Package) -> Package:
     lower = {"unique_id": package.unique_id.lower(), "signer_id": package.signer_id.lower()}
     if package.tdx is not None:
-        return msgspec.structs.replace(package, **lower, tdx=lower_case(package.tdx))
+        package = msgspec.structs.replace(package, tdx=lower_case(package.tdx))
+    if package.snp is not None:
+        package = msgspec.structs.replace(package, snp=lower_case(package.snp))
     if lower == {"unique_id": package.unique_id, "signer_id": package.signer_id}:
         return package
     return msgspec.structs.replace(package, **lower)

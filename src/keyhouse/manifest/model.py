@@ -6,7 +6,9 @@ import msgspec
 
 from keyhouse.wire.json_decoder import UInt16, UInt64
 from keyhouse.wire.secret_types import SecretDefinition, manifest_name
+from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity
 
 __all__ = [
     "Action",
@@ -32,8 +34,8 @@ __all__ = [
 class Package(msgspec.Struct, frozen=True, rename=manifest_name):
     """An enclave program or confidential VM that is allowed (manifest format, "Packages").
 
-    Identifiers are lower-case hex or empty; ``None`` means: not given. With ``tdx`` there is
-    nothing that names an enclave.
+    Identifiers are lower-case hex or empty; ``None`` means: not given. With ``tdx`` or ``snp``,
+    never both, there is nothing that names an enclave.
     """
 
     debug: bool = False
@@ -44,6 +46,12 @@ class Package(msgspec.Struct, frozen=True, rename=manifest_name):
     accepted_tcb_statuses: tuple[str, ...] = ()
     accepted_advisories: tuple[str, ...] = ()
     tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
+    snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
+
+    @property
+    def vm(self) -> VmIdentity | None:
+        """The confidential VM that it names, if it names one."""
+        return self.tdx if self.snp is None else self.snp
 
 
 class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name):

@@ -110,6 +110,7 @@ class Coordinator:
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
         from keyhouse.server.process.collateral_files import CollateralFiles
+        from keyhouse.server.process.quote_checks import amd_checks
         from keyhouse.server.services.collateral_memory import JournalledMarks
         from keyhouse.server.services.quote_checks import QuoteChecks
 
@@ -123,4 +124,5 @@ class Coordinator:
             now,
             JournalledMarks(engine),
             lambda: self._clock.now() / 1_000_000,
+            amd_checks(None, self._folder, platform),
         )

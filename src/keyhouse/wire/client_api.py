@@ -278,6 +278,7 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     signer_id: str = msgspec.field(default="", name="signerID")  # MRSIGNER
     mrtd: str = ""  # of a confidential VM, which has no MRENCLAVE and MRSIGNER
     rtmrs: tuple[str, ...] = ()
+    measurement: str = ""  # of a confidential VM of SEV-SNP
     tcb_status: str = ""
     counted: bool = False  # against MaxActivations
     moved_from: str = ""  # PPID of the platform that had this UUID before

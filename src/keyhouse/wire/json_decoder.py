@@ -53,6 +53,7 @@ __all__ = [
     "REPEATED",
     "UNKNOWN",
     "Read",
+    "UInt8",
     "UInt16",
     "UInt64",
     "UnreadableError",
@@ -64,6 +65,7 @@ __all__ = [
 
 UInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
 UInt16 = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
+UInt8 = Annotated[int, msgspec.Meta(ge=0, le=2**8 - 1)]
 
 UNKNOWN: Final = "unknown field"
 REPEATED: Final = "is given more than once"

@@ -5,21 +5,20 @@ the quote, whose numbers are little-endian. Sources: Intel's quote format, "TD Q
 TDX Module Base Architecture Specification, "ATTRIBUTES" and "XFAM".
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from keyhouse.base.errors import Problem
+from keyhouse.wire.exact_fields import problems_of_fields
 
 __all__ = [
     "SIZES",
     "TdxIdentity",
     "attributes_fault",
-    "bits_in_words",
-    "lower_case",
-    "problems_of_identity",
+    "problems_of_td",
+    "tdx_bits",
     "xfam_fault",
 ]
 
@@ -48,8 +47,6 @@ SIZES: Final = dict.fromkeys(TdxIdentity.__struct_encode_fields__, 48) | {
     "XFAM": 8,
 }
 """Bytes of each field, by its name in a manifest."""
-
-_HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 _ATTRIBUTES: Final = {
     0: "DEBUG",
@@ -90,21 +87,17 @@ _XFAM_ALWAYS: Final = 0b11
 _XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
 
 
-def lower_case(identity: TdxIdentity) -> TdxIdentity:
-    """Return ``identity`` in the one spelling that the rest compares and shows."""
-    return TdxIdentity(*(value.lower() for value in msgspec.structs.astuple(identity)))
-
-
-def problems_of_identity(identity: TdxIdentity) -> Iterator[Problem]:
+def problems_of_td(identity: TdxIdentity) -> Iterator[Problem]:
     """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
     if not identity.mrtd:
         yield Problem("MRTD", "is missing", "keyhouse package-info prints that of a quote")
-    for each in msgspec.structs.fields(identity):
-        field, value = each.encode_name, getattr(identity, each.name)
-        digits = 2 * SIZES[field]
-        if value and not (len(value) == digits and _HEX.fullmatch(value)):
-            yield Problem(field, f"is not {digits} hex digits", "without 0x or spaces")
-        elif value and (check := _CHECKED.get(field)) and (fault := check(bytes.fromhex(value))):
+    wrong = {found.at: found for found in problems_of_fields(identity, SIZES)}
+    yield from wrong.values()
+    for field, value, check in (
+        ("TDAttributes", identity.td_attributes, attributes_fault),
+        ("XFAM", identity.xfam, xfam_fault),
+    ):
+        if value and field not in wrong and (fault := check(bytes.fromhex(value))):
             hint = "a confidential VM with this value is always refused"
             yield Problem(field, f"admits nobody: {fault}", hint)
 
@@ -131,14 +124,6 @@ def xfam_fault(xfam: bytes) -> str:
     return "its XFAM has reserved bits" if bits & ~_XFAM_KNOWN else ""
 
 
-def bits_in_words(field: str, value: str) -> str:
-    """Return what the bits of ``TDAttributes`` or ``XFAM`` stand for; "" for another field."""
-    names = {"TDAttributes": _ATTRIBUTES, "XFAM": _XFAM}.get(field)
-    if names is None:
-        return ""
-    bits = int.from_bytes(bytes.fromhex(value), "little")
-    found = (bit for bit in range(bits.bit_length()) if bits >> bit & 1)
-    return ", ".join(names.get(bit, f"reserved bit {bit}") for bit in found) or "none"
-
-
-_CHECKED: Final = {"TDAttributes": attributes_fault, "XFAM": xfam_fault}
+def tdx_bits(field: str) -> Mapping[int, str] | None:
+    """Return the names of the bits of ``TDAttributes`` or ``XFAM``; None for another field."""
+    return {"TDAttributes": _ATTRIBUTES, "XFAM": _XFAM}.get(field)

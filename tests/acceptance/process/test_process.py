@@ -16,7 +16,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-from keyhouse.attestation.platforms.tdx import TSM_REPORTS
+from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 from keyhouse.server.process.settings import SETTINGS
 
 pytestmark = pytest.mark.acceptance

@@ -25,7 +25,7 @@ def test_where_nothing_is_the_error_names_every_place() -> None:
     assert str(TDX) in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["gramine", "tdx", "simulation"])
+@pytest.mark.parametrize("name", ["gramine", "tdx", "snp", "simulation"])
 def test_a_name_is_taken_as_it_is(name: str) -> None:
     assert platform_name(name, {GRAMINE, TDX}.__contains__) == name
     assert platform_name(name, lambda _: False) == name

@@ -355,7 +355,17 @@ def test_a_confidential_vm_is_told_by_its_own_measurements_also_after_a_restart(
     _, log = restarted(first()[0], log.view())
     told = json.loads(log.view().audit.lines(0, 1)[0])
     assert (told["mrtd"], told["rtmrs"]) == ((b"m" * 48).hex(), [each.hex() for each in registers])
-    assert not {"uniqueID", "signerID"} & told.keys()
+    assert not {"uniqueID", "signerID", "measurement"} & told.keys()
+
+
+def test_a_confidential_vm_of_amd_is_told_by_its_measurement() -> None:
+    vm = msgspec.structs.replace(activated(platform=b"c" * 64), measurement=b"m" * 48)
+    (event,) = decode_events(encode_events([recorded(vm)]))
+    log = UpdateLog()
+    log.extend([event])
+    told = json.loads(log.view().audit.lines(0, 1)[0])
+    assert told["measurement"] == (b"m" * 48).hex()
+    assert not {"mrtd", "rtmrs"} & told.keys()
 
 
 def test_a_view_shows_what_was_there_and_nothing_later() -> None:

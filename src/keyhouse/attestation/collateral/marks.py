@@ -1,9 +1,10 @@
 """How new collateral is, part by part, so that nothing older is accepted later.
 
-Four parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
-revocation lists of the root and of each PCK CA. A document is older if its evaluation number is
-lower: two of one number say the same, however often a service signs them again. A list is older if
-its number is lower or it was issued earlier: Intel's keep one number for years.
+These parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
+revocation lists of the root, of each PCK CA and of each of AMD's roots. A document is older if its
+evaluation number is lower: two of one number say the same, however often a service signs them
+again. A list is older if its number is lower or it was issued earlier: Intel's keep one number for
+years.
 """
 
 from collections.abc import Mapping
@@ -14,13 +15,22 @@ import msgspec
 
 from keyhouse.attestation.collateral.facts import CollateralFacts
 from keyhouse.attestation.errors import CollateralUnavailableError
+from keyhouse.attestation.quote.verdict import Verdict
 
-__all__ = ["OF_PLATFORM", "Mark", "is_as_new", "marks_of", "newer_marks", "require_as_new"]
+__all__ = [
+    "OF_PLATFORM",
+    "Mark",
+    "is_as_new",
+    "marks_of",
+    "marks_of_amd",
+    "newer_marks",
+    "require_as_new",
+]
 
 OF_PLATFORM: Final = "tcb-info/"
 """How the names begin of which there is one for each kind of platform."""
 
-_LISTS: Final = ("root-crl", "pck-crl/")
+_LISTS: Final = ("root-crl", "pck-crl/", "amd-crl/")
 _LARGEST: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,6 +53,13 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
         "root-crl": _mark(facts.root_crl_number, facts.root_crl_issued),
         f"pck-crl/{kind.ca}": _mark(facts.pck_crl_number, facts.pck_crl_issued),
     }
+
+
+def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
+    """Return the mark of the revocation list that a report of SEV-SNP has verified with."""
+    product = "" if verdict.snp is None else verdict.snp.product
+    freshness = verdict.freshness
+    return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
 
 
 def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:

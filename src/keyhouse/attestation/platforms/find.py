@@ -14,13 +14,14 @@ from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.wire.json_decoder import resembling
-from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
     "PLATFORMS",
+    "SIMULATED_AMD",
     "SIMULATED_BUNDLES",
     "OpenSimulation",
     "PlatformMissingError",
@@ -31,11 +32,22 @@ __all__ = [
     "simulation",
 ]
 
-PLATFORMS = ("gramine", "tdx", "simulation")
+PLATFORMS = ("gramine", "tdx", "snp", "simulation")
 """The names that can be asked for."""
 
 SIMULATED_BUNDLES = ("collateral.json", "collateral-tdx.json")
 """Files in the folder of a simulated machine: what verifies its quotes of enclaves, and of VMs."""
+
+
+class SimulatedAmd(NamedTuple):
+    """Files in the folder of a simulated machine that verify its reports of SEV-SNP."""
+
+    product: str = "Genoa"  # the line of processors that it plays
+    root: str = "amd-root.pem"
+    collateral: str = "amd.pem"
+
+
+SIMULATED_AMD = SimulatedAmd()
 
 _GROUP = "keyhouse.platforms"
 _SIMULATION = "keyhouse_simulation:open_platform"
@@ -61,7 +73,7 @@ class SimulatedTcb(NamedTuple):
 class SimulatedMachine(Platform, Protocol):
     """A simulated machine, as the coordinator on it sees it."""
 
-    def seen_by(self, workload: Measurements | TdxIdentity) -> Platform:
+    def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
         """Return the machine as a workload sees it: an enclave, or a confidential VM.
 
         What a confidential VM does not name is as it is on the simulated machine.
@@ -98,9 +110,10 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
     if wanted != "auto":
         return wanted
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-    from keyhouse.attestation.platforms.tdx import TSM_REPORTS
+    from keyhouse.attestation.platforms.snp import SEV_GUEST
+    from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 
-    directories = {"gramine": DEV_ATTESTATION, "tdx": TSM_REPORTS}
+    directories = {"gramine": DEV_ATTESTATION, "snp": SEV_GUEST, "tdx": TSM_REPORTS}
     for name, directory in directories.items():
         if exists(directory):
             return name
@@ -137,7 +150,7 @@ def open_for_quotes(
     state_dir: Path,
     *,
     exists: Callable[[Path], bool] = Path.is_dir,
-    simulated: Measurements | TdxIdentity | None = None,
+    simulated: Measurements | VmIdentity | None = None,
 ) -> Platform:
     """Return the platform ``name`` for one who keeps no state: it need not derive sealing keys.
 
@@ -161,10 +174,17 @@ def open_for_quotes(
             _require_place(name, DEV_ATTESTATION, exists)
             return open_gramine()
         case "tdx":
-            from keyhouse.attestation.platforms.tdx import TSM_REPORTS, open_tdx
+            from keyhouse.attestation.platforms.tdx import open_tdx
+            from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 
             _require_place(name, TSM_REPORTS, exists)
             return open_tdx()
+        case "snp":
+            from keyhouse.attestation.platforms.snp import open_snp
+            from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+
+            _require_place(name, TSM_REPORTS, exists)
+            return open_snp()
         case _:
             raise PlatformMissingError(
                 f"there is no platform {quoted(name)}: known are {', '.join(PLATFORMS)}",

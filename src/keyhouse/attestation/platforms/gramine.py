@@ -20,12 +20,14 @@ Secret Provisioning".
 """
 
 import hmac
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from keyhouse.attestation.amd_roots import AMD_ROOTS
 from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
 from keyhouse.attestation.platforms.files import (
     REPORT_DATA,
@@ -72,6 +74,11 @@ class GraminePlatform:
     def root_ca(self) -> bytes:
         """Intel's pinned root, DER: nothing joins this platform with another one."""
         return INTEL_SGX_ROOT
+
+    @property
+    def amd_roots(self) -> Mapping[str, bytes]:
+        """AMD's pinned roots, DER."""
+        return AMD_ROOTS
 
     @property
     def measurements(self) -> Measurements:

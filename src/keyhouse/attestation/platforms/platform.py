@@ -1,5 +1,6 @@
 """What a platform gives the coordinator: quotes, a sealing key, its own measurements."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -35,12 +36,17 @@ class Platform(Protocol):
 
     @property
     def kind(self) -> str:
-        """``gramine``, ``tdx`` or ``simulation``: fixed forever by the first record."""
+        """``gramine``, ``tdx``, ``snp`` or ``simulation``: fixed forever by the first record."""
         ...
 
     @property
     def root_ca(self) -> bytes:
-        """The DER certificate under which this platform's quotes verify."""
+        """The DER certificate under which quotes of SGX and TDX verify."""
+        ...
+
+    @property
+    def amd_roots(self) -> Mapping[str, bytes]:
+        """The DER certificates under which reports of SEV-SNP verify, by line of processors."""
         ...
 
     @property
@@ -58,7 +64,7 @@ class Platform(Protocol):
         ...
 
     def quote(self, report_data: bytes) -> bytes:
-        """Return a raw DCAP quote over exactly 64 bytes of ``report_data``."""
+        """Return a raw quote over exactly 64 bytes of ``report_data``."""
         ...
 
     def sealing_key(self, policy: SealPolicy) -> Secret:

@@ -1,10 +1,11 @@
-"""The two forms of a quote, and its exact length.
+"""The forms of a quote, and its exact length.
 
 ::
 
     SGX, version 3: header 48 | report 384 | length 4 | signature data
     TDX, version 4: header 48 | report 584 | length 4 | signature data
     TDX, version 5: header 48 | type 2 | size 4 | report | length 4 | signature data
+    SNP:            report 1,184 | table of certificates (``snp_form``)
 
 An SGX quote may have 16 bytes in front: u32 1, u32 2, u64 length of the quote that follows. All
 numbers are little-endian. The verifier's library ignores bytes after the quote; what is signed
@@ -17,6 +18,8 @@ from enum import StrEnum
 import msgspec
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
+from keyhouse.attestation.quote.snp_form import SNP_REPORT, read_table, starts_snp_report
+from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 
 __all__ = ["MAX_QUOTE", "QuoteForm", "Tee", "add_header", "read_form"]
@@ -43,6 +46,12 @@ class Tee(StrEnum):
 
     SGX = "sgx"
     TDX = "tdx"
+    SNP = "snp"
+
+    @property
+    def in_words(self) -> str:
+        """What such an environment is, in words."""
+        return "an SGX enclave" if self is Tee.SGX else f"a confidential VM ({self.upper()})"
 
 
 class QuoteForm(msgspec.Struct, frozen=True):
@@ -50,7 +59,7 @@ class QuoteForm(msgspec.Struct, frozen=True):
 
     raw: bytes  # without the header in front, of exact length
     tee: Tee
-    chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first
+    chain: bytes  # the PCK certificate chain that it carries: PEM, leaf first; SNP: the table
 
 
 def malformed(problem: str) -> QuoteRefusedError:
@@ -61,7 +70,7 @@ def malformed(problem: str) -> QuoteRefusedError:
 def read_form(quote: bytes) -> QuoteForm:
     """Return ``quote`` without the 16-byte header, if it had one; its length is exact.
 
-    Raises ``QuoteRefusedError`` for anything that is not one whole SGX or TDX quote.
+    Raises ``QuoteRefusedError`` for anything that is not one whole quote of SGX, TDX or SNP.
     Source: wire reference, "Quote bytes".
     """
     if not quote:
@@ -96,9 +105,16 @@ def _without_header(quote: bytes) -> bytes:
 def _read_raw(raw: bytes) -> QuoteForm:
     """Follow every length of a raw quote to its last byte."""
     try:
-        return _follow(ByteReader(raw, "little"), raw)
+        return _snp(raw) if starts_snp_report(raw) else _follow(ByteReader(raw, "little"), raw)
     except LayoutError as failure:
         raise malformed(str(failure)) from None
+
+
+def _snp(raw: bytes) -> QuoteForm:
+    report, table = raw[:SNP_REPORT], raw[SNP_REPORT:]
+    read_snp_report(report)
+    read_table(table)
+    return QuoteForm(raw, Tee.SNP, table)
 
 
 def _follow(fields: ByteReader, raw: bytes) -> QuoteForm:
@@ -117,7 +133,7 @@ def _follow(fields: ByteReader, raw: bytes) -> QuoteForm:
         case 5, 0x81:
             _take_tdx_body(fields)
         case _:
-            raise malformed("it is neither an SGX quote (3) nor a TDX quote (4 or 5)")
+            raise malformed("it is no SGX quote (3), TDX quote (4 or 5) or SNP report (2, 3 or 5)")
     return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
 
 

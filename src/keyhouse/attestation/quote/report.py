@@ -6,7 +6,11 @@ Offsets are those of Intel's quote format, counted from the start of the report.
 import msgspec
 
 from keyhouse.attestation.quote.form import QuoteForm, Tee
+from keyhouse.attestation.quote.snp import SnpMeasurements
+from keyhouse.attestation.quote.snp_form import SNP_REPORT
+from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.attestation.quote.td import TdMeasurements
+from keyhouse.wire.snp import is_debugged
 
 __all__ = ["Report", "read_report", "read_sgx_report"]
 
@@ -28,12 +32,15 @@ class Report(msgspec.Struct, frozen=True):
     isvprodid: int = 0
     isvsvn: int = 0
     td: TdMeasurements | None = None
+    snp: SnpMeasurements | None = None
 
 
 def read_report(form: QuoteForm) -> Report:
     """Return the report of a quote of exact length."""
     if form.tee is Tee.SGX:
         return read_sgx_report(form.raw[_REPORT_AT:])
+    if form.tee is Tee.SNP:
+        return _snp(form.raw[:SNP_REPORT])
     if form.raw[0] != _TDX_5:
         return _tdx(form.raw[_REPORT_AT : _REPORT_AT + _TDX_1_0_LENGTH])
     size = int.from_bytes(form.raw[_TDX_5_REPORT_AT - 4 : _TDX_5_REPORT_AT], "little")
@@ -49,6 +56,13 @@ def read_sgx_report(report: bytes) -> Report:
         mrsigner=report[128:160],
         isvprodid=int.from_bytes(report[256:258], "little"),
         isvsvn=int.from_bytes(report[258:260], "little"),
+    )
+
+
+def _snp(raw: bytes) -> Report:
+    report = read_snp_report(raw)
+    return Report(
+        report.report_data, debug=is_debugged(report.measured.policy), snp=report.measured
     )
 
 

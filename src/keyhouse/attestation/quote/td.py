@@ -1,15 +1,13 @@
 """What a TDX quote says of the confidential VM that it is of, and which VMs are never trusted."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-from msgspec.structs import fields
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.base.readable import Readable
-from keyhouse.wire.tdx import TdxIdentity, attributes_fault, xfam_fault
+from keyhouse.wire.exact_fields import Difference, differences
+from keyhouse.wire.tdx import SIZES, TdxIdentity, attributes_fault, xfam_fault
 
-__all__ = ["Difference", "TdMeasurements", "identity_of", "require_sound", "td_differences"]
+__all__ = ["TdMeasurements", "identity_of", "require_sound", "td_differences"]
 
 
 class TdMeasurements(Readable, frozen=True, kw_only=True):
@@ -24,14 +22,6 @@ class TdMeasurements(Readable, frozen=True, kw_only=True):
     attributes: bytes  # 8 bytes
     xfam: bytes  # 8 bytes
     mr_service_td: bytes  # 48 bytes; empty if the form of the quote has none
-
-
-class Difference(NamedTuple):
-    """A field that is not as wanted, by its name in a manifest. Values are hex."""
-
-    field: str
-    found: str
-    wanted: str
 
 
 def identity_of(td: TdMeasurements) -> TdxIdentity:
@@ -51,11 +41,7 @@ def identity_of(td: TdMeasurements) -> TdxIdentity:
 
 def td_differences(td: TdMeasurements, wanted: TdxIdentity) -> Iterator[Difference]:
     """Yield each field of ``wanted`` that is given and that this VM does not have, in order."""
-    found = identity_of(td)
-    for field in fields(wanted):
-        want, has = getattr(wanted, field.name), getattr(found, field.name)
-        if want and want.lower() != has:
-            yield Difference(field.encode_name, has, want)
+    yield from differences(identity_of(td), wanted, SIZES)
 
 
 def require_sound(td: TdMeasurements) -> None:

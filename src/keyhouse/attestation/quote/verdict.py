@@ -1,15 +1,20 @@
 """What a verified quote says."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.td import TdMeasurements
+from keyhouse.attestation.quote.snp import SnpMeasurements, snp_differences, snp_identity_of
+from keyhouse.attestation.quote.td import TdMeasurements, identity_of, td_differences
 from keyhouse.base.readable import Readable
+from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
-__all__ = ["Freshness", "TcbStatus", "Verdict"]
+__all__ = ["Freshness", "TcbStatus", "Verdict", "tee_of"]
 
 
 class TcbStatus(StrEnum):
@@ -31,7 +36,8 @@ class Freshness(msgspec.Struct, frozen=True):
     """How new the collateral is. If remembered, anything older can be refused (a rewound clock).
 
     Times are UTC; ``issued`` is the newest issue date and ``expires`` the earliest end among the
-    parts of the collateral.
+    parts of the collateral. For SNP the root's list is the one with a number, and the first three
+    numbers that Intel has are 0.
     """
 
     tcb_evaluation_number: int
@@ -44,7 +50,8 @@ class Freshness(msgspec.Struct, frozen=True):
 class Verdict(Readable, frozen=True):
     """What a quote says that verified. It is true; whether it is enough is not decided yet.
 
-    For TDX the four SGX values are empty or 0 and ``td`` is set.
+    For TDX and SNP the four SGX values are empty or 0, and ``td`` or ``snp`` is set. AMD states no
+    TCB status, advisories or date: what a platform has to have is in the package.
     """
 
     tee: Tee
@@ -54,10 +61,34 @@ class Verdict(Readable, frozen=True):
     isvsvn: int
     debug: bool  # always False: the verifier refuses debug quotes
     report_data: bytes  # 64 bytes
-    tcb_status: TcbStatus
+    tcb_status: TcbStatus | None  # None: SNP
     advisories: tuple[str, ...]  # INTEL-SA-00615
-    tcb_date: datetime
-    fmspc: bytes  # 6 bytes: the kind of platform
-    ppid: bytes  # 16 bytes: the very platform
+    tcb_date: datetime | None  # None: SNP
+    fmspc: bytes  # 6 bytes: the kind of platform; SNP: empty
+    ppid: bytes  # 16 bytes: the very platform; SNP: CHIP_ID, 64 bytes
     freshness: Freshness
     td: TdMeasurements | None = None
+    snp: SnpMeasurements | None = None
+
+    @property
+    def vm(self) -> VmIdentity | None:
+        """Who the confidential VM is, every field given; None: it is an enclave."""
+        if self.snp is not None:
+            return snp_identity_of(self.snp)
+        return None if self.td is None else identity_of(self.td)
+
+    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
+        """Yield each field in which the confidential VM is not as ``wanted``, in order.
+
+        Raises ``ValueError`` if it is of another kind.
+        """
+        if isinstance(wanted, TdxIdentity) and self.td is not None:
+            return td_differences(self.td, wanted)
+        if not isinstance(wanted, TdxIdentity) and self.snp is not None:
+            return snp_differences(self.snp, wanted)
+        raise ValueError("a confidential VM of another kind")
+
+
+def tee_of(wanted: VmIdentity | None) -> Tee:
+    """Return the kind of environment that ``wanted`` is an identity of; None: an enclave."""
+    return Tee.SGX if wanted is None else Tee(kind_of_vm(wanted).lower())

@@ -1,16 +1,27 @@
 """`keyhouse attest explain`: a quote in words, and which packages would admit it, at any time."""
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from keyhouse.attestation import Collateral, read_collateral
+from keyhouse.attestation import (
+    AMD_ROOTS,
+    AmdCollateral,
+    Collateral,
+    Verdict,
+    read_amd_collateral,
+    read_collateral,
+)
+from keyhouse.attestation.collateral.amd import read_amd_path
+from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.events import events
 from keyhouse.cli.attest.quote_explanation import (
     Appraised,
     Explanation,
+    Trust,
     explain_quote,
     quote_of_file,
 )
@@ -39,6 +50,15 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
             metavar="FILE",
             help="what verifies it: a bundle file (default with --simulation-root:"
             " collateral.json beside it)",
+        ),
+    ] = None
+    amd_collateral: Annotated[
+        Path | None,
+        Option(
+            "--amd-collateral",
+            metavar="FILE",
+            help="what verifies a report of SEV-SNP: a file as AMD gives it out, or a directory of"
+            " them (default with --simulation-root: amd.pem beside it)",
         ),
     ] = None
     at: Annotated[
@@ -74,8 +94,10 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
             given = open_manifest(str(self.manifest))
             with given.explained():
                 checked = check(given.raw, now=datetime.now(UTC)).manifest
-        root, bundle = vendor_root(self.simulation_root), _bundle(self)
-        return explain_quote(quote, root, bundle, moment, checked)
+        trust = Trust(
+            vendor_root(self.simulation_root), _bundle(self), _amd_roots(self), _amd_files(self)
+        )
+        return explain_quote(quote, trust, moment, checked)
 
 
 @app.command("explain")
@@ -135,6 +157,25 @@ def _bundle(appraisal: AppraisalOptions) -> Collateral | None:
         return read_collateral(content)
 
 
+def _amd_roots(appraisal: AppraisalOptions) -> Mapping[str, bytes]:
+    """Return AMD's roots, or that of the simulated vendor of AMD's, which is for one line."""
+    if appraisal.simulation_root is None:
+        return AMD_ROOTS
+    path = appraisal.simulation_root.with_name(SIMULATED_AMD.root)
+    if not path.exists():
+        return {}
+    (root,) = read_amd_collateral([read_file(str(path))]).certificates
+    return {SIMULATED_AMD.product: root}
+
+
+def _amd_files(appraisal: AppraisalOptions) -> AmdCollateral | None:
+    path = appraisal.amd_collateral
+    if path is None and appraisal.simulation_root is not None:
+        beside = appraisal.simulation_root.with_name(SIMULATED_AMD.collateral)
+        path = beside if beside.exists() else None
+    return None if path is None else read_amd_path(path)
+
+
 def _rows(explanation: Explanation) -> dict[str, str]:
     said, verdict, why = explanation.said, explanation.verdict, explanation.unverified
     rows = {"at": _time(explanation.at), "verified": "yes" if verdict else "NO"}
@@ -142,11 +183,8 @@ def _rows(explanation: Explanation) -> dict[str, str]:
         rows["because"] = f"{why.message} ({why.hint})" if why.hint else why.message
     if verdict is not None:
         rows |= {
-            "TCB status": verdict.tcb_status,
-            "advisories": ", ".join(verdict.advisories) or "none",
-            "TCB date": _time(verdict.tcb_date),
+            **_platform(verdict),
             "collateral until": _time(verdict.freshness.expires),
-            "platform": f"FMSPC {verdict.fmspc.hex()}, PPID {verdict.ppid.hex()}",
         }
     claims = {
         "environment": said.tee.upper(),
@@ -158,14 +196,26 @@ def _rows(explanation: Explanation) -> dict[str, str]:
     if said.unique_id:
         rows["ProductID"] = str(said.product_id)
         rows["SecurityVersion"] = str(said.security_version)
-    if said.tdx is not None:
-        rows |= rows_of_vm(said.tdx)
+    if said.vm is not None:
+        rows |= rows_of_vm(said.vm)
     if said.service_td.strip("0"):
         rows["service TD"] = said.service_td
     rows["debug"] = "YES: anybody can read its memory" if said.debug else "no"
     packages = explanation.packages.items()
-    kind = "enclave" if said.tdx is None else "confidential VM"
+    kind = "enclave" if said.vm is None else "confidential VM"
     return rows | {f"package {name}": _package(appraised, kind) for name, appraised in packages}
+
+
+def _platform(verdict: Verdict) -> dict[str, str]:
+    if verdict.tcb_status is None or verdict.tcb_date is None:
+        status = "AMD states none: MinimumTCB of a package says what is admitted"
+        return {"TCB status": status, "platform": f"CHIP_ID {verdict.ppid.hex()}"}
+    return {
+        "TCB status": verdict.tcb_status,
+        "advisories": ", ".join(verdict.advisories) or "none",
+        "TCB date": _time(verdict.tcb_date),
+        "platform": f"FMSPC {verdict.fmspc.hex()}, PPID {verdict.ppid.hex()}",
+    }
 
 
 def _package(appraised: Appraised, kind: str) -> str:

@@ -9,8 +9,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from keyhouse.attestation import QuoteForm, QuoteRefusedError, TdMeasurements, read_form
+from keyhouse.attestation import QuoteForm, QuoteRefusedError, read_form
 from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
 from keyhouse.attestation.quote.td import identity_of, require_sound
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.attest.quote_explanation import quote_of_file
@@ -19,6 +20,7 @@ from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument
+from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 __all__ = ["SIZE", "Signed", "SigstructUnusableError", "package_info", "read_sigstruct"]
 
@@ -107,11 +109,13 @@ def package_info(
     form = None if content.startswith(_HEADER) else _quote_form(content)
     if form is None:
         found = read_sigstruct(content)
-    elif (report := read_report(form)).td is None:
-        found = _signed(report)
     else:
-        _show_vm(report.td, as_json=as_json)
-        return
+        report = read_report(form)
+        vm = _vm(report)
+        if vm is not None:
+            _show_vm(vm, as_json=as_json)
+            return
+        found = _signed(report)
     package = _package(found)
     if as_json:
         show_json(package)
@@ -132,14 +136,23 @@ def _signed(report: Report) -> Signed:
     return Signed(report.mrenclave, report.mrsigner, report.isvprodid, report.isvsvn, report.debug)
 
 
-def _show_vm(td: TdMeasurements, *, as_json: bool) -> None:
-    """Print who a VM is. Raises ``QuoteRefusedError`` for one that no package can admit."""
-    require_sound(td)
-    identity = identity_of(td)
+def _vm(report: Report) -> VmIdentity | None:
+    """Return who a VM is. Raises ``QuoteRefusedError`` for one that no package can admit."""
+    if report.snp is not None:
+        require_sound_snp(report.snp)
+        return snp_identity_of(report.snp)
+    if report.td is not None:
+        require_sound(report.td)
+        return identity_of(report.td)
+    return None
+
+
+def _show_vm(identity: VmIdentity, *, as_json: bool) -> None:
+    kind = kind_of_vm(identity)
     if as_json:
-        show_json({"TDX": identity})
+        show_json({kind: identity})
     else:
-        show_rows({f"TDX.{name}": shown for name, shown in rows_of_vm(identity).items()}
+        show_rows({f"{kind}.{name}": shown for name, shown in rows_of_vm(identity).items()}
                   | _NOT_VERIFIED)  # fmt: skip
 
 

@@ -1,22 +1,42 @@
 """What a quote says, whether it is true at some time, and which packages would admit it."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from keyhouse.attestation import Collateral, QuoteRefusedError, Verdict, Verifier, read_form
+from keyhouse.attestation import (
+    AmdCollateral,
+    Collateral,
+    QuoteRefusedError,
+    Tee,
+    Verdict,
+    Verifier,
+    read_form,
+)
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.quote.report import Report, read_report
+from keyhouse.attestation.quote.snp import snp_identity_of
 from keyhouse.attestation.quote.td import identity_of
 from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
+from keyhouse.wire.vm_identity import VmIdentity
 
 if TYPE_CHECKING:
     from keyhouse.manifest import Manifest
 
-__all__ = ["Appraised", "Explanation", "Said", "Unverified", "explain_quote", "quote_of_file"]
+__all__ = [
+    "Appraised",
+    "Explanation",
+    "Said",
+    "Trust",
+    "Unverified",
+    "explain_quote",
+    "quote_of_file",
+]
 
 _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
@@ -35,6 +55,12 @@ class Said(msgspec.Struct, frozen=True, rename="camel"):
     rtmrs: tuple[str, ...] = ()
     tdx: TdxIdentity | None = None
     service_td: str = msgspec.field(default="", name="serviceTD")
+    snp: SnpIdentity | None = None
+
+    @property
+    def vm(self) -> VmIdentity | None:
+        """Who the confidential VM is, if it is one."""
+        return self.tdx if self.snp is None else self.snp
 
 
 class Unverified(msgspec.Struct, frozen=True):
@@ -87,12 +113,17 @@ def quote_of_file(content: bytes) -> bytes:
         return content
 
 
+class Trust(msgspec.Struct, frozen=True):
+    """What a quote is verified with; without the collateral of its kind it is not verified."""
+
+    root_ca: bytes
+    collateral: Collateral | None
+    amd_roots: Mapping[str, bytes]
+    amd_collateral: AmdCollateral | None
+
+
 def explain_quote(
-    quote: bytes,
-    root_ca: bytes,
-    collateral: Collateral | None,
-    at: datetime,
-    manifest: "Manifest | None",
+    quote: bytes, trust: Trust, at: datetime, manifest: "Manifest | None"
 ) -> Explanation:
     """Return what ``quote`` says and what would be made of it at ``at``.
 
@@ -100,7 +131,7 @@ def explain_quote(
     """
     said = _said(quote)
     try:
-        verdict = _verdict(quote, root_ca, collateral, at)
+        verdict = _verdict(quote, trust, at)
     except QuoteRefusedError as refused:
         why = Unverified(refused.reason, refused.message, refused.hint)
         return Explanation(at, said, None, why, {})
@@ -111,10 +142,12 @@ def explain_quote(
     return Explanation(at, said, verdict, None, packages)
 
 
-def _verdict(
-    quote: bytes, root_ca: bytes, collateral: Collateral | None, at: datetime
-) -> Verdict | None:
-    return None if collateral is None else Verifier(root_ca).verify(quote, collateral, at)
+def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
+    is_amd = read_form(quote).tee is Tee.SNP
+    collateral = trust.amd_collateral if is_amd else trust.collateral
+    if collateral is None:
+        return None
+    return Verifier(trust.root_ca, trust.amd_roots).verify(quote, collateral, at)
 
 
 def _said(quote: bytes) -> Said:
@@ -132,6 +165,7 @@ def _said(quote: bytes) -> Said:
         rtmrs=tuple(value.hex() for value in report.td.rtmrs) if report.td else (),
         tdx=identity_of(report.td) if report.td else None,
         service_td=report.td.mr_service_td.hex() if report.td else "",
+        snp=snp_identity_of(report.snp) if report.snp else None,
     )
 
 

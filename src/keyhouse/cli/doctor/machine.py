@@ -49,10 +49,12 @@ def _versions() -> Iterator[Finding]:
 def _platforms() -> Iterator[Finding]:
     from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-    from keyhouse.attestation.platforms.tdx import TSM_REPORTS
+    from keyhouse.attestation.platforms.snp import SEV_GUEST
+    from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 
     found = False
-    for name, place in (("gramine", DEV_ATTESTATION), ("tdx", TSM_REPORTS)):
+    vm = ("snp" if SEV_GUEST.exists() else "tdx", TSM_REPORTS)
+    for name, place in (("gramine", DEV_ATTESTATION), vm):
         if place.is_dir():
             found = True
             yield Finding(f"platform {name}", "ok", f"here: {place}")

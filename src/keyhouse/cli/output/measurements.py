@@ -2,14 +2,19 @@
 
 import msgspec
 
-from keyhouse.wire.tdx import TdxIdentity, bits_in_words
+from keyhouse.wire.vm_identity import VmIdentity, bits_in_words
 
 __all__ = ["rows_of_vm"]
 
 
-def rows_of_vm(identity: TdxIdentity) -> dict[str, str]:
+def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
     """Return each field that is given; those that are bits also in words."""
-    values: dict[str, str] = msgspec.to_builtins(identity)
+    values: dict[str, str] = {
+        field: ", ".join(f"{name} {version}" for name, version in value.items())
+        if isinstance(value, dict)
+        else str(value)
+        for field, value in msgspec.to_builtins(identity).items()
+    }
     words = {field: bits_in_words(field, value) for field, value in values.items()}
     return {
         field: f"{value}  ({words[field]})" if words[field] else value

@@ -60,8 +60,8 @@ RUN_SETTINGS: Final = (
         "--platform",
         "measured",
         "auto",
-        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, or"
-        " simulation",
+        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, snp"
+        " or simulation",
     ),
     Setting(
         "--simulated-machine",
@@ -128,7 +128,7 @@ RUN_SETTINGS: Final = (
     ),
 )
 
-_PLATFORMS: Final = ("auto", "gramine", "tdx", "simulation")
+_PLATFORMS: Final = ("auto", "gramine", "tdx", "snp", "simulation")
 _FORMATS: Final = ("text", "json")  # of the flag; in a variable any other word means text
 _OF_QUOTES: Final = ("--collateral", "--pccs", "--pccs-ca", "--simulation-root")
 _LONGEST_DIGITS: Final = 5

@@ -19,7 +19,7 @@ from keyhouse.wire.address import CLIENT_API_PORT, Address
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Measurements
-    from keyhouse.wire.tdx import TdxIdentity
+    from keyhouse.wire.vm_identity import VmIdentity
 
 __all__ = ["anchors", "read_small_file", "simulated_identity"]
 
@@ -103,7 +103,7 @@ def _beside(coordinator: str) -> str:
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
 
 
-def simulated_identity(path: Path | None) -> "Measurements | TdxIdentity | None":
+def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
     """Return what the attestation file ``path`` names: an enclave or a confidential VM.
 
     None: the coordinator. Fields of an enclave that the file leaves out are zero. Raises
@@ -115,8 +115,8 @@ def simulated_identity(path: Path | None) -> "Measurements | TdxIdentity | None"
     if path is None:
         return None
     found = read_expected_identity(read_small_file(path))
-    if found.tdx is not None:
-        return found.tdx
+    if found.vm is not None:
+        return found.vm
     return Measurements(
         unique_id=found.unique_id or _UNSET,
         signer_id=found.signer_id or _UNSET,

@@ -31,5 +31,5 @@ def _rules(package: Package, security_version: int | None) -> PackageRules:
         security_version=security_version,
         accepted_tcb_statuses=package.accepted_tcb_statuses,
         accepted_advisories=package.accepted_advisories,
-        tdx=package.tdx,
+        vm=package.vm,
     )

@@ -149,6 +149,7 @@ def _entry(activated: Activated, moved_from: str) -> Activation:
         tcb_status=activated.tcb_status,
         mrtd=activated.mrtd.hex(),
         rtmrs=tuple(register.hex() for register in activated.rtmrs),
+        measurement=activated.measurement.hex(),
         counted=activated.counted,
         moved_from=moved_from,
     )

@@ -151,12 +151,13 @@ class Activated(msgspec.Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...]  # DNS names and IP addresses in its certificate
     counted: bool  # whether its type had a limit
     quoted: bool  # without a quote in simulation only
-    platform: bytes = b""  # PPID, 16 bytes
+    platform: bytes = b""  # PPID, 16 bytes; SEV-SNP: CHIP_ID, 64 bytes
     mrenclave: bytes = b""
     mrsigner: bytes = b""
     tcb_status: str = ""
     mrtd: bytes = b""  # of a confidential VM, instead of the two of an enclave
     rtmrs: tuple[bytes, ...] = ()  # RTMR0 to RTMR3
+    measurement: bytes = b""  # of a confidential VM of SEV-SNP
 
 
 class MarblesActivated(msgspec.Struct, frozen=True, tag="marbles-activated"):

@@ -32,8 +32,8 @@ def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
         )
     for name, package in packages.items():
         place = ("Packages", name)
-        if package.tdx is not None:
-            check_confidential_vm(place, package, package.tdx, findings)
+        if package.vm is not None:
+            check_confidential_vm(place, package, package.vm, findings)
         elif package.debug:
             findings.warn(
                 (*place, "Debug"),

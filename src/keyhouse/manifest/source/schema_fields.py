@@ -34,9 +34,11 @@ from keyhouse.manifest.model import (
 )
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.packages import TCB_STATUSES
+from keyhouse.wire import snp, tdx
 from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
-from keyhouse.wire.tdx import SIZES, TdxIdentity
+from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
+from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
 
@@ -170,16 +172,27 @@ _ENCLAVE: Final = {
     ],
 }
 
+_NAMES_A_STATUS: Final = tuple(
+    _with(**{field: {"type": "array", "minItems": 1}})
+    for field in ("AcceptedTCBStatuses", "AcceptedAdvisories")
+)
 _IDENTITY: Final = _if(
     _with(TDX={"type": "object"}),
-    {"not": {"anyOf": [_with(Debug=_TRUE), *_NAMES_AN_ENCLAVE]}},
-    _if(_with(Debug=_TRUE), {}, _ENCLAVE),
+    {"not": {"anyOf": [_with(Debug=_TRUE), _with(SNP={"type": "object"}), *_NAMES_AN_ENCLAVE]}},
+    _if(
+        _with(SNP={"type": "object"}),
+        {"not": {"anyOf": [_with(Debug=_TRUE), *_NAMES_AN_ENCLAVE, *_NAMES_A_STATUS]}},
+        _if(_with(Debug=_TRUE), {}, _ENCLAVE),
+    ),
 )
 
 
+_REQUIRED: Final = {"MRTD", "Measurement"}
+
+
 def _hex_of(field: str) -> Rule:
-    digits = 2 * SIZES[field]
-    optional = "" if field == "MRTD" else "?"
+    digits = 2 * (tdx.SIZES | snp.SIZES)[field]
+    optional = "" if field in _REQUIRED else "?"
     return {"pattern": f"^(?:[0-9a-fA-F]{{{digits}}}){optional}$"}
 
 
@@ -196,6 +209,17 @@ _TDX_FIELDS: Final = {
     "TDAttributes": "TD attributes, 16 hex digits as in the quote. Debug is always refused.",
     "XFAM": "Features of the processor that the VM can use, 16 hex digits as in the quote.",
 }
+
+_SNP_FIELDS: Final = {
+    "Measurement": "Measurement of the VM's first memory. 96 hex digits.",
+    "HostData": "Data that the host set when it started the VM. 64 hex digits.",
+    "IDKeyDigest": "Digest of the key that signed the VM's ID block; zeros without one.",
+    "AuthorKeyDigest": "Digest of the key that signed the ID key; zeros without one.",
+    "FamilyID": "Family ID of the ID block, 32 hex digits.",
+    "ImageID": "Image ID of the ID block, 32 hex digits.",
+    "Policy": "Guest policy, 16 hex digits as in the report. Debug is always refused.",
+}
+_VERSION: Final = {"minimum": 0, "maximum": 255}
 
 _CERT_OF_PORT: Final = (
     _if(_with(DisableClientAuth=_TRUE), _with(Cert=_FILLED)),
@@ -247,7 +271,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     ),
     Package: Shape(
         "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion. "
-        "Or a confidential VM: TDX.",
+        "Or a confidential VM: TDX, or SNP.",
         {
             "Debug": Field(
                 "Equal to the enclave's debug attribute. Quotes of debug enclaves are refused."
@@ -266,6 +290,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "as INTEL-SA-00615. Empty: all."
             ),
             "TDX": Field("A confidential VM (Intel TDX) instead of an enclave."),
+            "SNP": Field("A confidential VM (AMD SEV-SNP) instead of an enclave."),
         },
         _IDENTITY,
     ),
@@ -274,6 +299,42 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         {
             field: Field(text, _hex_of(field), given=field == "MRTD")
             for field, text in _TDX_FIELDS.items()
+        },
+    ),
+    SnpIdentity: Shape(
+        "Who a confidential VM is, and what its platform has to have. Fields of hex digits are "
+        "equal, or are not given and not compared.",
+        {
+            field: Field(text, _hex_of(field), given=field == "Measurement")
+            for field, text in _SNP_FIELDS.items()
+        }
+        | {
+            "Product": Field(
+                "Line of processors. Bergamo and Siena are Genoa.",
+                {"enum": [*PRODUCTS]},
+                given=True,
+            ),
+            "MinimumTCB": Field("The lowest versions of firmware that are admitted.", given=True),
+            "VMPL": Field(
+                "Privilege level in the VM at which the report was asked for. Not given: 0.",
+                {"enum": [*VMPLS]},
+            ),
+            "SigningKey": Field(
+                "The key that signs the reports. Not given: VCEK.", {"enum": [*SIGNING_KEYS]}
+            ),
+        },
+    ),
+    SnpTcb: Shape(
+        "Versions of firmware, each 0 to 255.",
+        {
+            name: Field(f"Version of {what}.", _VERSION, given=name != "FMC")
+            for name, what in {
+                "Bootloader": "the bootloader of the security processor",
+                "TEE": "its operating system",
+                "SNP": "the SNP firmware",
+                "Microcode": "the microcode",
+                "FMC": "the first mutable code, of Turin alone",
+            }.items()
         },
     ),
     Infrastructure: Shape(

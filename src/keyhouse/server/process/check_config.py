@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.attestation import open_platform
+from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import platform_name
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import InvalidError, KeyhouseError
@@ -73,6 +74,9 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     bundles = settings.collateral
     if bundles is not None:
         yield from _try("--collateral", lambda: read_bundles([bundles]))[1]
+    amd = settings.amd_collateral
+    if amd is not None:
+        yield from _try("--amd-collateral", lambda: read_amd_path(amd))[1]
     if settings.pccs:
         yield from _try("--pccs", lambda: pccs_of(settings))[1]
     new, problems = _try("--dns-names", lambda: new_deployment(settings))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES
+from keyhouse.attestation.collateral.amd import read_amd_path
+from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
 from keyhouse.base.errors import RefusedError
 from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
 from keyhouse.server.services.quote_checks import (
+    AmdChecks,
     CollateralNow,
     CollateralPerPlatform,
     QuoteChecks,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.coordinator import Engine
 
-__all__ = ["pccs_of", "quote_checks"]
+__all__ = ["amd_checks", "pccs_of", "quote_checks"]
 
 log = structlog.get_logger(__name__)
 
@@ -49,12 +51,13 @@ async def quote_checks(
     Raises ``RefusedError`` if the file of collateral, or the PCCS or its CA, cannot be used.
     """
     memory = JournalledMarks(engine)
+    amd = amd_checks(settings.amd_collateral, settings.data_dir, platform)
 
     def now() -> datetime:
         return _EPOCH + timedelta(microseconds=engine.now())
 
     def checks(collateral: CollateralNow | CollateralPerPlatform) -> QuoteChecks:
-        return QuoteChecks(platform.root_ca, collateral, now, memory)
+        return QuoteChecks(platform.root_ca, collateral, now, memory, amd=amd)
 
     if not settings.pccs:
         yield checks(_bundles(settings, platform, now))
@@ -98,6 +101,20 @@ def _bundles(
     else:
         return no_collateral
     return CollateralFiles(paths, platform.root_ca, now)
+
+
+def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
+    """Return what verifies reports of SEV-SNP: files that are read for each of them.
+
+    Raises ``RefusedError`` if they cannot be used now.
+    """
+    if path is None and platform.kind == "simulation":
+        path = data_dir / "simulation" / SIMULATED_AMD.collateral
+    if path is None:
+        return AmdChecks(platform.amd_roots, None)
+    whole = path.absolute()
+    read_amd_path(whole)
+    return AmdChecks(platform.amd_roots, lambda: read_amd_path(whole))
 
 
 def _ca(path: Path) -> bytes:

@@ -23,7 +23,7 @@ SETTINGS: Final = (
         "--platform",
         "measured",
         "auto",
-        "auto, gramine, tdx or simulation (which proves nothing and protects nothing)",
+        "auto, gramine, tdx, snp or simulation (which proves nothing and protects nothing)",
     ),
     Setting("--curve", "measured", "P-256", "P-256 or P-384, for the keys of a new deployment"),
     Setting(
@@ -131,6 +131,15 @@ SETTINGS: Final = (
         ("KEYHOUSE_COLLATERAL",),
     ),
     Setting(
+        "--amd-collateral",
+        "host",
+        "",
+        "file, or directory of files, that verify reports of SEV-SNP beside AMD's roots: revocation"
+        " lists and certificates as AMD gives them out; read for each report; on the simulated"
+        " platform its own if not given",
+        ("KEYHOUSE_AMD_COLLATERAL",),
+    ),
+    Setting(
         "--log-level",
         "host",
         "info",
@@ -155,7 +164,7 @@ SETTINGS: Final = (
 )
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "--platform": ("auto", "gramine", "tdx", "simulation"),
+    "--platform": ("auto", "gramine", "tdx", "snp", "simulation"),
     "--curve": ("P-256", "P-384"),
     "--log-level": ("debug", "info", "warning", "error"),
     "--log-format": ("auto", "text", "json"),
@@ -203,6 +212,7 @@ class Settings(msgspec.Struct, frozen=True):
     startup_manifest: Path | None
     startup_recovery_file: Path | None
     collateral: Path | None
+    amd_collateral: Path | None
     log_level: str
     log_format: str
     notes: tuple[str, ...]  # for the log
@@ -247,6 +257,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         startup_manifest=_path(values["--startup-manifest"]),
         startup_recovery_file=_path(values["--startup-recovery-file"]),
         collateral=_path(values["--collateral"]),
+        amd_collateral=_path(values["--amd-collateral"]),
         log_level=values["--log-level"],
         log_format=values["--log-format"],
         notes=_notes(values),

@@ -205,9 +205,10 @@ class Activations:
             platform=verdict.ppid,
             mrenclave=verdict.mrenclave,
             mrsigner=verdict.mrsigner,
-            tcb_status=str(verdict.tcb_status),
+            tcb_status=verdict.tcb_status or "",
             mrtd=b"" if verdict.td is None else verdict.td.mrtd,
             rtmrs=() if verdict.td is None else verdict.td.rtmrs,
+            measurement=b"" if verdict.snp is None else verdict.snp.measurement,
         )
 
     def _running(self) -> Running:

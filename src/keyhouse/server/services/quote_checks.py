@@ -10,9 +10,10 @@ import hashlib
 import time
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from keyhouse.attestation import (
+    AmdCollateral,
     Collateral,
     CollateralRefusedError,
     CollateralUnavailableError,
@@ -22,16 +23,19 @@ from keyhouse.attestation import (
     Verdict,
     Verifier,
     marks_of,
+    marks_of_amd,
     newer_marks,
     platform_kind,
     read_facts,
     require_as_new,
 )
+from keyhouse.attestation.quote.snp_form import starts_snp_report
 from keyhouse.base.errors import UnavailableError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
 __all__ = [
+    "AmdChecks",
     "CollateralHealth",
     "CollateralNow",
     "CollateralPerPlatform",
@@ -46,6 +50,25 @@ CollateralNow = Callable[[bytes], Collateral]
 
 Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 """
+
+
+class AmdChecks(NamedTuple):
+    """What verifies reports of SEV-SNP: AMD's roots, and their collateral now; None: none."""
+
+    roots: Mapping[str, bytes] = {}
+    collateral: Callable[[], AmdCollateral] | None = None
+
+    def now(self) -> AmdCollateral:
+        """Return the collateral. Raises ``CollateralUnavailableError``."""
+        if self.collateral is None:
+            raise CollateralUnavailableError(
+                "this coordinator has no collateral of AMD to verify reports of SEV-SNP with",
+                hint="its operator has to start it with --amd-collateral PATH",
+            )
+        try:
+            return self.collateral()
+        except CollateralRefusedError as refused:  # the files are wrong, not the quote
+            raise CollateralUnavailableError(refused.message, hint=refused.hint) from None
 
 
 @runtime_checkable
@@ -110,7 +133,8 @@ class QuoteChecks:
     ``collateral``: one bundle for all, or what has one for each kind of platform. ``memory``: how
     new it was so far; by default of this process alone. ``pace``: seconds that never stand still;
     what
-    ``now`` gives may stand still, while the host's clock is behind the journal.
+    ``now`` gives may stand still, while the host's clock is behind the journal. ``amd``: the roots
+    and collateral of SEV-SNP.
     """
 
     def __init__(
@@ -120,8 +144,10 @@ class QuoteChecks:
         now: Callable[[], datetime],
         memory: CollateralMemory | None = None,
         pace: Callable[[], float] = time.monotonic,
+        amd: AmdChecks | None = None,
     ) -> None:
-        self._verifier = Verifier(root_ca)
+        self._amd = amd or AmdChecks()
+        self._verifier = Verifier(root_ca, self._amd.roots)
         self._collateral = collateral
         self._now = now
         self._memory = memory or ProcessMarks()
@@ -145,9 +171,7 @@ class QuoteChecks:
         self._refuse_again(digest)
         try:
             get = await self._found(quote, client)
-            verdict, marks = await self.in_turn(
-                lambda: self._verify(quote, get(quote), now), client
-            )
+            verdict, marks = await self.in_turn(lambda: self._verify(quote, get, now), client)
         except QuoteRefusedError as refused:
             self._remember(digest, refused)
             raise
@@ -173,8 +197,12 @@ class QuoteChecks:
         """Give the threads back."""
         self._executor.close()
 
-    async def _found(self, quote: bytes, client: Hashable) -> CollateralNow:
+    async def _found(
+        self, quote: bytes, client: Hashable
+    ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
         """Return what has the collateral for ``quote``, which is fetched if it has to be."""
+        if starts_snp_report(quote):
+            return lambda _: self._amd.now()
         source = self._collateral
         if callable(source):
             return source
@@ -185,10 +213,14 @@ class QuoteChecks:
         return lambda _: collateral
 
     def _verify(
-        self, quote: bytes, collateral: Collateral, now: datetime
+        self, quote: bytes, get: Callable[[bytes], Collateral | AmdCollateral], now: datetime
     ) -> tuple[Verdict, dict[str, Mark]]:
+        collateral = get(quote)
         verdict = self._verifier.verify(quote, collateral, now)
-        marks = _marks(collateral)
+        if isinstance(collateral, AmdCollateral):
+            marks = marks_of_amd(verdict)
+        else:
+            marks = _marks(collateral)
         require_as_new(marks, self._memory.known())
         return verdict, marks
 

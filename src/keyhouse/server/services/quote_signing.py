@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from keyhouse.attestation import TcbStatus
+from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import sign_quote_text
 from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
@@ -36,7 +36,8 @@ class QuoteSigning:
         It is compared with no package. Source: Client API, "sign-quote".
 
         Raises:
-            QuoteRefusedError: it does not verify. BadRequestError: its length is ambiguous.
+            QuoteRefusedError: it does not verify, or its vendor states no TCB status (SEV-SNP).
+            BadRequestError: its length is ambiguous.
             WrongPhaseError, ForbiddenError: not enabled, or not any more.
             UnavailableError: not now.
         """
@@ -45,5 +46,11 @@ class QuoteSigning:
         view = self._engine.view
         require_enabled(view, Operation.SIGN_QUOTE, FeatureGate.SIGN_QUOTE_ENDPOINT)
         keys, status = view.state.keys, verdict.tcb_status
+        if status is None:
+            raise QuoteRefusedError(
+                QuoteProblem.TCB_LEVEL,
+                "only quotes with a TCB status are signed, and the vendor of this one states none",
+                hint="verify reports of SEV-SNP where they are used",
+            )
         signature = await self._checks.in_turn(lambda: sign_quote_text(keys, quote, status))
         return Signed(status, signature, view)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from keyhouse.base.place import quoted
@@ -17,12 +18,13 @@ from keyhouse.coordinator.update.compare import (
 )
 from keyhouse.manifest import Manifest, Package
 from keyhouse.wire.plan import Effect, PlanChange
+from keyhouse.wire.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]
 
 _PACKAGES = "Packages"
-_OF_TDX = "TDX."
+_PARTS = {"TDX": TdxIdentity(), "SNP": SnpIdentity(), "MinimumTCB": SnpTcb()}
 
 
 def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
@@ -51,7 +53,7 @@ def package_changes(state: Running, old: Manifest, new: Manifest) -> Iterator[Pl
 def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iterator[PlanChange]:
     for field, was, becomes in _differing_fields(before, after):
         text = f"package {quoted(name)}: {_step(field, was, becomes)}"
-        if field.startswith(_OF_TDX) and after.tdx is not None and not becomes:
+        if "." in field and after.vm is not None and shown(becomes) == "":
             text += ", so any value is admitted"
         if field == "SecurityVersion" and was is not None and becomes is not None:
             if becomes < was:
@@ -69,15 +71,15 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
         )
 
 
-def _differing_fields(before: Package, after: Package) -> Iterator[Difference]:
-    """Yield the fields that differ, those of TDX one by one; "" where one is not given."""
+def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
+    """Yield the fields that differ, those of a VM one by one; "" where one is not given."""
     for each in fields_that_differ(before, after):
-        if each.field != "TDX":
+        empty = _PARTS.get(each.field)
+        if empty is None:
             yield each
             continue
-        was, becomes = before.tdx or TdxIdentity(), after.tdx or TdxIdentity()
-        for inner in fields_that_differ(was, becomes):
-            yield inner._replace(field=_OF_TDX + inner.field)
+        for inner in _differing_fields(each.before or empty, each.after or empty):
+            yield inner._replace(field=f"{each.field}.{inner.field}")
 
 
 def _contents(package: Package) -> str:

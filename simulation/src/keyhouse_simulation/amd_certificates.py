@@ -1,0 +1,94 @@
+"""The certificates and revocation lists of a simulated AMD, shaped as AMD's are."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.x509.oid import NameOID
+
+from keyhouse.wire.der_elements import element, unsigned
+from keyhouse_simulation.parameters import Endorsement
+
+__all__ = ["Issuer", "issue_amd_authority", "issue_amd_list", "issue_endorsement"]
+
+Issuer = tuple[str, rsa.RSAPrivateKey]
+"""Common name and key, of 4,096 bits."""
+
+_AMD = "1.3.6.1.4.1.3704.1"
+_IA5 = 0x16
+_PSS = padding.PSS(padding.MGF1(hashes.SHA384()), 48)
+
+
+def issue_amd_authority(
+    name: str, key: rsa.RSAPublicKey, issuer: Issuer, begins: datetime, ends: datetime
+) -> x509.Certificate:
+    """Return the certificate of ARK, ASK or ASVK."""
+    builder = _builder(name, key, issuer[0], begins, ends).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
+    return builder.sign(issuer[1], hashes.SHA384(), rsa_padding=_PSS)
+
+
+def issue_endorsement(
+    said: Endorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
+) -> x509.Certificate:
+    """Return the certificate of a key that signs reports: VCEK or VLEK."""
+    builder = _builder(said.name, key, issuer[0], said.begins, said.ends)
+    values = {"1": unsigned(0), "2": element(_IA5, said.product.encode())}
+    versions = {"3.1": said.tcb.bootloader, "3.2": said.tcb.tee, "3.3": said.tcb.snp,
+                "3.8": said.tcb.microcode, "3.9": said.tcb.fmc}  # fmt: skip
+    values |= {arc: unsigned(version) for arc, version in versions.items() if version is not None}
+    if said.chip:
+        values["4"] = said.chip
+    if said.provider:
+        values["5"] = element(_IA5, said.provider.encode())
+    for arc, value in values.items():
+        extension = x509.UnrecognizedExtension(x509.ObjectIdentifier(f"{_AMD}.{arc}"), value)
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(issuer[1], hashes.SHA384(), rsa_padding=_PSS)
+
+
+def issue_amd_list(
+    issuer: Issuer, revoked: Sequence[x509.Certificate], begins: datetime, ends: datetime
+) -> x509.CertificateRevocationList:
+    """Return the list of a root that revokes ``revoked``."""
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(_name(issuer[0]))
+        .last_update(begins)
+        .next_update(ends)
+        .add_extension(x509.CRLNumber(1), critical=False)
+    )
+    for certificate in revoked:
+        entry = x509.RevokedCertificateBuilder(certificate.serial_number, begins)
+        builder = builder.add_revoked_certificate(entry.build())
+    return builder.sign(issuer[1], hashes.SHA384(), rsa_padding=_PSS)
+
+
+def _builder(
+    name: str,
+    key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
+    issuer: str,
+    begins: datetime,
+    ends: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Keyhouse Simulation"),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )

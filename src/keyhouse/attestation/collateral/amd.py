@@ -1,0 +1,117 @@
+"""What verifies reports of SEV-SNP beside AMD's roots, in the forms in which AMD gives it out.
+
+For each line of processors: the revocation list, and what hosts do not put beside their reports:
+the intermediate authority (ASK, or ASVK for VLEK) and the certificates of keys (VCEK, VLEK). A file
+is PEM, with any number of certificates and lists, or one certificate or list as DER.
+"""
+
+import binascii
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from keyhouse.attestation.errors import CollateralRefusedError
+from keyhouse.base.printable import os_reason
+from keyhouse.base.readable import Readable
+from keyhouse.wire.der_elements import der_elements
+
+__all__ = ["AmdCollateral", "read_amd_collateral", "read_amd_path"]
+
+_LONGEST: Final = 1 << 20  # bytes of a file; real ones have about 5,000
+_MOST: Final = 1024  # files
+
+_PEM: Final = re.compile(
+    rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
+    rb"-----END (?:CERTIFICATE|X509 CRL)-----\s*"
+)
+_PEM_BEGIN: Final = b"-----BEGIN "
+_SEQUENCE, _INTEGER, _VERSION = 0x30, 0x02, 0xA0
+
+
+class AmdCollateral(Readable, frozen=True):
+    """Certificates and revocation lists, DER, not verified yet."""
+
+    certificates: tuple[bytes, ...] = ()
+    lists: tuple[bytes, ...] = ()
+
+
+def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
+    """Return what is in ``files``. Raises ``CollateralRefusedError``."""
+    certificates: list[bytes] = []
+    lists: list[bytes] = []
+    for der in (each for content in files for each in _parts(content)):
+        (certificates if _is_certificate(der) else lists).append(der)
+    return AmdCollateral(tuple(certificates), tuple(lists))
+
+
+def read_amd_path(path: Path) -> AmdCollateral:
+    """Return what is in the file ``path``, or in the files of that directory.
+
+    Files whose names begin with a point are not read. Raises ``CollateralRefusedError``.
+    """
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        if len(files) > _MOST:
+            raise _refused(path, f"it has more than {_MOST} files")
+        named = [file for file in files if file == path or not file.name.startswith(".")]
+        return read_amd_collateral(_content(file) for file in named)
+    except OSError as error:
+        raise _refused(path, os_reason(error)) from None
+
+
+def _content(file: Path) -> bytes:
+    # Neither waits for a writer of a pipe nor follows a device to its end.
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _refused(file, "it is no file")
+        content = opened.read(_LONGEST + 1)
+    if len(content) > _LONGEST:
+        raise _refused(file, f"it has more than {_LONGEST} bytes")
+    return content
+
+
+def _refused(path: Path, problem: str) -> CollateralRefusedError:
+    return CollateralRefusedError(
+        f"AMD's collateral {path} cannot be used: {problem}",
+        hint="name a file as AMD's key distribution service gives it out, or a directory of them",
+    )
+
+
+def _parts(content: bytes) -> Iterator[bytes]:
+    if not content.lstrip().startswith(_PEM_BEGIN):
+        yield content
+        return
+    at, text = 0, content.lstrip()
+    while at < len(text):
+        block = _PEM.match(text, at)
+        if block is None:
+            raise _unreadable()
+        try:
+            yield binascii.a2b_base64(block[1])
+        except ValueError:
+            raise _unreadable() from None
+        at = block.end()
+
+
+def _is_certificate(der: bytes) -> bool:
+    """Tell a certificate, whose first field is its version, from a list, whose is a number."""
+    try:
+        ((tag, content),) = der_elements(der)
+        tbs_tag, tbs = next(der_elements(content))
+        first, _ = next(der_elements(tbs))
+    except (ValueError, IndexError, StopIteration):
+        raise _unreadable() from None
+    if (tag, tbs_tag) != (_SEQUENCE, _SEQUENCE) or first not in {_INTEGER, _VERSION}:
+        raise _unreadable()
+    return first == _VERSION
+
+
+def _unreadable() -> CollateralRefusedError:
+    return CollateralRefusedError(
+        "it is neither a certificate nor a revocation list, as PEM or DER",
+        hint="fetch it again from AMD's key distribution service",
+    )

@@ -1,0 +1,171 @@
+"""A confidential VM, asked for its reports through configfs-tsm: a directory for each of them.
+
+::
+
+    NAME/provider      "tdx_guest" or "sev_guest"
+    NAME/inblob        takes the 64 bytes that the quote is made over
+    NAME/outblob       the raw quote or report
+    NAME/auxblob       SEV-SNP: the table of certificates; empty or missing if the host gives none
+    NAME/generation    counts the writes to NAME; if it moved, the blobs may be of another write
+
+Source: Linux ABI documentation, "configfs-tsm".
+"""
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from keyhouse.attestation.amd_roots import AMD_ROOTS
+from keyhouse.attestation.intel_root import INTEL_SGX_ROOT
+from keyhouse.attestation.platforms.files import (
+    NoSealingKeyError,
+    PlatformUnusableError,
+    QuoteNotMadeError,
+    read_file,
+    read_quote_file,
+    require_report_data_length,
+    write_file,
+)
+from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
+from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.base.secret import Secret
+
+__all__ = ["TSM_REPORTS", "ReportFolders", "TsmPlatform"]
+
+TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
+"""Where Linux lets reports be asked for."""
+
+_ATTEMPTS = 3
+_LONGEST_WORD = 32
+
+
+class ReportFolders(msgspec.Struct, frozen=True):
+    """How the directory of a report comes and goes. The kernel fills it when it is made."""
+
+    make: Callable[[Path], None] = Path.mkdir
+    remove: Callable[[Path], None] = Path.rmdir
+
+
+class TsmPlatform(ABC):
+    """A confidential VM that can be quoted. May be shared among threads."""
+
+    name: str  # of the platform
+    provider: bytes  # what NAME/provider has to say
+    needs: str  # what it needs, for hints
+
+    def __init__(self, reports: Path, folders: ReportFolders) -> None:
+        self._reports = reports
+        self._folders = folders
+        self._lock = Lock()
+
+    @property
+    def kind(self) -> str:
+        """The name of the platform."""
+        return self.name
+
+    @property
+    def root_ca(self) -> bytes:
+        """Intel's pinned root, DER: nothing joins this platform with another one."""
+        return INTEL_SGX_ROOT
+
+    @property
+    def amd_roots(self) -> Mapping[str, bytes]:
+        """AMD's pinned roots, DER."""
+        return AMD_ROOTS
+
+    @property
+    def measurements(self) -> Measurements:
+        """Raise ``PlatformUnusableError``: a domain has no MRENCLAVE, and none is made up."""
+        raise self._unusable(
+            "a confidential VM cannot be described by the measurements of an enclave"
+        )
+
+    @property
+    def is_library_os(self) -> bool:
+        """False: the domain has a kernel of its own, and other processes."""
+        return False
+
+    def quote(self, report_data: bytes) -> bytes:
+        """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.
+
+        Raises ``QuoteNotMadeError`` (try again), or ``PlatformUnusableError`` if another one came.
+        """
+        require_report_data_length(report_data)
+        with self._lock:
+            outblob, auxblob = self._ask(report_data)
+        quote = self._framed(outblob, auxblob)
+        self._require_own(quote, report_data)
+        return quote
+
+    def sealing_key(self, policy: SealPolicy) -> Secret:
+        """Raise ``NoSealingKeyError``: the domain derives none."""
+        del policy
+        raise NoSealingKeyError(
+            f"the platform {self.name} derives no sealing key: a state kept here could be read by"
+            " the host, or by nobody after a restart",
+            hint="run the coordinator in an SGX enclave, with --platform gramine",
+        )
+
+    def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:
+        """Return the quote that the two blobs are."""
+        del auxblob
+        return outblob
+
+    @abstractmethod
+    def _require_own(self, quote: bytes, report_data: bytes) -> None:
+        """Raise ``PlatformUnusableError`` unless ``quote`` was made here over ``report_data``."""
+
+    def _ask(self, report_data: bytes) -> tuple[bytes, bytes]:
+        folder = self._reports / f"keyhouse-{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            self._folders.make(folder)
+        except OSError as exc:
+            reason = (exc.strerror or "unknown reason").lower()
+            raise self._unusable(f"{self._reports} takes no request: {reason}") from None
+        try:
+            return self._read_settled(folder, report_data)
+        finally:
+            # One that stays costs the kernel a little memory, never an answer.
+            with suppress(OSError):
+                self._folders.remove(folder)
+
+    def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
+        """Return the blobs of a report during which no other writer changed ``folder``."""
+        provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
+        if provider != self.provider:
+            raise self._unusable(
+                f"configfs-tsm is of another provider than {self.provider.decode()}"
+            )
+        for _ in range(_ATTEMPTS):
+            write_file(folder / "inblob", report_data)
+            before = self._generation(folder)
+            quote = read_quote_file(folder / "outblob", limit=MAX_QUOTE)
+            beside = self._auxblob(folder / "auxblob")
+            if self._generation(folder) == before:
+                return quote, beside
+        raise QuoteNotMadeError(
+            "the platform makes no quote now: others keep writing to its report",
+            hint="find out what else in this domain writes to configfs-tsm",
+        )
+
+    def _auxblob(self, path: Path) -> bytes:
+        """Return what stands beside the quote, for platforms that have it."""
+        del path
+        return b""
+
+    def _generation(self, folder: Path) -> bytes:
+        found = read_file(folder / "generation", limit=_LONGEST_WORD).strip()
+        if not found.isdigit():
+            raise self._unusable("the generation of its report is no number")
+        return found
+
+    def _unusable(self, problem: str) -> PlatformUnusableError:
+        return PlatformUnusableError(
+            f"the platform {self.name} cannot be used: {problem}", hint=self.needs
+        )

@@ -1,0 +1,117 @@
+"""A report of SEV-SNP with the certificates that came beside it, as one quote.
+
+::
+
+    report 1,184 | { GUID 16 | offset 4 | length 4 } ... | 24 zeros | certificates
+
+After the report stands the table of the GHCB specification, as ``SNP_GET_EXT_REPORT`` and
+configfs-tsm (``auxblob``) give it; offsets count from its first byte, numbers are little-endian.
+Where the host gives no certificates nothing follows the report. Here the certificates follow each
+other and nothing else stands between or after them, so that a quote has one form. It cannot be
+confused with a quote of SGX or TDX, whose bytes 2 and 3 are the type of their key, 2.
+Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest Request".
+"""
+
+import struct
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from keyhouse.base.byte_reader import LayoutError
+
+__all__ = [
+    "SNP_REPORT",
+    "SNP_VERSIONS",
+    "SnpCertificate",
+    "read_table",
+    "starts_snp_report",
+    "write_table",
+]
+
+SNP_REPORT: Final = 1184
+"""Bytes of a report."""
+
+SNP_VERSIONS: Final = (2, 3, 5)
+"""Versions of reports that are known."""
+
+_ENTRY: Final = struct.Struct("<16sII")
+_END: Final = bytes(_ENTRY.size)
+_MOST: Final = 16  # entries
+
+
+class SnpCertificate(Enum):
+    """What a certificate beside a report is of, by its GUID."""
+
+    VCEK = UUID("63da758d-e664-4564-adc5-f4b93be8accd").bytes
+    VLEK = UUID("a8074bc2-a25a-483e-aae6-39c045a0b8a1").bytes
+    ASK = UUID("4ab7b379-bbac-4fe4-a02f-05aef327c782").bytes  # ASVK too
+    ARK = UUID("c0b406a4-a803-4952-9743-3fb6014cd0ae").bytes
+
+
+def starts_snp_report(quote: bytes) -> bool:
+    """Tell whether ``quote`` begins as reports do, and no quote of SGX or TDX."""
+    return int.from_bytes(quote[:4], "little") in SNP_VERSIONS
+
+
+def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
+    """Return the certificates (DER, not verified) of ``table``, which has exactly this form.
+
+    Raises ``LayoutError``.
+    """
+    if not table:
+        return {}
+    entries, end = _entries(table)
+    found: dict[SnpCertificate, bytes] = {}
+    for guid, offset, length in entries:
+        try:
+            kind = SnpCertificate(guid)
+        except ValueError:
+            raise LayoutError("a certificate beside the report is of an unknown kind") from None
+        if kind in found or offset != end or not length:
+            raise LayoutError("the certificates beside the report do not follow each other")
+        end += length
+        found[kind] = table[offset:end]
+    if end != len(table) or not found:
+        raise LayoutError("the table of certificates does not end with the last one")
+    return found
+
+
+def write_table(certificates: Mapping[SnpCertificate, bytes]) -> bytes:
+    """Return the table of ``certificates``, DER; empty for none."""
+    if not certificates:
+        return b""
+    at = _ENTRY.size * (len(certificates) + 1)
+    head = b""
+    for kind, der in certificates.items():
+        head += _ENTRY.pack(kind.value, at, len(der))
+        at += len(der)
+    return head + _END + b"".join(certificates.values())
+
+
+def known_certificates(table: bytes) -> dict[SnpCertificate, bytes]:
+    """Return the certificates of known kinds in a table as hosts write it, with gaps and padding.
+
+    Raises ``LayoutError``.
+    """
+    found: dict[SnpCertificate, bytes] = {}
+    kinds = {kind.value: kind for kind in SnpCertificate}
+    for guid, offset, length in _entries(table)[0] if table.strip(b"\0") else ():
+        if offset + length > len(table):
+            raise LayoutError("the table of certificates ends inside one of them")
+        if guid in kinds and length:
+            found[kinds[guid]] = table[offset : offset + length]
+    return found
+
+
+def _entries(table: bytes) -> tuple[list[tuple[bytes, int, int]], int]:
+    """Return the entries of ``table`` and where their end is."""
+    found: list[tuple[bytes, int, int]] = []
+    for at in range(0, _ENTRY.size * (_MOST + 1), _ENTRY.size):
+        entry = table[at : at + _ENTRY.size]
+        if len(entry) < _ENTRY.size:
+            raise LayoutError("it ends inside its table of certificates")
+        if entry == _END:
+            return found, at + _ENTRY.size
+        found.append(_ENTRY.unpack(entry))
+    raise LayoutError("its table of certificates does not end")

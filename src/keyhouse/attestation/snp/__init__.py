@@ -1,0 +1,1 @@
+"""Verifying reports of SEV-SNP."""

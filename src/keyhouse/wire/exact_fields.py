@@ -1,0 +1,57 @@
+"""Fields of an identity that are equal byte by byte, or not given and not compared.
+
+They are hex text in any case of letters; "" means: not given. ``sizes`` says which fields these
+are, by their names in a manifest, and how many bytes each has.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from keyhouse.base.errors import Problem
+
+__all__ = ["Difference", "differences", "in_lower_case", "problems_of_fields"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+
+
+class Difference(NamedTuple):
+    """A field that is not as wanted, by its name in a manifest. Values are text, bytes in hex."""
+
+    field: str
+    found: str
+    wanted: str
+
+
+def in_lower_case(identity: T, sizes: Mapping[str, int]) -> T:
+    """Return ``identity`` in the one spelling that the rest compares and shows."""
+    values = {name: value.lower() for _, name, value in _given(identity, sizes)}
+    return msgspec.structs.replace(identity, **values)
+
+
+def problems_of_fields(identity: msgspec.Struct, sizes: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield the fields that are not hex of their size."""
+    for field, _, value in _given(identity, sizes):
+        digits = 2 * sizes[field]
+        if not (len(value) == digits and _HEX.fullmatch(value)):
+            yield Problem(field, f"is not {digits} hex digits", "without 0x or spaces")
+
+
+def differences(found: T, wanted: T, sizes: Mapping[str, int]) -> Iterator[Difference]:
+    """Yield each field that ``wanted`` gives and that is another one in ``found``, in order."""
+    for field, name, want in _given(wanted, sizes):
+        has = getattr(found, name)
+        if want.lower() != has:
+            yield Difference(field, has, want)
+
+
+def _given(identity: msgspec.Struct, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
+    """Yield name in a manifest, attribute and value of each field that is given."""
+    for each in msgspec.structs.fields(identity):
+        value = getattr(identity, each.name)
+        if value and each.encode_name in sizes:
+            yield each.encode_name, each.name, value

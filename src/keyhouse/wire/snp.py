@@ -1,0 +1,177 @@
+"""Who a confidential VM is (AMD SEV-SNP): the fields of its identity, and what never passes.
+
+Manifests, attestation files and the verifier share it. Values are hex of the bytes in the order of
+the report, whose numbers are little-endian. Source: AMD, "SEV Secure Nested Paging Firmware ABI
+Specification" (56860), "Guest Policy" and "TCB Version".
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import Problem
+from keyhouse.wire.exact_fields import problems_of_fields
+from keyhouse.wire.json_decoder import UInt8, nearest
+
+__all__ = [
+    "PRODUCTS",
+    "SIGNING_KEYS",
+    "SIZES",
+    "VMPLS",
+    "SnpIdentity",
+    "SnpTcb",
+    "below_floor",
+    "is_debugged",
+    "policy_fault",
+    "problems_of_snp",
+    "snp_bits",
+]
+
+PRODUCTS: Final = ("Milan", "Genoa", "Turin")
+"""The lines of processors that are known: each has a root, and versions of its own. Bergamo and
+Siena are of the line Genoa."""
+
+SIGNING_KEYS: Final = ("VCEK", "VLEK")
+"""The keys that sign reports: one of the chip, or one that a cloud provider was lent."""
+
+VMPLS: Final = range(4)
+"""The privilege levels inside a VM; 0 is the highest."""
+
+
+class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Security versions of a platform's firmware, each 0 to 255; None: not given.
+
+    ``fmc`` is of Turin alone.
+    """
+
+    bootloader: UInt8 | None = msgspec.field(default=None, name="Bootloader")
+    tee: UInt8 | None = msgspec.field(default=None, name="TEE")
+    snp: UInt8 | None = msgspec.field(default=None, name="SNP")
+    microcode: UInt8 | None = msgspec.field(default=None, name="Microcode")
+    fmc: UInt8 | None = msgspec.field(default=None, name="FMC")
+
+    def __str__(self) -> str:
+        """Return what is given, in words."""
+        given: dict[str, int] = msgspec.to_builtins(self)
+        return ", ".join(f"{name} {version}" for name, version in given.items())
+
+
+class SnpIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a confidential VM has to be. Hex fields are equal; "" means: not compared.
+
+    The platform is of ``product``, has every version of ``minimum_tcb`` or a higher one, and signs
+    with its VCEK unless ``signing_key`` is VLEK. The report was asked for at ``vmpl`` exactly.
+    """
+
+    measurement: str = msgspec.field(default="", name="Measurement")
+    host_data: str = msgspec.field(default="", name="HostData")
+    id_key_digest: str = msgspec.field(default="", name="IDKeyDigest")
+    author_key_digest: str = msgspec.field(default="", name="AuthorKeyDigest")
+    family_id: str = msgspec.field(default="", name="FamilyID")
+    image_id: str = msgspec.field(default="", name="ImageID")
+    policy: str = msgspec.field(default="", name="Policy")
+    product: str = msgspec.field(default="", name="Product")
+    minimum_tcb: SnpTcb | None = msgspec.field(default=None, name="MinimumTCB")
+    vmpl: UInt8 = msgspec.field(default=0, name="VMPL")
+    signing_key: str = msgspec.field(default="VCEK", name="SigningKey")
+
+
+SIZES: Final = {
+    "Measurement": 48,
+    "HostData": 32,
+    "IDKeyDigest": 48,
+    "AuthorKeyDigest": 48,
+    "FamilyID": 16,
+    "ImageID": 16,
+    "Policy": 8,
+}
+"""Bytes of each field that is compared byte by byte, by its name in a manifest."""
+
+_POLICY: Final = {
+    16: "SMT",
+    17: "always 1",
+    18: "MIGRATE_MA",
+    19: "DEBUG",
+    20: "SINGLE_SOCKET",
+    21: "CXL_ALLOW",
+    22: "MEM_AES_256_XTS",
+    23: "RAPL_DIS",
+    24: "CIPHERTEXT_HIDING_DRAM",
+    25: "PAGE_SWAP_DISABLE",
+}
+_ALWAYS: Final = 1 << 17
+_MIGRATE: Final = 1 << 18
+_DEBUG: Final = 1 << 19
+_ABI_VERSION: Final = 0xFFFF
+_KNOWN: Final = _ABI_VERSION | sum(1 << bit for bit in _POLICY)
+
+_FROM_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
+
+
+def problems_of_snp(identity: SnpIdentity) -> Iterator[Problem]:
+    """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
+    if not identity.measurement:
+        yield Problem("Measurement", "is missing", _FROM_A_QUOTE)
+    wrong = {found.at: found for found in problems_of_fields(identity, SIZES)}
+    yield from wrong.values()
+    if identity.policy and "Policy" not in wrong:
+        fault = policy_fault(bytes.fromhex(identity.policy))
+        if fault:
+            hint = "a confidential VM with this value is always refused"
+            yield Problem("Policy", f"admits nobody: {fault}", hint)
+    if not identity.product:
+        yield Problem("Product", "is missing", f"one of {', '.join(PRODUCTS)}")
+    elif identity.product not in PRODUCTS:
+        hint = nearest(identity.product, PRODUCTS) or f"one of {', '.join(PRODUCTS)}"
+        yield Problem("Product", "is not a known line of processors", hint)
+    if identity.vmpl not in VMPLS:
+        yield Problem("VMPL", "is not 0, 1, 2 or 3")
+    if identity.signing_key not in SIGNING_KEYS:
+        yield Problem("SigningKey", "is neither VCEK nor VLEK")
+    yield from _problems_of_floor(identity)
+
+
+def _problems_of_floor(identity: SnpIdentity) -> Iterator[Problem]:
+    floor = identity.minimum_tcb
+    if floor is None:
+        problem = "is missing: any old firmware with known faults would be admitted"
+        yield Problem("MinimumTCB", problem, _FROM_A_QUOTE)
+        return
+    is_turin = identity.product == "Turin"
+    for each in msgspec.structs.fields(floor):
+        field, value = f"MinimumTCB.{each.encode_name}", getattr(floor, each.name)
+        if value is None and (each.name != "fmc" or is_turin):
+            yield Problem(field, "is missing", _FROM_A_QUOTE)
+        elif value is not None and each.name == "fmc" and not is_turin:
+            yield Problem(field, "is a version that only Turin has", "remove it")
+
+
+def policy_fault(policy: bytes) -> str:
+    """Return why no confidential VM with this guest policy (8 bytes) is trusted, or ""."""
+    bits = int.from_bytes(policy, "little")
+    if bits & _DEBUG:
+        return "it can be debugged, so that its host can read its memory"
+    if bits & _MIGRATE:
+        return "it can be moved by a migration agent, which its report does not name"
+    return "its guest policy has reserved bits" if bits & ~_KNOWN or not bits & _ALWAYS else ""
+
+
+def is_debugged(policy: bytes) -> bool:
+    """Tell whether this guest policy (8 bytes) lets the host debug the VM."""
+    return bool(int.from_bytes(policy, "little") & _DEBUG)
+
+
+def below_floor(found: SnpTcb, floor: SnpTcb) -> str:
+    """Return the names of the versions that are lower in ``found`` than in ``floor``, or ""."""
+    lower = []
+    for each in msgspec.structs.fields(floor):
+        least, has = getattr(floor, each.name), getattr(found, each.name)
+        if least is not None and (has is None or has < least):
+            lower.append(each.encode_name)
+    return ", ".join(lower)
+
+
+def snp_bits(field: str) -> Mapping[int, str] | None:
+    """Return the names of the bits of ``Policy``; None for another field."""
+    return _POLICY if field == "Policy" else None

@@ -1,0 +1,50 @@
+"""Who a confidential VM is, of whatever vendor: what is the same for all of them."""
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+from keyhouse.base.errors import Problem
+from keyhouse.wire import snp, tdx
+from keyhouse.wire.exact_fields import in_lower_case
+from keyhouse.wire.snp import SnpIdentity, problems_of_snp, snp_bits
+from keyhouse.wire.tdx import TdxIdentity, problems_of_td, tdx_bits
+
+__all__ = ["VmIdentity", "bits_in_words", "kind_of_vm", "lower_case", "problems_of_identity"]
+
+T = TypeVar("T", TdxIdentity, SnpIdentity)
+
+VmIdentity = TdxIdentity | SnpIdentity
+"""What a confidential VM has to be."""
+
+
+_SIZES: Final = {TdxIdentity: tdx.SIZES, SnpIdentity: snp.SIZES}
+
+
+def kind_of_vm(identity: VmIdentity) -> str:
+    """Return the field of a package that holds such an identity: ``TDX`` or ``SNP``."""
+    return "TDX" if isinstance(identity, TdxIdentity) else "SNP"
+
+
+def lower_case(identity: T) -> T:
+    """Return ``identity`` in the one spelling that the rest compares and shows."""
+    return in_lower_case(identity, _SIZES[type(identity)])
+
+
+def problems_of_identity(identity: VmIdentity) -> Iterator[Problem]:
+    """Yield why ``identity`` names no confidential VM that could be admitted, by field."""
+    if isinstance(identity, TdxIdentity):
+        yield from problems_of_td(identity)
+    else:
+        yield from problems_of_snp(identity)
+
+
+def bits_in_words(field: str, value: str) -> str:
+    """Return what the bits of a field, little-endian hex, stand for; "" where it has none."""
+    names = tdx_bits(field) or snp_bits(field)
+    if names is None:
+        return ""
+    bits = int.from_bytes(bytes.fromhex(value), "little")
+    shown = [f"ABI {bits >> 8 & 0xFF}.{bits & 0xFF}"] if field == "Policy" else []
+    first = 16 if field == "Policy" else 0
+    found = (bit for bit in range(first, bits.bit_length()) if bits >> bit & 1)
+    return ", ".join([*shown, *(names.get(bit, f"reserved bit {bit}") for bit in found)]) or "none"

@@ -1,0 +1,146 @@
+"""A package names a confidential VM of SEV-SNP: the one that is it is admitted, and no other."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.samples.snp_vms import SNP, verdict
+
+from keyhouse.attestation import (
+    ExpectedIdentity,
+    IdentityRefusedError,
+    SnpIdentity,
+    SnpTcb,
+    TdxIdentity,
+    Verdict,
+    appraise,
+    quote_binding,
+    read_expected_identity,
+    report_data,
+    write_expected_identity,
+)
+from keyhouse.attestation.appraisal import (
+    PackageRefusedError,
+    PackageRules,
+    Rule,
+    admit,
+    mismatches,
+)
+from keyhouse_simulation import SimulatedPlatform, make_machine
+from keyhouse_simulation.platform import utc_now
+
+MACHINE = SimulatedPlatform(make_machine(utc_now()))
+BOUND = quote_binding(b"certificate")
+REAL = verdict(MACHINE, report_data(BOUND))
+IDENTITY = msgspec.convert(SNP, SnpIdentity)
+FLOOR = SNP["MinimumTCB"]
+
+
+def named(**bent: Any) -> PackageRules:
+    return PackageRules(vm=msgspec.convert({**SNP, **bent}, SnpIdentity))
+
+
+def refused_by(rules: PackageRules, found: Verdict = REAL) -> Rule | None:
+    try:
+        admit(found, rules, binding=BOUND)
+    except PackageRefusedError as refusal:
+        return refusal.rule
+    return None
+
+
+def test_the_vm_that_a_package_names_is_admitted() -> None:
+    assert refused_by(named()) is None
+    assert REAL.vm == IDENTITY
+    least = {"Measurement": SNP["Measurement"], "Product": "Genoa", "MinimumTCB": FLOOR}
+    assert refused_by(PackageRules(vm=msgspec.convert(least, SnpIdentity))) is None
+    loud = {name: value.upper() for name, value in SNP.items() if isinstance(value, str)}
+    del loud["Product"]
+    assert refused_by(named(**loud)) is None
+
+
+HEX = [name for name, value in SNP.items() if name not in {"Product", "SigningKey"}
+       and isinstance(value, str)]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", HEX)
+@pytest.mark.parametrize("bit", [0, 77, -1])
+def test_each_field_that_is_given_has_to_match_in_every_bit(field: str, bit: int) -> None:
+    raw = bytearray.fromhex(SNP[field])
+    raw[bit // 8 % len(raw) if bit >= 0 else -1] ^= 1 << bit % 8
+    assert refused_by(named(**{field: raw.hex()})) is Rule(f"SNP.{field}")
+
+
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [
+        (named(Product="Milan"), Rule.PRODUCT),
+        (named(VMPL=1), Rule.VMPL),
+        (named(SigningKey="VLEK"), Rule.SIGNING_KEY),
+        (named(MinimumTCB=None), Rule.MINIMUM_TCB),
+        *((named(MinimumTCB={**FLOOR, name: FLOOR[name] + 1}), Rule.MINIMUM_TCB) for name in FLOOR),
+        (named(MinimumTCB={**FLOOR, "FMC": 0}), Rule.MINIMUM_TCB),
+        (named(Measurement=""), Rule.IDENTITY),
+        (PackageRules(vm=IDENTITY, debug=True), Rule.IDENTITY),
+        (PackageRules(vm=IDENTITY, unique_id="00" * 32), Rule.IDENTITY),
+        (PackageRules(vm=IDENTITY, product_id=0), Rule.IDENTITY),
+        (PackageRules(unique_id="00" * 32), Rule.TCB_STATUS),
+        (PackageRules(vm=TdxIdentity(mrtd="00" * 48)), Rule.TCB_STATUS),
+    ],
+)
+def test_any_other_package_does_not_admit_it(rules: PackageRules, rule: Rule) -> None:
+    assert refused_by(rules) is rule
+
+
+def test_versions_above_the_floor_are_admitted_and_each_of_the_four_counts() -> None:
+    lower = {name: max(0, version - 1) for name, version in FLOOR.items()}
+    assert refused_by(named(MinimumTCB=lower)) is None
+    for which in ("committed_tcb", "current_tcb", "launch_tcb"):
+        for at in (0, 6, 7):
+            old = bytearray.fromhex("0a00000000001754")
+            old[at] -= 1
+            found = verdict(MACHINE, report_data(BOUND), **{which: bytes(old)})
+            assert refused_by(named(), found) is Rule.MINIMUM_TCB
+            assert found.vm is not None
+            assert refused_by(PackageRules(vm=found.vm), found) is None
+
+
+def test_other_kinds_of_workloads_are_not_admitted_by_it() -> None:
+    for tee in (MACHINE.quote(report_data(BOUND)), MACHINE.td_quote(None, report_data(BOUND))):
+        collateral = MACHINE.collateral if tee[0] == 3 else MACHINE.td_collateral
+        from keyhouse.attestation import Verifier
+
+        found = Verifier(MACHINE.root_ca).verify(tee, collateral, utc_now())
+        rules = {each.rule for each in mismatches(found, named())}
+        assert rules == {Rule.TEE}
+
+
+def test_what_is_played_back_is_refused() -> None:
+    assert refused_by(named(), verdict(MACHINE, bytes(64))) is Rule.REPORT_DATA
+
+
+def test_turin_has_a_version_more() -> None:
+    assert REAL.snp is not None
+    tcb = SnpTcb(1, 2, 3, 4, 5)
+    turin = msgspec.structs.replace(
+        REAL.snp, product="Turin", reported_tcb=tcb, committed_tcb=tcb, current_tcb=tcb,
+        launch_tcb=tcb)  # fmt: skip
+    found = msgspec.structs.replace(REAL, snp=turin)
+    floor = {"Bootloader": 1, "TEE": 2, "SNP": 3, "Microcode": 4, "FMC": 5}
+    assert refused_by(named(Product="Turin", MinimumTCB=floor), found) is None
+    over = named(Product="Turin", MinimumTCB={**floor, "FMC": 6})
+    assert refused_by(over, found) is Rule.MINIMUM_TCB
+
+
+def test_attestation_files_name_it_by_the_same_rules() -> None:
+    expected = ExpectedIdentity(snp=IDENTITY)
+    assert read_expected_identity(write_expected_identity(expected)) == expected
+    appraise(REAL, expected, binding=BOUND)
+    other = msgspec.structs.replace(IDENTITY, vmpl=1)
+    with pytest.raises(IdentityRefusedError, match=r"SNP\.VMPL"):
+        appraise(REAL, ExpectedIdentity(snp=other), binding=BOUND)
+    with pytest.raises(IdentityRefusedError, match="states no TCB status"):
+        appraise(REAL, ExpectedIdentity(unique_id=bytes(32)), binding=BOUND)
+    with pytest.raises(Exception, match="TDX beside SNP"):
+        ExpectedIdentity(snp=IDENTITY, tdx=TdxIdentity(mrtd="00" * 48))
+    with pytest.raises(Exception, match="an enclave beside SNP"):
+        ExpectedIdentity(snp=IDENTITY, unique_id=bytes(32))

@@ -1,0 +1,370 @@
+"""Reports of SEV-SNP: a real one verifies up to AMD's root, and nothing that was changed does."""
+
+import hashlib
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.attestation import (
+    AMD_ROOTS,
+    AMD_ROOTS_SHA256,
+    INTEL_SGX_ROOT,
+    AmdCollateral,
+    CollateralRefusedError,
+    QuoteProblem,
+    QuoteRefusedError,
+    SnpTcb,
+    Tee,
+    Verdict,
+    Verifier,
+    read_amd_collateral,
+    read_form,
+)
+from keyhouse.attestation.collateral.amd import read_amd_path
+from keyhouse.attestation.quote.snp import require_sound_snp, snp_identity_of
+from keyhouse.attestation.quote.snp_form import SNP_REPORT, SnpCertificate, write_table
+from keyhouse.attestation.snp.endorsement import read_endorsement
+from keyhouse.attestation.snp.verify import require_endorsed
+from keyhouse_simulation import Endorsement, SimulatedPlatform, SnpVm, amd_vendor, make_machine
+from keyhouse_simulation.amd_certificates import issue_amd_authority, issue_amd_list
+from keyhouse_simulation.snp import ROOT
+
+VECTORS = Path(__file__).parent / "vectors"
+AT = datetime(2025, 1, 1, tzinfo=UTC)
+AUTHORITIES = read_amd_collateral([(VECTORS / "snp_authorities.pem").read_bytes()])
+REPORT = (VECTORS / "snp_report").read_bytes()
+VCEK = (VECTORS / "snp_vcek_milan.der").read_bytes()
+QUOTE = REPORT + write_table({SnpCertificate.VCEK: VCEK})
+DATA = b"r" * 64
+
+
+def endorsed(quote: bytes, collateral: AmdCollateral = AUTHORITIES) -> QuoteProblem | None:
+    """Return why a report is not accepted under AMD's roots, revocation aside."""
+    try:
+        require_endorsed(read_form(quote), collateral, AMD_ROOTS, AT)
+    except QuoteRefusedError as refused:
+        return refused.reason
+    return None
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+
+
+def test_amds_roots_are_those_that_amd_publishes() -> None:
+    found = {name: hashlib.sha256(der).hexdigest() for name, der in AMD_ROOTS.items()}
+    assert found == dict(AMD_ROOTS_SHA256)
+    assert found["Milan"].startswith("69d063b45344d26a2e94e1f4210de49e")
+    assert found["Genoa"].startswith("4c6598d19c18719c5dfd4a7d335f674e")
+    assert found["Turin"].startswith("1f084161a44bb6d93778a904877d4819")
+
+
+def test_the_recorded_report_is_signed_by_a_chip_of_amds() -> None:
+    report, endorsement, authority = require_endorsed(read_form(QUOTE), AUTHORITIES, AMD_ROOTS, AT)
+    assert (authority.product, endorsement.product) == ("Milan", "Milan-B0")
+    assert report.measured.product == "Milan"
+    assert report.measured.measurement.hex().startswith("7a1e5c266c0108dbc9bb94fa92695132")
+    assert report.measured.reported_tcb == SnpTcb(3, 0, 8, 115)
+    require_sound_snp(report.measured)
+
+
+def test_the_key_may_be_in_the_collateral_instead() -> None:
+    assert endorsed(REPORT) is QuoteProblem.CHAIN
+    whole = msgspec.structs.replace(AUTHORITIES, certificates=(*AUTHORITIES.certificates, VCEK))
+    assert endorsed(REPORT, whole) is None
+
+
+def test_no_bit_of_the_report_can_be_another_one() -> None:
+    accepted = []
+    for at in range(len(REPORT)):
+        try:
+            if endorsed(flipped(QUOTE, at)) is None:
+                accepted.append(at)
+        except QuoteRefusedError:
+            continue
+    assert accepted == []
+
+
+def test_no_bit_of_the_certificate_can_be_another_one() -> None:
+    first = len(QUOTE) - len(VCEK)
+    assert [at for at in range(first, len(QUOTE)) if endorsed(flipped(QUOTE, at)) is None] == []
+
+
+def test_without_a_revocation_list_nothing_is_accepted() -> None:
+    verifier = Verifier(INTEL_SGX_ROOT, AMD_ROOTS)
+    with pytest.raises(QuoteRefusedError, match="no revocation list of AMD for Milan") as refused:
+        verifier.verify(QUOTE, AUTHORITIES, AT)
+    assert refused.value.reason is QuoteProblem.COLLATERAL
+
+
+def test_a_real_vm_that_can_be_debugged_is_not_trusted() -> None:
+    report = (VECTORS / "snp_report_debug").read_bytes()
+    vcek = (VECTORS / "snp_vcek_debug.der").read_bytes()
+    form = read_form(report + write_table({SnpCertificate.VCEK: vcek}))
+    found, _, _ = require_endorsed(form, AUTHORITIES, AMD_ROOTS, AT)
+    with pytest.raises(QuoteRefusedError, match="can be debugged"):
+        require_sound_snp(found.measured)
+
+
+def test_a_report_of_another_chip_does_not_fit_the_certificate() -> None:
+    other = (VECTORS / "snp_vcek_debug.der").read_bytes()
+    quote = REPORT + write_table({SnpCertificate.VCEK: other})
+    assert endorsed(quote) is QuoteProblem.WRONG_PLATFORM
+
+
+def test_certificates_of_turin_have_versions_and_chips_of_their_own() -> None:
+    found = read_endorsement((VECTORS / "snp_vcek_turin.der").read_bytes())
+    assert (found.product, found.tcb) == ("Turin", SnpTcb(0, 0, 0, 9, 0))
+    assert found.chip.hex() == "1e550a8ee5cf9f4d"
+
+
+# --- the form of quotes ---
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        b"\0",
+        bytes(24),
+        write_table({SnpCertificate.VCEK: VCEK}) + b"\0",
+        write_table({SnpCertificate.VCEK: VCEK})[:-1],
+        struct.pack("<16sII", b"unknown kind....", 48, 1) + bytes(24) + b"c",
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 49, 1) + bytes(24) + b"\0c",
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 48, 0) + bytes(24),
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 72, 1) * 2 + bytes(24) + b"c",
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 48, 2**32 - 1) + bytes(24),
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 24, 1),
+        struct.pack("<16sII", SnpCertificate.VCEK.value, 24, 1) * 18,
+    ],
+)
+def test_certificates_beside_a_report_have_one_form(table: bytes) -> None:
+    with pytest.raises(QuoteRefusedError) as refused:
+        read_form(REPORT + table)
+    assert refused.value.reason is QuoteProblem.MALFORMED
+
+
+@pytest.mark.parametrize("length", [4, 48, SNP_REPORT - 1])
+def test_a_report_that_ends_early_is_malformed(length: int) -> None:
+    with pytest.raises(QuoteRefusedError, match="must have 1184"):
+        read_form(REPORT[:length])
+
+
+# --- the simulated machine, bent ---
+
+MACHINE = SimulatedPlatform(make_machine(AT))
+PEM = (amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST).encode()
+COLLATERAL = read_amd_collateral([PEM])
+VERIFIER = Verifier(MACHINE.root_ca, MACHINE.amd_roots)
+ALL = Endorsement(chip=MACHINE.chip.chip_id)
+VLEK = SnpVm(signer_info=0b100)
+LENT = Endorsement(name="SEV-VLEK", product="Genoa", provider="a provider")
+
+
+def quote_of(vm: SnpVm, said: Endorsement = ALL) -> bytes:
+    kind = SnpCertificate.VLEK if vm.signer_info & 0b100 else SnpCertificate.VCEK
+    table = write_table({kind: MACHINE.chip.endorsed(said)})
+    return MACHINE.chip.report(vm, DATA) + table
+
+
+def verified(quote: bytes, collateral: AmdCollateral = COLLATERAL, at: datetime = AT) -> Verdict:
+    return VERIFIER.verify(quote, collateral, at)
+
+
+@pytest.mark.parametrize(
+    ("vm", "said"),
+    [
+        (SnpVm(), ALL),
+        (SnpVm(version=2), ALL),
+        (SnpVm(version=5), ALL),
+        (SnpVm(vmpl=3), ALL),
+        (SnpVm(signer_info=1, author_key_digest=b"a" * 48), ALL),
+        (VLEK, LENT),
+        (SnpVm(model=bytes.fromhex("19a002")), ALL),
+    ],
+)
+def test_what_the_machine_says_is_in_the_verdict(vm: SnpVm, said: Endorsement) -> None:
+    found = verified(quote_of(vm, said))
+    assert (found.tee, found.tcb_status, found.report_data) == (Tee.SNP, None, DATA)
+    assert found.snp is not None
+    assert found.snp.product == "Genoa"
+    assert found.snp.measurement == vm.measurement
+    assert found.snp.reported_tcb == SnpTcb(10, 0, 23, 84)
+    assert found.vm == snp_identity_of(found.snp)
+    assert found.freshness.issued == datetime(2020, 1, 1, tzinfo=UTC)
+
+
+OTHER_TCB = bytes.fromhex("0a00000000001755")
+BENT: dict[str, tuple[SnpVm, Endorsement, QuoteProblem]] = {
+    "version 1": (SnpVm(version=1), ALL, QuoteProblem.MALFORMED),
+    "version 4": (SnpVm(version=4), ALL, QuoteProblem.MALFORMED),
+    "version 6": (SnpVm(version=6), ALL, QuoteProblem.MALFORMED),
+    "another line": (SnpVm(model=b"\x19\x01\x01"), ALL, QuoteProblem.MALFORMED),
+    "unknown line": (SnpVm(model=b"\x1b\x01\x01"), ALL, QuoteProblem.MALFORMED),
+    "platform info": (SnpVm(platform_info=1 << 6), ALL, QuoteProblem.MALFORMED),
+    "signer info": (SnpVm(signer_info=1 << 5), ALL, QuoteProblem.MALFORMED),
+    "no signer": (SnpVm(signer_info=7 << 2), ALL, QuoteProblem.MALFORMED),
+    "an author's key that is none": (
+        SnpVm(author_key_digest=b"a" * 48), ALL, QuoteProblem.MALFORMED),
+    "reserved version": (
+        SnpVm(committed_tcb=b"\0\0\1\0\0\0\0\0"), ALL, QuoteProblem.MALFORMED),
+    "debug": (
+        SnpVm(policy=bytes.fromhex("1f000b0000000000")), ALL, QuoteProblem.GUEST_POLICY),
+    "migration agent": (
+        SnpVm(policy=bytes.fromhex("1f00070000000000")), ALL, QuoteProblem.GUEST_POLICY),
+    "policy's 17th bit": (
+        SnpVm(policy=bytes.fromhex("1f00010000000000")), ALL, QuoteProblem.GUEST_POLICY),
+    "unknown policy": (
+        SnpVm(policy=bytes.fromhex("1f00030400000000")), ALL, QuoteProblem.GUEST_POLICY),
+    "firmware": (SnpVm(reported_tcb=OTHER_TCB), ALL, QuoteProblem.WRONG_PLATFORM),
+    "chip": (SnpVm(), Endorsement(chip=b"c" * 64), QuoteProblem.WRONG_PLATFORM),
+    "no chip": (SnpVm(), Endorsement(), QuoteProblem.WRONG_PLATFORM),
+    "short chip": (
+        SnpVm(), Endorsement(chip=MACHINE.chip.chip_id[:8]), QuoteProblem.WRONG_PLATFORM),
+    "product": (
+        SnpVm(), msgspec.structs.replace(ALL, product="Milan-B0"), QuoteProblem.WRONG_PLATFORM),
+    "a provider's": (
+        SnpVm(), msgspec.structs.replace(ALL, provider="one"), QuoteProblem.WRONG_PLATFORM),
+    "no provider": (
+        VLEK, msgspec.structs.replace(LENT, provider=""), QuoteProblem.WRONG_PLATFORM),
+    "VLEK of a chip": (
+        VLEK, msgspec.structs.replace(LENT, chip=b"c" * 64), QuoteProblem.WRONG_PLATFORM),
+    "VCEK as VLEK": (VLEK, ALL, QuoteProblem.CHAIN),
+    "VLEK as VCEK": (SnpVm(), LENT, QuoteProblem.CHAIN),
+    "expired": (
+        SnpVm(), msgspec.structs.replace(ALL, ends=AT - timedelta(days=1)), QuoteProblem.EXPIRED),
+    "too early": (
+        SnpVm(),
+        msgspec.structs.replace(ALL, begins=AT + timedelta(days=1)),
+        QuoteProblem.NOT_YET_VALID,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bent", BENT)
+def test_what_must_not_be_accepted_is_refused_with_its_reason(bent: str) -> None:
+    vm, said, reason = BENT[bent]
+    with pytest.raises(QuoteRefusedError) as refused:
+        verified(quote_of(vm, said))
+    assert refused.value.reason is reason
+
+
+RESERVED = [0x4C, 0x18B, 0x19F, 0x1EB, 0x1EF, 0x1F8, 0x29F]
+
+
+@pytest.mark.parametrize("at", RESERVED)
+def test_reserved_bytes_are_zero_though_they_are_signed(at: int) -> None:
+    content = bytearray(MACHINE.chip.report(SnpVm(), DATA)[:0x2A0])
+    content[at] = 1
+    table = write_table({SnpCertificate.VCEK: MACHINE.chip.vcek})
+    with pytest.raises(QuoteRefusedError, match="reserved"):
+        verified(MACHINE.chip.signed(bytes(content)) + table)
+
+
+def test_each_kind_has_its_own_roots_and_collateral() -> None:
+    quote = MACHINE.snp_quote(None, DATA)
+    assert verified(quote).snp is not None
+    with pytest.raises(QuoteRefusedError) as refused:
+        Verifier(MACHINE.root_ca).verify(quote, COLLATERAL, AT)
+    assert refused.value.reason is QuoteProblem.CHAIN
+    with pytest.raises(QuoteRefusedError) as refused:
+        Verifier(MACHINE.root_ca, AMD_ROOTS).verify(quote, COLLATERAL, AT)
+    assert refused.value.reason is QuoteProblem.CHAIN
+    for other, collateral in (
+        (quote, MACHINE.collateral),
+        (MACHINE.quote(DATA), COLLATERAL),
+        (MACHINE.td_quote(None, DATA), COLLATERAL),
+    ):
+        with pytest.raises(QuoteRefusedError) as refused:
+            VERIFIER.verify(other, collateral, AT)
+        assert refused.value.reason is QuoteProblem.WRONG_PLATFORM
+
+
+@cache
+def ask() -> x509.Certificate:
+    return x509.load_pem_x509_certificate(amd_vendor.ASK.encode())
+
+
+def listed(begins: datetime, ends: datetime, *revoked: x509.Certificate) -> bytes:
+    issuer = ("ARK-Genoa", amd_vendor.ark_key())
+    return issue_amd_list(issuer, revoked, begins, ends).public_bytes(Encoding.DER)
+
+
+def test_lists_decide_by_their_time_and_the_newest_counts() -> None:
+    day = timedelta(days=1)
+    quote = MACHINE.snp_quote(None, DATA)
+    outcomes: dict[str, tuple[Callable[[], tuple[bytes, ...]], QuoteProblem]] = {
+        "revoked": (lambda: (listed(AT - day, AT + day, ask()),), QuoteProblem.REVOKED),
+        "newer revokes": (
+            lambda: (*COLLATERAL.lists, listed(AT - day, AT + day, ask())),
+            QuoteProblem.REVOKED,
+        ),
+        "ended": (lambda: (listed(AT - 2 * day, AT - day),), QuoteProblem.EXPIRED),
+        "future": (lambda: (listed(AT + day, AT + 2 * day),), QuoteProblem.NOT_YET_VALID),
+        "none": (lambda: (), QuoteProblem.COLLATERAL),
+        "forged": (lambda: (flipped(COLLATERAL.lists[0], 60),), QuoteProblem.COLLATERAL),
+        "no list": (lambda: (b"list",), QuoteProblem.COLLATERAL),
+    }
+    for name, (lists, reason) in outcomes.items():
+        bent = msgspec.structs.replace(COLLATERAL, lists=lists())
+        with pytest.raises(QuoteRefusedError) as refused:
+            verified(quote, bent)
+        assert refused.value.reason is reason, name
+    newer = msgspec.structs.replace(COLLATERAL, lists=(listed(AT - day, AT + day),))
+    assert verified(quote, newer).freshness.expires == AT + day
+
+
+def test_an_authority_that_no_root_issued_certifies_nobody() -> None:
+    key = amd_vendor.ask_key()
+    begins, ends = AT - timedelta(days=1), AT + timedelta(days=1)
+    for name, issuer in (("SEV-Genoa", "ARK-Genoa"), ("SEV-Genoa", "SEV-Genoa")):
+        forged = issue_amd_authority(name, key.public_key(), (issuer, key), begins, ends)
+        der = forged.public_bytes(Encoding.DER)
+        quote = MACHINE.chip.report(SnpVm(), DATA) + write_table(
+            {SnpCertificate.VCEK: MACHINE.chip.vcek, SnpCertificate.ASK: der}
+        )
+        with pytest.raises(QuoteRefusedError) as refused:
+            verified(quote, AmdCollateral((), COLLATERAL.lists))
+        assert refused.value.reason is QuoteProblem.CHAIN
+
+
+def test_a_root_beside_the_report_has_to_be_the_pinned_one() -> None:
+    table = {SnpCertificate.VCEK: MACHINE.chip.vcek, SnpCertificate.ARK: AMD_ROOTS["Genoa"]}
+    report = MACHINE.chip.report(SnpVm(), DATA)
+    with pytest.raises(QuoteRefusedError):
+        verified(report + write_table(table))
+    assert verified(report + write_table({**table, SnpCertificate.ARK: ROOT})).snp is not None
+
+
+# --- files of collateral ---
+
+
+def test_files_are_read_as_amd_gives_them_out(tmp_path: Path) -> None:
+    (tmp_path / "cert_chain").write_text("\n" + amd_vendor.ASK + "\n" + amd_vendor.ROOT)
+    (tmp_path / "crl").write_bytes(COLLATERAL.lists[0])
+    (tmp_path / "vcek.der").write_bytes(MACHINE.chip.vcek)
+    (tmp_path / ".hidden").write_bytes(b"no certificate")
+    found = read_amd_path(tmp_path)
+    assert found.lists == COLLATERAL.lists
+    assert len(found.certificates) == 3
+    assert verified(MACHINE.chip.report(SnpVm(), DATA), found).snp is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"0", b"\x30\x03\x02\x01\x00", b"-----BEGIN CERTIFICATE-----\nAA", b"text",
+     amd_vendor.ASK.encode() + b"more", b"\x30\x05\x30\x03\x04\x01\x00"],
+)  # fmt: skip
+def test_a_file_that_is_neither_certificate_nor_list_is_refused(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(CollateralRefusedError):
+        read_amd_path(path)

@@ -1,0 +1,92 @@
+"""Packages of confidential VMs of SEV-SNP: what the check refuses, and what they leave open."""
+
+from typing import Any
+
+import pytest
+from support.samples.confidential_vms import TDX
+from support.samples.manifests import changed, fully_checked
+from support.samples.snp_vms import SNP
+
+from keyhouse.base.errors import InvalidError, Problem
+
+FLOOR = SNP["MinimumTCB"]
+
+
+def with_package(package: dict[str, Any]) -> bytes:
+    return changed(lambda document: document["Packages"].update(vm=package))
+
+
+def refused(package: dict[str, Any]) -> tuple[Problem, ...]:
+    with pytest.raises(InvalidError) as caught:
+        fully_checked(with_package(package))
+    return caught.value.problems
+
+
+def warned(package: dict[str, Any]) -> dict[str, str]:
+    found = fully_checked(with_package(package)).warnings
+    begin = "Packages.vm."
+    return {each.at.removeprefix(begin): each.problem for each in found if begin in each.at}
+
+
+def test_a_package_with_every_field_is_taken_without_a_warning() -> None:
+    assert warned({"SNP": SNP}) == {}
+    turin = {**SNP, "Product": "Turin", "MinimumTCB": {**FLOOR, "FMC": 0}}
+    assert warned({"SNP": turin}) == {}
+
+
+def without(*fields: str) -> dict[str, Any]:
+    return {name: value for name, value in SNP.items() if name not in fields}
+
+
+@pytest.mark.parametrize(
+    ("snp", "place", "problem"),
+    [
+        (without("Measurement"), "SNP.Measurement", "is missing"),
+        ({**SNP, "Measurement": "00" * 32}, "SNP.Measurement", "is not 96 hex digits"),
+        ({**SNP, "HostData": "00" * 48}, "SNP.HostData", "is not 64 hex digits"),
+        ({**SNP, "FamilyID": "x" * 32}, "SNP.FamilyID", "is not 32 hex digits"),
+        ({**SNP, "Policy": "1f000b0000000000"}, "SNP.Policy", "can be debugged"),
+        ({**SNP, "Policy": "1f00070000000000"}, "SNP.Policy", "migration agent"),
+        ({**SNP, "Policy": "1f00010000000000"}, "SNP.Policy", "reserved bits"),
+        (without("Product"), "SNP.Product", "is missing"),
+        ({**SNP, "Product": "genoa"}, "SNP.Product", "is not a known line"),
+        (without("MinimumTCB"), "SNP.MinimumTCB", "is missing"),
+        ({**SNP, "MinimumTCB": {}}, "SNP.MinimumTCB.Microcode", "is missing"),
+        ({**SNP, "MinimumTCB": {**FLOOR, "SNP": 256}}, "SNP.MinimumTCB.SNP", ""),
+        ({**SNP, "MinimumTCB": {**FLOOR, "FMC": 1}}, "SNP.MinimumTCB.FMC", "only Turin"),
+        ({**SNP, "Product": "Turin"}, "SNP.MinimumTCB.FMC", "is missing"),
+        ({**SNP, "VMPL": 4}, "SNP.VMPL", "is not 0, 1, 2 or 3"),
+        ({**SNP, "SigningKey": "ARK"}, "SNP.SigningKey", "is neither VCEK nor VLEK"),
+        ({**SNP, "Meassurement": ""}, "SNP.Meassurement", "unknown field"),
+    ],
+)
+def test_what_would_admit_nobody_or_anybody_is_refused(
+    snp: dict[str, Any], place: str, problem: str
+) -> None:
+    found = refused({"SNP": snp})
+    assert any(each.at == f"Packages.vm.{place}" and problem in each.problem for each in found)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"Debug": True}, {"UniqueID": "00" * 32}, {"ProductID": 0}, {"SecurityVersion": 1},
+     {"TDX": TDX}],
+)  # fmt: skip
+def test_a_package_names_one_kind(beside: dict[str, Any]) -> None:
+    [found] = refused({"SNP": SNP, **beside})
+    assert found.problem == f"has an ambiguous identity: SNP together with {next(iter(beside))}"
+
+
+@pytest.mark.parametrize(
+    "lists", [{"AcceptedTCBStatuses": ["OutOfDate"]}, {"AcceptedAdvisories": ["INTEL-SA-00001"]}]
+)
+def test_words_of_intel_say_nothing_of_amds_platforms(lists: dict[str, Any]) -> None:
+    [found] = refused({"SNP": SNP, **lists})
+    assert "AMD states no TCB status" in found.problem
+
+
+def test_what_a_package_leaves_to_the_host_is_told() -> None:
+    found = warned({"SNP": without("Policy", "HostData", "IDKeyDigest", "AuthorKeyDigest")})
+    assert "the host chooses it" in found["SNP.Policy"]
+    assert "anybody can claim" in found["SNP"] or "does not give HostData" in found["SNP"]
+    assert "higher privilege" in warned({"SNP": {**SNP, "VMPL": 2}})["SNP.VMPL"]

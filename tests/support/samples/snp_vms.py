@@ -1,0 +1,45 @@
+"""A simulated confidential VM of SEV-SNP, and what a package says of it."""
+
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.attestation import Verdict, Verifier, read_amd_collateral
+from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor
+from keyhouse_simulation.platform import utc_now
+
+__all__ = ["SNP", "VM", "collateral", "verdict"]
+
+VM: Final = SnpVm(
+    measurement=b"m" * 48,
+    host_data=b"h" * 32,
+    id_key_digest=b"i" * 48,
+    author_key_digest=b"a" * 48,
+    family_id=b"f" * 16,
+    image_id=b"g" * 16,
+    signer_info=1,
+)
+collateral: Final = read_amd_collateral(
+    [(amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST).encode()]
+)
+
+SNP: Final[dict[str, Any]] = {
+    "Measurement": VM.measurement.hex(),
+    "HostData": VM.host_data.hex(),
+    "IDKeyDigest": VM.id_key_digest.hex(),
+    "AuthorKeyDigest": VM.author_key_digest.hex(),
+    "FamilyID": VM.family_id.hex(),
+    "ImageID": VM.image_id.hex(),
+    "Policy": VM.policy.hex(),
+    "Product": "Genoa",
+    "MinimumTCB": {"Bootloader": 10, "TEE": 0, "SNP": 23, "Microcode": 84},
+    "VMPL": 0,
+    "SigningKey": "VCEK",
+}
+"""Every field, as a manifest has it."""
+
+
+def verdict(machine: SimulatedPlatform, report_data: bytes, **bent: Any) -> Verdict:
+    """Return what a report of ``VM`` with other values says."""
+    quote = machine.snp_quote(msgspec.structs.replace(VM, **bent), report_data)
+    return Verifier(machine.root_ca, machine.amd_roots).verify(quote, collateral, utc_now())
