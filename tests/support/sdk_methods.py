@@ -12,13 +12,10 @@ from typing import Final
 __all__ = ["METHODS", "methods"]
 
 _SOURCE: Final = Path(__file__).parents[2] / "src/keyhouse/client/operations.py"
-METHODS: Final = {
-    _SOURCE.with_name("methods.py"): False,
-    _SOURCE.with_name("methods_async.py"): True,
-}
-"""Each generated file, and whether it is for asyncio."""
+METHODS: Final = _SOURCE.with_name("methods.py")
+"""The generated file."""
 
-_BLOCKING: Final = '''"""The operations as methods with blocking calls.
+_MODULE: Final = '''"""The operations as methods: with blocking calls, and for asyncio.
 
 Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_methods
 """
@@ -26,9 +23,11 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 {imports}
 from keyhouse.client import operations
 from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
 
-__all__ = ["Methods"]
-
+__all__ = ["AsyncMethods", "Methods"]
+'''
+_BLOCKING: Final = '''
 
 class Methods:
     """What can be asked of a verified coordinator, or told to it.
@@ -42,25 +41,30 @@ class Methods:
     _session: Session
     _connection: Connection
 '''
-_ASYNC: Final = (
-    _BLOCKING.replace("with blocking calls", "for asyncio")
-    .replace("connection import Connection", "connection_async import AsyncConnection")
-    .replace("_connection: Connection", "_connection: AsyncConnection")
-    .replace("Methods", "AsyncMethods")
-)
+_ASYNC: Final = '''
+
+class AsyncMethods:
+    """What can be asked of a verified coordinator, or told to it, on an event loop of asyncio.
+
+    All raise what those of ``Methods`` do.
+    """
+
+    _session: Session
+    _connection: AsyncConnection
+'''
 
 
-def methods(*, is_async: bool) -> str:
+def methods() -> str:
     """Return the text of the file, formatted."""
-    tree = ast.parse(_SOURCE.read_text(encoding="utf-8"))
-    public = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    ]
-    head = (_ASYNC if is_async else _BLOCKING).format(imports=_imports(tree))
-    text = head + "".join(_method(node, is_async=is_async) for node in public)
-    return _formatted(text)
+    text = _SOURCE.read_text(encoding="utf-8")
+    module = _MODULE.format(imports=_imports(ast.parse(text)))
+    for head, is_async in ((_BLOCKING, False), (_ASYNC, True)):
+        module += head + "".join(
+            _method(node, is_async=is_async)
+            for node in ast.parse(text).body
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        )
+    return _formatted(module)
 
 
 def _method(node: ast.FunctionDef, *, is_async: bool) -> str:
@@ -91,7 +95,7 @@ def _imports(tree: ast.Module) -> str:
 
 def _formatted(text: str) -> str:
     """Return ``text`` in the style of the house, without imports that nothing uses."""
-    name = f"--stdin-filename={_SOURCE.with_name('methods.py')}"
+    name = f"--stdin-filename={METHODS}"
     fixed = ("check", "--quiet", "--fix")
     for words in ((*fixed, "--select=F401"), (*fixed, "--select=I"), ("format", "--quiet")):
         text = subprocess.run(
@@ -105,5 +109,4 @@ def _formatted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for path, is_async in METHODS.items():
-        path.write_text(methods(is_async=is_async), encoding="utf-8")
+    METHODS.write_text(methods(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The operations as methods with blocking calls.
+"""The operations as methods: with blocking calls, and for asyncio.
 
 Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_methods
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from keyhouse.client import operations
 from keyhouse.client.exchange import Keep, Session
 from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.recovery import RecoveryKey
 from keyhouse.client.trust import Trust, TrustedCoordinator
@@ -26,7 +27,7 @@ from keyhouse.wire.client_api import (
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["Methods"]
+__all__ = ["AsyncMethods", "Methods"]
 
 
 class Methods:
@@ -181,3 +182,160 @@ class Methods:
     def recovery_secrets(self) -> dict[str, bytes]:
         """Return the encrypted recovery shares by key name; for users who may update."""
         return self._connection.run(operations.recovery_secrets(self._session))
+
+
+class AsyncMethods:
+    """What can be asked of a verified coordinator, or told to it, on an event loop of asyncio.
+
+    All raise what those of ``Methods`` do.
+    """
+
+    _session: Session
+    _connection: AsyncConnection
+
+    async def status(self) -> Status:
+        """Return the coordinator's phase."""
+        return await self._connection.run(operations.status(self._session))
+
+    async def attest(self, trust: Trust) -> TrustedCoordinator:
+        """Return the coordinator as a quote over a fresh nonce proves it now, under the same root.
+
+        Raises ``TrustError`` if it does not: its TCB may be outdated since it was verified.
+        """
+        return await self._connection.run(operations.attest(self._session, trust))
+
+    async def manifest(self) -> CurrentManifest:
+        """Return the manifest in force; its fingerprint and signature are checked."""
+        return await self._connection.run(operations.manifest(self._session))
+
+    async def verify_manifest(self, expected: bytes | str) -> CurrentManifest:
+        """Return the manifest in force if it is ``expected``: its bytes, or its fingerprint in hex.
+
+        Raises ``TrustError`` if another is in force.
+        """
+        return await self._connection.run(operations.verify_manifest(self._session, expected))
+
+    async def update_log(self) -> tuple[LogEntry, ...]:
+        """Return the update log, oldest entry first."""
+        return await self._connection.run(operations.update_log(self._session))
+
+    async def activations(self, start: int | None = None) -> Activations:
+        """Return a page of the audit trail of activations, oldest first; for users who may update.
+
+        ``start``: number of the first; the ``next`` of one page begins the following. None: the
+        newest.
+        """
+        return await self._connection.run(operations.activations(self._session, start))
+
+    async def counters(self, start: int | None = None) -> Counters:
+        """Return limits and counters of workloads in a page of the trail; for users who may update.
+
+        All limits of activations are in every page. ``start`` is as for ``activations``; a workload
+        that is in two pages is answered in both.
+        """
+        return await self._connection.run(operations.counters(self._session, start))
+
+    async def openapi(self) -> bytes:
+        """Return the description of the interface, OpenAPI 3.1 in JSON, as it came."""
+        return await self._connection.run(operations.openapi(self._session))
+
+    async def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
+        """Set the first manifest; return the encrypted recovery shares by key name.
+
+        Afterwards the manifest in force has been read back and is this one, byte for byte. The
+        shares can be had again only by a user with ``UpdateManifest``, so ``keep`` gets them first.
+        """
+        return await self._connection.run(operations.set_manifest(self._session, manifest, keep))
+
+    async def plan(self, manifest: bytes) -> PlanData:
+        """Return what the update ``manifest`` would do; for users who may make or acknowledge it.
+
+        Its ``digest`` stays the same until something else would happen, and binds the update to it.
+        """
+        return await self._connection.run(operations.plan(self._session, manifest))
+
+    async def update(
+        self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+    ) -> UpdateAnswer:
+        """Upload an update, of security versions or of the whole manifest; return how far it is.
+
+        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
+        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        is refused if by now something else would happen.
+        """
+        return await self._connection.run(operations.update(self._session, manifest, keep, plan))
+
+    async def acknowledge(
+        self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+    ) -> UpdateAnswer:
+        """Agree to the pending update, which is ``manifest`` byte for byte; return how far it is.
+
+        ``keep`` gets the ``recovery_secrets`` of the answer before anything else can fail: later
+        only a user with ``UpdateManifest`` can have them again. With a ``plan``, or its digest, it
+        is refused if by now something else would happen.
+        """
+        return await self._connection.run(
+            operations.acknowledge(self._session, manifest, keep, plan)
+        )
+
+    async def pending(self) -> Pending | None:
+        """Return the update that waits for acknowledgements, or None."""
+        return await self._connection.run(operations.pending(self._session))
+
+    async def cancel(self) -> None:
+        """Cancel the pending update."""
+        return await self._connection.run(operations.cancel(self._session))
+
+    async def secrets(self, names: Sequence[str]) -> dict[str, SecretObject]:
+        """Return the secrets of these names, all or none: ``secrets(["greeting"])``.
+
+        Raises ``TypeError`` for a single string, whose letters would be read as names.
+        """
+        return await self._connection.run(operations.secrets(self._session, names))
+
+    async def write_secrets(self, secrets: Mapping[str, UserSecret]) -> None:
+        """Set user-defined secrets, all or none."""
+        return await self._connection.run(operations.write_secrets(self._session, secrets))
+
+    async def sign_quote(self, quote: bytes) -> SignedQuote:
+        """Return the root key's signature over any ``quote`` that the coordinator could verify.
+
+        The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
+        """
+        return await self._connection.run(operations.sign_quote(self._session, quote))
+
+    async def raise_counter(self, name: str, value: int) -> int:
+        """Raise the counter ``name`` to ``value`` if it is lower; return what it was before.
+
+        For marbles: the identity is the certificate of an activated workload.
+        """
+        return await self._connection.run(operations.raise_counter(self._session, name, value))
+
+    async def recovery_offer(self) -> Offer:
+        """Return the key to encrypt recovery shares to, signed by the pinned root; and whose.
+
+        Check it with ``require_root`` and ``require_listed`` before anything is sent.
+        """
+        return await self._connection.run(operations.recovery_offer(self._session))
+
+    async def recover(self, encrypted_share: bytes, signature: bytes) -> Progress:
+        """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        return await self._connection.run(
+            operations.recover(self._session, encrypted_share, signature)
+        )
+
+    async def recover_with(
+        self, key: RecoveryKey, encrypted_share: bytes, kept_root: bytes
+    ) -> Progress:
+        """Decrypt the holder's share with ``key``; submit it, if the deployment is the kept one.
+
+        ``kept_root``: the root certificate (DER) that the holder kept. Raises ``TrustError`` before
+        anything is decrypted or sent if the state is of another deployment.
+        """
+        return await self._connection.run(
+            operations.recover_with(self._session, key, encrypted_share, kept_root)
+        )
+
+    async def recovery_secrets(self) -> dict[str, bytes]:
+        """Return the encrypted recovery shares by key name; for users who may update."""
+        return await self._connection.run(operations.recovery_secrets(self._session))

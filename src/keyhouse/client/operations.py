@@ -1,6 +1,6 @@
 """Every operation on a verified coordinator, as steps: written once, for both kinds of session.
 
-``methods`` and ``methods_async`` are generated from it: each function is a method there, with its
+``methods`` is generated from it: each function is a method there, blocking and awaited, with its
 parameters, but the session, and its docstring.
 
 An answer is accepted only if the state that came with it continues what is remembered.

@@ -12,11 +12,11 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.exchange import Session
 from keyhouse.client.from_context import User, described
 from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts
 from keyhouse.client.memory.states import StateMemory
-from keyhouse.client.methods import Methods
-from keyhouse.client.methods_async import AsyncMethods
+from keyhouse.client.methods import AsyncMethods, Methods
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import TokenTls
 from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_async
@@ -125,8 +125,6 @@ class AsyncCoordinator(AsyncMethods):
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
-        from keyhouse.client.http.connection_async import AsyncConnection
-
         timeouts = Timeouts.of(timeout)
         self._session = Session(trusted, Rules(timeouts, retries), is_anonymous=identity is None)
         context, token = _tls(trusted, identity)
