@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from keyhouse.server.client_api import v1
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
 from keyhouse.server.client_api.routes import Caller, Route, UseCases
-from keyhouse.server.client_api.v1 import table as v1
 from keyhouse.server.client_api.v2 import table as v2
 
 __all__ = ["ROUTES", "Answers", "Caller", "Dispatcher", "Route", "UseCases"]

@@ -7,6 +7,7 @@ from keyhouse.coordinator import View
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import (
     LogBody,
+    LogText,
     evidence_body,
     manifest_body,
     pending_body,
@@ -65,8 +66,8 @@ def read_secrets(answers: Answers, view: View, head: Head) -> Answer:
     return answers.encoded(encode_secrets(SecretsData(read_named_secrets(view, head))), view)
 
 
-def read_update_log(log: LogBody, answers: Answers, view: View, head: Head) -> Answer:
-    """Answer every line of the update log, oldest first."""
+def read_update_log(log: LogBody | LogText, answers: Answers, view: View, head: Head) -> Answer:
+    """Answer every line of the update log, oldest first; as one text in version 1."""
     del head
     return answers.shared(log.of(view.log), view)
 

@@ -5,12 +5,14 @@ from typing import Final
 
 from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
+from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.bodies import LogBody
 from keyhouse.server.client_api.description.served import read_openapi
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations, read_counters
 from keyhouse.server.http.body import ENCODED_BYTES
+from keyhouse.wire.client_api import MessageData
 
 __all__ = ["ROUTES"]
 
@@ -54,7 +56,9 @@ ROUTES: Final = (
     post(
         "/api/v2/secrets",
         Operation.WRITE_SECRETS,
-        lambda to: partial(writes.write_secrets, to.secrets, to.answers),
+        lambda to: partial(
+            writes.write_secrets, writes.uploads_of, "secrets", to.secrets, to.answers
+        ),
         _USER,
         limit=ENCODED_BYTES,
     ),
@@ -73,7 +77,7 @@ ROUTES: Final = (
     post(
         "/api/v2/update",
         Operation.UPDATE,
-        lambda to: partial(writes.update_manifest, to.updates, to.answers),
+        lambda to: partial(writes.update_manifest, writes.proposal_of, to.updates, to.answers),
         _USER,
         limit=ENCODED_BYTES,
     ),
@@ -85,14 +89,14 @@ ROUTES: Final = (
     post(
         "/api/v2/update-manifest",
         Operation.ACKNOWLEDGE,
-        lambda to: partial(writes.acknowledge_update, to.updates, to.answers),
+        lambda to: partial(writes.acknowledge_update, writes.proposal_of, to.updates, to.answers),
         _USER,
         limit=ENCODED_BYTES,
     ),
     post(
         "/api/v2/update-cancel",
         Operation.CANCEL,
-        lambda to: partial(writes.cancel_update, to.updates, to.answers),
+        lambda to: partial(writes.cancel_update, MessageData(CANCELLED), to.updates, to.answers),
         _USER,
     ),
     get(

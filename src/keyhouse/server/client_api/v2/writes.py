@@ -1,14 +1,14 @@
-"""The shapes of what version 2 of the Client API changes."""
+"""What the Client API changes. Of what version 1 has, too, a row of the table says the shapes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base.errors import BadRequestError, InvalidError, Problem
-from keyhouse.server.client_api.agreements import CANCELLED, acknowledged, updated
+from keyhouse.server.client_api.agreements import acknowledged, updated
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import warnings_message
 from keyhouse.server.client_api.routes import INLINE, user_of
@@ -40,10 +40,12 @@ __all__ = [
     "acknowledge_update",
     "cancel_update",
     "plan_update",
+    "proposal_of",
     "raise_counter",
     "set_manifest",
     "sign_quote",
     "update_manifest",
+    "uploads_of",
     "write_secrets",
 ]
 
@@ -65,10 +67,20 @@ async def set_manifest(
     return answers.success(data, enforced.view, warnings_message(enforced.warnings))
 
 
-async def write_secrets(secrets: SecretWrites, answers: Answers, head: Head, body: bytes) -> Answer:
-    """Store what a user uploads: all of it or nothing."""
+async def write_secrets(
+    read: Callable[[bytes], Mapping[str, UserSecret]],
+    within: str,
+    secrets: SecretWrites,
+    answers: Answers,
+    head: Head,
+    body: bytes,
+) -> Answer:
+    """Store what a user uploads: all of it or nothing. ``within``: what findings call the place."""
     view = await secrets.write(
-        head.identity, lambda: _uploads(body), within="secrets", off_loop=len(body) > INLINE
+        head.identity,
+        lambda: require_uploads_size(read(body)),
+        within=within,
+        off_loop=len(body) > INLINE,
     )
     return answers.success(None, view)
 
@@ -81,22 +93,28 @@ async def plan_update(
     return answers.encoded(await preparation.off_loop(lambda: msgspec.json.encode(plan)), view)
 
 
-async def update_manifest(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
+async def update_manifest(
+    read: Callable[[bytes], Proposal], updates: Updates, answers: Answers, head: Head, body: bytes
+) -> Answer:
     """Raise security versions of packages, or initiate a full update."""
-    agreement = await updates.propose(head.identity, lambda: _proposal(body))
+    agreement = await updates.propose(head.identity, lambda: read(body))
     return updated(answers, agreement)
 
 
-async def acknowledge_update(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
+async def acknowledge_update(
+    read: Callable[[bytes], Proposal], updates: Updates, answers: Answers, head: Head, body: bytes
+) -> Answer:
     """Agree to the pending manifest."""
-    agreement = await updates.acknowledge(head.identity, lambda: _proposal(body))
+    agreement = await updates.acknowledge(head.identity, lambda: read(body))
     return acknowledged(answers, agreement)
 
 
-async def cancel_update(updates: Updates, answers: Answers, head: Head, body: bytes) -> Answer:
-    """Give the pending manifest up."""
+async def cancel_update(
+    data: MessageData | str, updates: Updates, answers: Answers, head: Head, body: bytes
+) -> Answer:
+    """Give the pending manifest up; answer ``data``."""
     del body
-    return answers.success(MessageData(CANCELLED), await updates.cancel(user_of(head)))
+    return answers.success(data, await updates.cancel(user_of(head)))
 
 
 async def sign_quote(
@@ -137,7 +155,8 @@ def _manifest(body: bytes) -> bytes:
     return _given(read_body(body, ManifestBody).manifest)
 
 
-def _proposal(body: bytes) -> Proposal:
+def proposal_of(body: bytes) -> Proposal:
+    """Return what is proposed or agreed to. Raises ``BadRequestError``, ``InvalidError``."""
     read = read_body(body, UpdateBody)
     if read.plan is not None and not _DIGEST.fullmatch(read.plan):
         raise BadRequestError(
@@ -155,8 +174,9 @@ def _given(raw: bytes) -> bytes:
     return raw
 
 
-def _uploads(body: bytes) -> Mapping[str, UserSecret]:
-    return require_uploads_size(read_body(body, SecretsBody).secrets)
+def uploads_of(body: bytes) -> Mapping[str, UserSecret]:
+    """Return the uploads by name. Raises ``BadRequestError``."""
+    return read_body(body, SecretsBody).secrets
 
 
 def _quote(body: bytes) -> bytes:
