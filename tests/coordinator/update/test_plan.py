@@ -106,6 +106,33 @@ CASES: dict[str, tuple[Document, list[str]]] = {
             f"package-changed | vm | TDX.RTMR2 | {'02' * 48} > ",
         ],
     ),
+    "a machine of AMD": (
+        {
+            "Packages": {
+                "vm": {
+                    "TDX": None,
+                    "SNP": {
+                        "Measurement": "ab" * 48,
+                        "Product": "Genoa",
+                        "MinimumTCB": {"Bootloader": 10, "TEE": 0, "SNP": 23, "Microcode": 84},
+                        "VMPL": 2,
+                    },
+                }
+            }
+        },
+        [
+            f"package-changed | vm | TDX.MRTD | {'00' * 48} > ",
+            f"package-changed | vm | TDX.RTMR1 | {'01' * 48} > ",
+            f"package-changed | vm | TDX.RTMR2 | {'02' * 48} > ",
+            f"package-changed | vm | SNP.Measurement |  > {'ab' * 48}",
+            "package-changed | vm | SNP.Product |  > Genoa",
+            "package-changed | vm | SNP.MinimumTCB.Bootloader |  > 10",
+            "package-changed | vm | SNP.MinimumTCB.TEE |  > 0",
+            "package-changed | vm | SNP.MinimumTCB.SNP |  > 23",
+            "package-changed | vm | SNP.MinimumTCB.Microcode |  > 84",
+            "package-changed | vm | SNP.VMPL | 0 > 2",
+        ],
+    ),
     "an infrastructure": (
         {"Infrastructures": {"cloud": {"QESVN": 2}}},
         ["infrastructure-added | cloud"],

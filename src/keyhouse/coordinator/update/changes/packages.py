@@ -18,13 +18,10 @@ from keyhouse.coordinator.update.compare import (
 )
 from keyhouse.manifest import Manifest, Package
 from keyhouse.wire.plan import Effect, PlanChange
-from keyhouse.wire.snp import SnpIdentity, SnpTcb
-from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]
 
 _PACKAGES = "Packages"
-_PARTS = {"TDX": TdxIdentity(), "SNP": SnpIdentity(), "MinimumTCB": SnpTcb()}
 
 
 def packages_in_force(state: Running, old: Manifest) -> dict[str, Package]:
@@ -74,10 +71,11 @@ def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iter
 def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
     """Yield the fields that differ, those of a VM one by one; "" where one is not given."""
     for each in fields_that_differ(before, after):
-        empty = _PARTS.get(each.field)
-        if empty is None:
+        given = each.before if each.after is None else each.after
+        if not isinstance(given, Struct):
             yield each
             continue
+        empty = type(given)()
         for inner in _differing_fields(each.before or empty, each.after or empty):
             yield inner._replace(field=f"{each.field}.{inner.field}")
 
