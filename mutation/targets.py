@@ -9,7 +9,11 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "manifest/permissions": ("manifest/test_permissions",),
-    "manifest/rules/confidential_vms": ("manifest/test_confidential_vm_rules",),
+    "manifest/rules/confidential_vms": (
+        "manifest/test_confidential_vm_rules",
+        "manifest/test_snp_rules",
+    ),
+    "wire/snp": ("attestation/test_snp_packages", "manifest/test_snp_rules"),
     "wire/tdx": ("attestation/test_confidential_vms", "manifest/test_confidential_vm_rules"),
     "base/client_keys": ("base/test_client_keys",),
     "coordinator/core/decide": (
@@ -27,7 +31,17 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         "coordinator/update/test_full_update",
     ),
     "coordinator/core/phases": ("coordinator/core/test_phases",),
-    "attestation/appraisal": ("attestation/test_appraisal", "attestation/test_confidential_vms"),
+    "attestation/appraisal": (
+        "attestation/test_appraisal",
+        "attestation/test_confidential_vms",
+        "attestation/test_snp_packages",
+    ),
+    "attestation/quote/snp": ("attestation/test_snp_packages", "attestation/test_snp_reports"),
+    "attestation/quote/snp_form": ("attestation/test_snp_reports",),
+    "attestation/quote/snp_report": ("attestation/test_snp_reports",),
+    "attestation/snp/authority": ("attestation/test_snp_reports",),
+    "attestation/snp/endorsement": ("attestation/test_snp_reports",),
+    "attestation/snp/verify": ("attestation/test_snp_reports",),
     "attestation/quote/td": ("attestation/test_confidential_vms",),
     "attestation/tcb": ("attestation/test_appraisal", "attestation/test_expected_identity"),
     "coordinator/engine/recovery_check": ("coordinator/engine/test_recovery_check",),

@@ -8,6 +8,7 @@ import grpc
 import pytest
 from msgspec.structs import replace
 from support.peers.workloads import WORKLOAD, Ended, grpcio, request
+from support.process.command import run
 from support.process.server import Server
 from support.samples.snp_vms import SNP, VM
 
@@ -129,6 +130,25 @@ def test_amds_files_are_read_for_each_report(tmp_path: Path) -> None:
         assert (broken.code, "neither a certificate" in broken.message) == (UNAVAILABLE, True)
         (files / "broken").unlink()
         assert outcome(running, bare).code is OK
+
+
+def test_the_launcher_in_such_a_vm_starts_its_program(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "vm.json").write_text(json.dumps({"SNP": SNP}))
+    (tmp_path / "other.json").write_text(json.dumps({"SNP": {**SNP, "ImageID": "00" * 16}}))
+    joined, other = (
+        run(
+            "run",
+            *("--coordinator", f"127.0.0.1:{server.mesh_port}", "--type", "vm"),
+            *("--platform", "simulation", "--simulated-machine", str(server.data)),
+            *("--simulated-identity", str(tmp_path / name)),
+            *("--unverified-coordinator", "--uuid-file", str(tmp_path / "uuid")),
+            *("--", "/bin/sh", "-c", "echo joined"),
+        )
+        for name in ("vm.json", "other.json")
+    )
+    assert (joined.code, joined.out) == (0, "joined\n"), joined.err
+    assert other.code != 0
+    assert 'package "vm" does not admit' in other.err
 
 
 def test_another_machine_is_not_the_chip_of_the_certificate(server: Server) -> None:

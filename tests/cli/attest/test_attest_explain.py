@@ -10,9 +10,17 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from support.process.command import Ended, run
 from support.samples.confidential_vms import TDX
+from support.samples.snp_vms import SNP, VM
 
 from keyhouse.attestation import TcbStatus, report_data, write_collateral
-from keyhouse_simulation import COORDINATOR, Parameters, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation import (
+    COORDINATOR,
+    Parameters,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+    open_platform,
+)
 
 VECTORS = Path(__file__).parents[2] / "attestation" / "vectors"
 BUNDLE = VECTORS / "sgx_quote_collateral.json"
@@ -159,6 +167,37 @@ def test_packages_of_confidential_vms_admit_a_tdx_quote_or_say_what_differs(
     code, found = explained(VECTORS / "sgx_quote", "--collateral", str(BUNDLE), "--manifest", file)
     assert code == 1
     assert [each["rule"] for each in found["packages"]["exact"]["reasons"]][-1] == "Tee"
+
+
+def test_a_report_of_amd_is_explained_with_its_own_files(tmp_path: Path) -> None:
+    folder = tmp_path / "simulation"
+    machine = open_platform(folder, now=lambda: datetime(2025, 7, 1, tzinfo=UTC))
+    (tmp_path / "quote").write_bytes(machine.snp_quote(VM, bytes(64)))
+    other = {**SNP, "HostData": "00" * 32, "MinimumTCB": {**SNP["MinimumTCB"], "SNP": 24}}
+    file = manifest_file(tmp_path, exact={"SNP": SNP}, other={"SNP": other}, td={"TDX": TDX})
+    words = ("--simulation-root", str(folder / "root.pem"), "--manifest", file)
+
+    code, found = explained(tmp_path / "quote", *words)
+
+    assert (code, found["verified"], found["platform"]["tcbStatus"]) == (0, True, None)
+    assert found["quote"]["snp"]["MinimumTCB"] == SNP["MinimumTCB"]
+    packages = found["packages"]
+    assert [name for name, each in packages.items() if each["admitted"]] == ["exact"]
+    reasons = [each["rule"] for each in packages["other"]["reasons"]]
+    assert reasons == ["SNP.HostData", "SNP.MinimumTCB"]
+    assert "Tee" in [each["rule"] for each in packages["td"]["reasons"]]
+    text = explain(tmp_path / "quote", *words).out
+    assert "AMD states none" in text
+    assert "(ABI 0.31, SMT, always 1)" in text
+
+    (folder / "amd.pem").unlink()
+    code, found = explained(tmp_path / "quote", *words)
+    assert (code, found["refused"]["reason"]) == (4, "no-collateral")
+    code, found = explained(VECTORS / "snp_report", "--amd-collateral", AUTHORITIES)
+    assert (code, found["refused"]["reason"]) == (4, "certificate-chain")
+
+
+AUTHORITIES = str(VECTORS / "snp_authorities.pem")
 
 
 def test_a_quote_may_come_in_base64_and_with_the_bytes_of_no_quote_it_is_refused(

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from support.process.command_tree import typed
 from support.samples.confidential_vms import QUOTE, TDX
 from support.samples.fixed_keys import unused_rsa_key
 from support.samples.hardware import SGX_QUOTE
+from support.samples.snp_vms import SNP, VM
 
 from keyhouse.cli.attest.package_info import SIZE, SigstructUnusableError, read_sigstruct
+from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
 
 KEY = unused_rsa_key(3072, exponent=3)
 UNIQUE_ID = bytes(range(32))
@@ -80,6 +83,20 @@ def test_quote_of_a_confidential_vm_gives_a_package_to_paste(tmp_path: Path) -> 
     assert f"TDX.RTMR1          {TDX['RTMR1']}" in rows
     assert "(SEPT_VE_DISABLE)" in rows
     assert "verified           NO" in rows
+
+
+def test_report_of_amd_gives_its_package(tmp_path: Path) -> None:
+    quote = tmp_path / "quote"
+    machine = SimulatedPlatform(make_machine(datetime(2025, 7, 1, tzinfo=UTC)))
+    quote.write_bytes(machine.snp_quote(VM, bytes(64)))
+
+    found = json.loads(typed("package-info", str(quote), "--json").stdout)["SNP"]
+
+    assert found == {name: SNP[name] for name in SNP if name not in {"VMPL", "SigningKey"}}
+    rows = typed("package-info", str(quote)).stdout
+    assert "Bootloader 10, TEE 0, SNP 23, Microcode 84" in rows
+    quote.write_bytes(machine.snp_quote(SnpVm(policy=b"\0\0\x0b\0\0\0\0\0"), bytes(64)))
+    assert "can be debugged" in typed("package-info", str(quote)).stderr
 
 
 def test_quote_of_an_enclave_gives_its_package(tmp_path: Path) -> None:
