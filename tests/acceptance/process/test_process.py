@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import stat
@@ -276,3 +277,22 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, log: str) ->
         "sealed_key",
         "simulation",
     ]
+
+
+# --- the tests' own coordinators ---
+
+
+class _Impatient(Server):
+    patience = 0.0
+
+
+def test_a_coordinator_that_misses_the_limit_of_its_start_is_not_left_running(
+    tmp_path: Path,
+) -> None:
+    server = _Impatient(tmp_path / "data", wrapper=["/bin/sh", "-c", "exec /bin/sleep 600"])
+
+    with pytest.raises(AssertionError):
+        server.start()
+
+    assert server.process is not None
+    assert server.process.returncode == -signal.SIGKILL

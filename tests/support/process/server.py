@@ -194,11 +194,18 @@ class Server:
         """Start the process; return once it serves."""
         with self.log.open("ab") as log:
             self.process = self._start(log)
+        try:
+            self._wait(self.process)
+        except BaseException:  # also of a test whose time is up: nobody else would end it
+            self.kill()
+            raise
+        return self
+
+    def _wait(self, process: Started) -> None:
         deadline = time.monotonic() + self.patience
         while not _listens(self.port):
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(self.log.read_text()[-4000:])
-        return self
 
     def _start(self, log: IO[bytes]) -> Started:
         program, *arguments = self._command
@@ -223,7 +230,11 @@ class Server:
         assert self.process is not None
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
 
     def logged(self) -> str:
         """Return everything that was logged."""
