@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 from support.peers.workloads import WORKLOAD, Ended, grpcio, request
 from support.process.command import run
@@ -15,6 +17,7 @@ from support.samples.snp_vms import SNP, VM
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.attestation.quote.snp_form import SNP_REPORT
 from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor, make_machine
+from keyhouse_simulation.amd_certificates import issue_amd_list
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.record import read_record
 
@@ -130,6 +133,17 @@ def test_amds_files_are_read_for_each_report(tmp_path: Path) -> None:
         assert (broken.code, "neither a certificate" in broken.message) == (UNAVAILABLE, True)
         (files / "broken").unlink()
         assert outcome(running, bare).code is OK
+        (files / "crl").write_bytes(newer_list())
+        assert outcome(running, bare).code is OK
+        (files / "crl").write_text(amd_vendor.LIST)
+        older = outcome(running, bare)
+        assert (older.code, "older than what was seen" in older.message) == (UNAVAILABLE, True)
+
+
+def newer_list() -> bytes:
+    issuer = ("ARK-Genoa", amd_vendor.ark_key())
+    day, now = timedelta(days=1), utc_now().replace(microsecond=0)
+    return issue_amd_list(issuer, (), now - day, now + day).public_bytes(Encoding.DER)
 
 
 def test_the_launcher_in_such_a_vm_starts_its_program(server: Server, tmp_path: Path) -> None:
