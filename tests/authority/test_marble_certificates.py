@@ -27,7 +27,7 @@ from keyhouse.authority import (
     read_signing_request,
     renew_intermediate,
 )
-from keyhouse.authority.x509.der_writer import time
+from keyhouse.authority.x509.marble_certificates import time
 from keyhouse.wire.der_elements import unsigned
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 

@@ -17,7 +17,7 @@ from support.samples.fixed_keys import dsa_key, unused_rsa_key
 from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
-from keyhouse.authority.x509.der_writer import extension
+from keyhouse.authority.x509.marble_certificates import extension
 from keyhouse.authority.x509.request_parts import MOST_NAMES, MOST_PARTS
 from keyhouse.authority.x509.signing_request import LARGEST
 from keyhouse.base.errors import InvalidError

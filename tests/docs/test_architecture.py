@@ -1,6 +1,8 @@
 """ARCHITECTURE.md and its picture say where things are: held against the tree."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,38 @@ def test_no_folder_holds_more_files_than_can_be_seen_at_a_glance(tree: Path) -> 
     }
 
     assert full == {}
+
+
+def code_lines(text: str) -> int:
+    """Return how many lines have code: blank ones, comments and docstrings have none."""
+    lines = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def test_no_file_is_a_sliver_of_the_only_one_that_imports_it() -> None:
+    files = {
+        ".".join(path.relative_to(SOURCES.parent).with_suffix("").parts): path.read_text("utf-8")
+        for path in SOURCES.rglob("*.py")
+        if not path.name.startswith("__") and not path.stem.endswith("_pb2")
+    }
+    importers = defaultdict(set)
+    for importer, text in files.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                importers[node.module].add(importer)
+                for name in node.names:
+                    importers[f"{node.module}.{name.name}"].add(importer)
+
+    slivers = [
+        name for name, text in files.items() if len(importers[name]) == 1 and code_lines(text) <= 25
+    ]
+
+    assert len(files) > 300
+    assert slivers == []

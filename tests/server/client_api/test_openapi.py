@@ -14,9 +14,9 @@ from support.reference import DOCUMENTS, REFERENCE
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.phases import TABLE, Outcome
 from keyhouse.server.client_api import ROUTES, Caller
-from keyhouse.server.client_api.description.served import encoded_openapi
 from keyhouse.server.client_api.description.texts import DESCRIPTIONS
 from keyhouse.server.client_api.description.type_schema import schema_of
+from keyhouse.server.client_api.v2.reads import encoded_openapi
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire import client_api
 from keyhouse.wire.base64_text import decode_base64

@@ -6,8 +6,7 @@ import pytest
 from support.peers.listener import workloads
 from support.peers.workloads import Http2Wire, framed, request
 
-from keyhouse.server.grpc.call import CallRefusedError
-from keyhouse.server.grpc.timeout import read_timeout
+from keyhouse.server.grpc.call import CallRefusedError, read_timeout
 from keyhouse.server.net.grpc_status import Status
 from keyhouse.server.net.limits import WorkloadLimits
 

@@ -26,7 +26,6 @@ from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.stored import StoredSecret
 from keyhouse.authority.x509.ca import LIFETIME
-from keyhouse.authority.x509.der_writer import extension, time
 from keyhouse.authority.x509.host_names import read_address
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, key_identifier, random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
@@ -35,8 +34,18 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
-__all__ = ["MarbleIdentity", "issue_marble_certificate", "read_marble_certificate"]
+__all__ = [
+    "MarbleIdentity",
+    "extension",
+    "issue_marble_certificate",
+    "read_marble_certificate",
+    "time",
+]
 
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+_LAST_UTC_YEAR: Final = 2049  # RFC 5280, 4.1.2.5
+_CRITICAL: Final = bytes.fromhex("0101ff")
 _LARGEST: Final = 32 * 1024  # bytes; a request of the largest size gives less
 
 _SEQUENCE: Final = 0x30
@@ -192,3 +201,16 @@ def _alternative_names(request: SigningRequest) -> bytes:
     names = [element(_DNS_NAME, name.encode("ascii")) for name in request.dns_names]
     names += [element(_IP_ADDRESS, read_address(text).packed) for text in request.ip_addresses]
     return extension(_ALTERNATIVE_NAMES, element(_SEQUENCE, *names))
+
+
+@lru_cache(maxsize=16)  # hundreds of certificates begin, and end, in the same second
+def time(moment: datetime) -> bytes:
+    """Return a whole second (UTC) as certificates hold it: UTCTime up to 2049, then longer."""
+    if moment.year <= _LAST_UTC_YEAR:
+        return element(_UTC_TIME, moment.strftime("%y%m%d%H%M%SZ").encode())
+    return element(_GENERALIZED_TIME, moment.strftime("%Y%m%d%H%M%SZ").encode())
+
+
+def extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
+    """Return an extension; ``oid`` is its encoded identifier, ``value`` what it holds."""
+    return element(0x30, oid, _CRITICAL if critical else b"", element(0x04, value))

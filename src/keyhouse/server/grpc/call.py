@@ -6,15 +6,19 @@ Source: gRPC, "gRPC over HTTP2", "Requests".
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from keyhouse.server.grpc.counts import Labels
 from keyhouse.server.net.grpc_status import Status
 
-__all__ = ["Call", "CallRefusedError", "Method", "framed"]
+__all__ = ["Call", "CallRefusedError", "Method", "framed", "read_timeout"]
 
 PREFIX: Final = 5
+
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 Method = Callable[[bytes, bytes | None], Awaitable[bytes]]
 """Takes a message and the DER of its sender's certificate; returns the answer's message."""
@@ -90,3 +94,17 @@ class Call:
 def framed(message: bytes) -> bytes:
     """Return ``message`` as it is sent."""
     return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def read_timeout(header: bytes) -> float:
+    """Return the seconds in the header ``grpc-timeout``: at most 8 digits and a unit.
+
+    Raises ``CallRefusedError`` for any other.
+    """
+    found = _TIMEOUT.fullmatch(header)
+    if found is None:
+        raise CallRefusedError(
+            Status.INVALID_ARGUMENT,
+            "the header grpc-timeout cannot be read (send at most 8 digits and one of HMSmun)",
+        )
+    return int(found[1]) * _SECONDS[found[2]]

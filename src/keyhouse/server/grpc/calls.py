@@ -27,11 +27,10 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.server.grpc.call import Call, CallRefusedError, framed
+from keyhouse.server.grpc.call import Call, CallRefusedError, framed, read_timeout
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
-from keyhouse.server.grpc.timeout import read_timeout
 from keyhouse.server.net.error_mapping import wording
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.grpc_status import Status, as_message

@@ -1,6 +1,9 @@
 """What version 2 of the Client API answers without waiting: one view, no body."""
 
 from collections.abc import Callable
+from functools import cache
+
+import msgspec
 
 from keyhouse.base.errors import BadRequestError, NotFoundError, UnavailableError
 from keyhouse.coordinator import View
@@ -16,18 +19,45 @@ from keyhouse.server.client_api.bodies import (
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import values
+from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quotes import NONCE_BYTES, Quotes
 from keyhouse.wire.base64_text import decode_base64url
 from keyhouse.wire.client_api import SecretsData, Status
 
 __all__ = [
+    "encoded_openapi",
     "read_manifest",
+    "read_openapi",
     "read_pending",
     "read_quote",
     "read_secrets",
     "read_status",
     "read_update_log",
 ]
+
+
+@cache
+def encoded_openapi() -> bytes:
+    """Return the description of all routes as JSON, in UTF-8."""
+    from keyhouse.server.client_api import ROUTES
+    from keyhouse.server.client_api.description.openapi import openapi
+
+    return msgspec.json.encode(openapi(ROUTES)) + b"\n"
+
+
+def read_openapi(
+    preparation: Preparation, answers: Answers, view: View, head: Head
+) -> Answer | Admission:
+    """Answer the OpenAPI document itself: generic tools know nothing of envelopes."""
+    del head
+    if encoded_openapi.cache_info().currsize:
+        return Answer(200, encoded_openapi(), answers.headers(view))
+
+    async def made(body: bytes) -> Answer:
+        del body
+        return Answer(200, await preparation.off_loop(encoded_openapi), answers.headers(view))
+
+    return Admission(0, made)
 
 
 def read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:

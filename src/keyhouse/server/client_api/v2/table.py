@@ -7,7 +7,6 @@ from keyhouse.coordinator import Operation
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.agreements import CANCELLED
 from keyhouse.server.client_api.bodies import LogBody
-from keyhouse.server.client_api.description.served import read_openapi
 from keyhouse.server.client_api.routes import Caller, get, post
 from keyhouse.server.client_api.v2 import reads, recovery, writes
 from keyhouse.server.client_api.v2.activations import read_activations, read_counters
@@ -24,7 +23,7 @@ ROUTES: Final = (
     get(
         "/api/v2/openapi.json",
         Operation.READ_STATUS,
-        lambda to: partial(read_openapi, to.preparation, to.answers),
+        lambda to: partial(reads.read_openapi, to.preparation, to.answers),
     ),
     get(
         "/api/v2/status",
