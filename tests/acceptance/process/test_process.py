@@ -17,6 +17,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import manifest, user
 
 from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
+from keyhouse.attestation.platforms.snp import SEV_GUEST
 from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 from keyhouse.server.process.settings import SETTINGS
 
@@ -167,14 +168,15 @@ def test_no_variable_turns_the_simulation_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    DEV_ATTESTATION.exists() or TSM_REPORTS.exists(), reason="this machine has a platform"
+    DEV_ATTESTATION.exists() or SEV_GUEST.exists() or TSM_REPORTS.exists(),
+    reason="this machine has a platform",
 )
 def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
     for words in ((), ("--platform", "auto")):
         refused = refusal(run("serve", *words))
         assert refused.error == (
             "no platform was found here: neither gramine (/dev/attestation)"
-            " nor tdx (/sys/kernel/config/tsm/report)"
+            " nor snp (/dev/sev-guest) nor tdx (/sys/kernel/config/tsm/report)"
         )
         assert refused.hint.endswith("--platform simulation")
 
