@@ -53,7 +53,7 @@ def test_without_certificates_the_report_stands_alone(tmp_path: Path) -> None:
     ("quote", "problem"),
     [
         (lambda _: MACHINE.snp_quote(None, DATA), "over other data"),
-        (lambda data: MACHINE.td_quote(None, data), "no report of SEV-SNP"),
+        (lambda data: MACHINE.td_quote(None, data), "not a report of SEV-SNP"),
         (lambda data: MACHINE.chip.report(SnpVm(policy=b"\0\0\x0b\0\0\0\0\0"), data), "debugged"),
         (lambda data: MACHINE.chip.report(SnpVm(version=9), data), "cannot be used"),
     ],

@@ -125,7 +125,7 @@ def _lose_file(backup: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lose", "told"), [(_lose_mark, "this is no backup"), (_lose_file, "journal.db is missing")]
+    ("lose", "told"), [(_lose_mark, "this is not a backup"), (_lose_file, "journal.db is missing")]
 )
 async def test_a_backup_that_was_not_finished_is_none(
     tmp_path: Path, lose: Callable[[Path], None], told: str

@@ -71,7 +71,7 @@ class Verifier:
 
     ``root_ca``: that of quotes of SGX and TDX; ``amd_roots``: those of SEV-SNP by line of
     processors, without which its reports are refused. Raises ``ConfigurationRefusedError`` if
-    ``root_ca`` is no root certificate.
+    ``root_ca`` is not a root certificate.
     """
 
     def __init__(self, root_ca: bytes, amd_roots: Roots | None = None) -> None:

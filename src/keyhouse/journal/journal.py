@@ -339,7 +339,7 @@ async def _open_events(
             kind, payload, place = sealer.unseal(place, record)
             if kind is not Kind.EVENT:
                 raise StoreDamagedError(
-                    f"record {place.sequence} of the journal is no event but must be"
+                    f"record {place.sequence} of the journal is not an event but must be"
                 )
             events.append(payload)
         return events, place

@@ -170,7 +170,7 @@ def _open_to_others(path: Path) -> None:
         ("journal.db", _flip, "journal.db is not what was backed up"),
         ("sealed_key", _flip, "sealed_key is not what was backed up"),
         ("recovery_index", os.unlink, "recovery_index is missing in the backup"),
-        ("SHA256SUMS", os.unlink, "this is no backup"),
+        ("SHA256SUMS", os.unlink, "this is not a backup"),
         ("SHA256SUMS", _change_digit, "is not what was backed up"),
         ("journal.db", _open_to_others, "others can reach it"),
     ],

@@ -67,7 +67,7 @@ def _content(file: Path) -> bytes:
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as opened:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _refused(file, "it is no file")
+            raise _refused(file, "it is not a regular file")
         content = opened.read(_LONGEST + 1)
     if len(content) > _LONGEST:
         raise _refused(file, f"it has more than {_LONGEST} bytes")

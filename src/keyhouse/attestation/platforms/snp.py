@@ -48,7 +48,7 @@ class SnpPlatform(TsmPlatform):
             form = read_form(quote)
             report = read_report(form)
             if form.tee is not Tee.SNP or report.snp is None:
-                raise self._unusable("its quote is no report of SEV-SNP")
+                raise self._unusable("its quote is not a report of SEV-SNP")
             require_sound_snp(report.snp)
         except QuoteRefusedError as refused:
             raise self._unusable(f"its report cannot be used: {refused.message}") from None

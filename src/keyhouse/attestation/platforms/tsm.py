@@ -162,7 +162,7 @@ class TsmPlatform(ABC):
     def _generation(self, folder: Path) -> bytes:
         found = read_file(folder / "generation", limit=_LONGEST_WORD).strip()
         if not found.isdigit():
-            raise self._unusable("the generation of its report is no number")
+            raise self._unusable("the generation of its report is not a number")
         return found
 
     def _unusable(self, problem: str) -> PlatformUnusableError:

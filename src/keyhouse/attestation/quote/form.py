@@ -133,7 +133,7 @@ def _follow(fields: ByteReader, raw: bytes) -> QuoteForm:
         case 5, 0x81:
             _take_tdx_body(fields)
         case _:
-            raise malformed("it is no SGX quote (3), TDX quote (4 or 5) or SNP report (2, 3 or 5)")
+            raise malformed("it is not a quote of SGX (3), TDX (4, 5), or report of SNP (2, 3, 5)")
     return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
 
 

@@ -1,7 +1,7 @@
 """Backups: a directory with the files of a store at one commit, and their digests.
 
 ``SHA256SUMS`` has a line for each file, in the format of sha256sum. It is written last: a directory
-without it is no backup. It detects damage of a medium. It proves nothing against an attacker who
+without it is not a backup. It detects damage of a medium. It proves nothing against an attacker who
 can write the backup: the tags of the records, which are verified when the store is opened, prove
 that Keyhouse wrote them.
 
@@ -144,7 +144,7 @@ def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
     """Return the digest of each file of the backup, hex."""
     raw = disk.read(backup / DIGESTS, limit=_DIGESTS_LIMIT)
     if raw is None:
-        raise NotFoundError(f"there is no {DIGESTS}: this is no backup", hint="name a backup")
+        raise NotFoundError(f"there is no {DIGESTS}: this is not a backup", hint="name a backup")
     lines = [_LINE.fullmatch(line) for line in raw.splitlines()]
     found = {line[2].decode("ascii"): line[1].decode("ascii") for line in lines if line}
     if None in lines or len(found) != len(lines) or not _NEEDED <= set(found) <= set(_FILES):

@@ -192,7 +192,7 @@ def _read_file(path: Path) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise _unreadable(path, "it is no file")
+                raise _unreadable(path, "it is not a regular file")
             return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
         raise _unreadable(path, os_reason(error)) from None
