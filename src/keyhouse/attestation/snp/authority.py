@@ -101,7 +101,7 @@ def newest_list(
 
 
 def _certificate(der: bytes) -> x509.Certificate | None:
-    """Return an authority's certificate; None for those of keys, and for what is none."""
+    """Return an authority's certificate; None for that of a key, or for any other bytes."""
     try:
         return x509.load_der_x509_certificate(der)
     # Bytes that are not authenticated: what a parser raises differs from case to case.

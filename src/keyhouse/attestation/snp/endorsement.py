@@ -44,7 +44,7 @@ class Endorsement(msgspec.Struct, frozen=True):
     product: str  # Milan-B0, Turin
     tcb: SnpTcb
     chip: bytes  # 8 or 64 bytes; empty for VLEK
-    provider: str  # whom a VLEK was lent to; empty for VCEK
+    provider: str  # the cloud provider that a VLEK is for; empty for VCEK
 
 
 def read_endorsement(der: bytes) -> Endorsement:

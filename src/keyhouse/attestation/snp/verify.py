@@ -124,7 +124,7 @@ def _endorsement(
 
 
 def _read(der: bytes) -> Endorsement | None:
-    """Return what the certificate of a key says; None for another one, or what is none."""
+    """Return what the certificate of a key says; None for any other bytes."""
     try:
         return read_endorsement(der)
     # Bytes that are not authenticated: what they make a reader raise may be anything.
