@@ -1,0 +1,198 @@
+"""The notes between replicas: exact bytes, and nothing but these."""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from keyhouse.attestation import report_data
+from keyhouse.attestation.quote.replica_binding import binds_replica, replica_report_data
+from keyhouse.coordinator.hand_off.notes import (
+    LONGEST_NOTE,
+    Ask,
+    Give,
+    NoteProblem,
+    NoteRefusedError,
+    Quoted,
+    Switch,
+    read_ask,
+    read_give,
+    read_quoted,
+    read_switch,
+)
+from keyhouse.journal import Position
+
+PLACE = Position(3, 77, bytes(range(32)))
+ASK = Ask(
+    store_id=b"s" * 16,
+    instance=b"i" * 16,
+    nonce=b"n" * 32,
+    kem=b"k" * 1216,
+    signing=b"e" * 32,
+    settings=b"m" * 32,
+    known=PLACE,
+    level=1,
+    version="0.1.0",
+)
+GIVE = Give(
+    ask=b"a" * 32,
+    store_id=b"s" * 16,
+    giver=b"g" * 16,
+    root=b"r" * 32,
+    place=PLACE,
+    sealed=b"x" * 1168,
+)
+SWITCH = Switch(
+    store_id=b"s" * 16,
+    writer=b"w" * 16,
+    reader=b"i" * 16,
+    after=PLACE,
+    epoch=4,
+    key_check=b"c" * 32,
+    sealed=b"x" * 1168,
+    signature=b"S" * 64,
+)
+FRESH = msgspec.structs.replace(ASK, known=None)
+_PLACE = bytes(7) + b"\3" + bytes(7) + b"M" + bytes(range(32))
+
+Note = Ask | Give | Switch
+READERS: dict[str, tuple[Note, Callable[[bytes], Note]]] = {
+    "ask": (ASK, read_ask),
+    "ask of nothing": (FRESH, read_ask),
+    "give": (GIVE, read_give),
+    "switch": (SWITCH, read_switch),
+}
+each_kind = pytest.mark.parametrize(("note", "read"), READERS.values(), ids=READERS)
+
+
+def test_an_ask_has_these_bytes() -> None:
+    start = b"KEYHASK\1" + b"s" * 16 + b"i" * 16 + b"n" * 32 + b"k" * 1216 + b"e" * 32 + b"m" * 32
+
+    assert ASK.encode() == start + b"\1" + _PLACE + b"\0\0\0\1" + b"\x050.1.0"
+    assert FRESH.encode() == start + bytes(49) + b"\0\0\0\1" + b"\x050.1.0"
+
+
+def test_a_give_has_these_bytes() -> None:
+    head = b"KEYHGIV\1" + b"a" * 32 + b"s" * 16 + b"g" * 16 + b"r" * 32 + _PLACE
+
+    assert GIVE.encode() == head + b"x" * 1168
+    assert GIVE.info == b"keyhouse hand-off v1\0" + head
+
+
+def test_a_switch_has_these_bytes() -> None:
+    ends = bytes(7) + b"\4" + b"c" * 32
+    head = b"KEYHSWI\1" + b"s" * 16 + b"w" * 16 + b"i" * 16 + _PLACE + ends
+
+    assert SWITCH.encode() == head + b"x" * 1168 + b"S" * 64
+    assert SWITCH.info == b"keyhouse switch key v1\0" + head
+    assert SWITCH.signed == b"keyhouse switch v1\0" + head + b"x" * 1168
+
+
+def test_the_quote_of_a_message_binds_it_with_its_length_and_kind() -> None:
+    first = hashlib.sha256(b"keyhouse hand-off v1 ask\0" + b"\0\0\0\3abc").digest()
+    second = hashlib.sha256(b"keyhouse replica v1\0").digest()
+
+    assert replica_report_data("ask", b"abc") == first + second
+    assert binds_replica(first + second, "ask", b"abc")
+    others = {"give": b"abc", "ask": b"abd"}
+    assert not any(binds_replica(first + second, word, raw) for word, raw in others.items())  # type: ignore[arg-type]
+    assert not binds_replica(report_data(first), "ask", b"abc")
+    assert not binds_replica(first, "ask", b"abc")
+    assert not binds_replica(second + first, "ask", b"abc")
+
+
+@each_kind
+def test_a_note_comes_back_as_it_was(note: Note, read: Callable[[bytes], Note]) -> None:
+    assert read(note.encode()) == note
+
+
+@each_kind
+def test_a_note_that_is_cut_or_continued_is_refused(
+    note: Note, read: Callable[[bytes], Note]
+) -> None:
+    raw = note.encode()
+    for changed in [raw[:size] for size in range(len(raw))] + [raw + b"\0", raw * 4, b""]:
+        with pytest.raises(NoteRefusedError) as refused:
+            read(changed)
+        assert refused.value.reason is NoteProblem.MALFORMED
+
+
+@each_kind
+def test_every_byte_of_a_note_counts(note: Note, read: Callable[[bytes], Note]) -> None:
+    """A flipped bit is refused, or it is another note, which no quote or signature is of."""
+    raw = note.encode()
+    for at in range(len(raw)):
+        flipped = raw[:at] + bytes([raw[at] ^ 0x80]) + raw[at + 1 :]
+        try:
+            other = read(flipped)
+        except NoteRefusedError:
+            continue
+        assert other != note
+        assert other.encode() == flipped
+
+
+@pytest.mark.parametrize("read", [read_ask, read_give, read_switch])
+def test_a_note_of_another_kind_or_format_is_refused(read: Callable[[bytes], Note]) -> None:
+    own, others = b"", []
+    for note, reader in READERS.values():
+        if reader is read:
+            own = note.encode()
+        else:
+            others.append(note.encode())
+    newer = own[:7] + b"\2" + own[8:]
+
+    for raw in (*others, newer):
+        with pytest.raises(NoteRefusedError, match="another kind or format"):
+            read(raw)
+
+
+@pytest.mark.parametrize(
+    ("known", "level", "version"),
+    [
+        (b"\2" + _PLACE, b"\0\0\0\1", b"\x050.1.0"),
+        (bytes(48) + b"\1", b"\0\0\0\1", b"\x050.1.0"),
+        (b"\1" + bytes(8) + _PLACE[8:], b"\0\0\0\1", b"\x050.1.0"),
+        (b"\1" + _PLACE[:8] + bytes(8) + _PLACE[16:], b"\0\0\0\1", b"\x050.1.0"),
+        (b"\1" + b"\x80" + _PLACE[1:], b"\0\0\0\1", b"\x050.1.0"),
+        (b"\1" + _PLACE, b"\0\0\0\1", b"\0"),
+        (b"\1" + _PLACE, b"\0\0\0\1", b"\x050.1\n0"),
+        (b"\1" + _PLACE, b"\0\0\0\1", "\x06 0.1é".encode()),
+    ],
+    ids=["mark", "rest", "epoch 0", "sequence 0", "huge", "no version", "line", "not ASCII"],
+)
+def test_what_an_ask_cannot_say_is_refused(known: bytes, level: bytes, version: bytes) -> None:
+    raw = ASK.encode()[:1352] + known + level + version
+
+    with pytest.raises(NoteRefusedError) as refused:
+        read_ask(raw)
+
+    assert refused.value.reason is NoteProblem.MALFORMED
+
+
+def test_message_and_quote_stand_one_after_the_other_with_their_lengths() -> None:
+    note = Quoted(b"message", b"quote")
+
+    assert note.encode() == b"\0\0\0\7message\0\0\0\5quote"
+    assert read_quoted(note.encode()) == note
+    for raw in (note.encode()[:-1], note.encode() + b"\0", b"", b"\xff" * 9, bytes(3)):
+        with pytest.raises(NoteRefusedError):
+            read_quoted(raw)
+
+
+def test_a_note_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(NoteRefusedError, match=f"more than {LONGEST_NOTE} bytes"):
+        read_quoted(bytes(LONGEST_NOTE + 1))
+
+
+@given(
+    raw=st.binary(max_size=200),
+    start=st.sampled_from([b"", *(b"KEYH" + k for k in (b"ASK\1", b"GIV\1", b"SWI\1"))]),
+)
+def test_any_other_bytes_are_refused(raw: bytes, start: bytes) -> None:
+    for read in (read_ask, read_give, read_switch, read_quoted):
+        try:
+            read(start + raw)
+        except NoteRefusedError as refused:
+            assert refused.reason is NoteProblem.MALFORMED  # noqa: PT017 - or it was read whole
