@@ -10,7 +10,7 @@ from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.last_resort import UnexpectedError, place_of
 from keyhouse.cli.output.show import show_rows
 from keyhouse.server.process.logs import _escape
-from keyhouse.server.process.settings import _is_address
+from keyhouse.server.process.settings import _address
 
 
 def test_kind_and_place_are_told_and_never_the_text() -> None:
@@ -24,7 +24,7 @@ def test_kind_and_place_are_told_and_never_the_text() -> None:
 
 def test_the_place_is_the_last_one_of_ours() -> None:
     with pytest.raises(AttributeError) as raised:
-        _is_address(None)  # type: ignore[arg-type]
+        _address(1, "")  # type: ignore[arg-type]
 
     module, _, line = place_of(raised.value).partition(":")
     assert module == "keyhouse.server.process.settings"

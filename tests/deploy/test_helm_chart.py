@@ -59,7 +59,7 @@ def test_the_container_is_told_what_keyhouse_takes() -> None:
     (container,) = made["StatefulSet k-keyhouse"]["spec"]["template"]["spec"]["containers"]
     assert container["args"][0] == "serve"
     settings = read_settings(container["args"][1:], {})
-    assert (settings.platform, settings.metrics) == ("simulation", ("", 9944))
+    assert (settings.platform, settings.metrics_addr) == ("simulation", ("", 9944))
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert ports == {"client": 4433, "mesh": 2001, "metrics": 9944}
 

@@ -183,9 +183,9 @@ def test_an_enclave_is_told_by_variables_that_its_manifest_passes_through() -> N
     passed = gramine()["loader"]["env"]
     assert all(passed[name] == {"passthrough": True} for name in given)
     settings = read_settings([], given)
-    assert (settings.client_host, settings.client_port) == ("", 4433)
-    assert (settings.mesh_host, settings.mesh_port) == ("", 2001)
-    assert settings.metrics == ("", 9944)
+    assert settings.client_addr == ("", 4433)
+    assert settings.mesh_addr == ("", 2001)
+    assert settings.metrics_addr == ("", 9944)
 
 
 def test_an_enclave_gets_the_size_that_its_manifest_asks_for() -> None:

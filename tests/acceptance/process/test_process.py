@@ -184,13 +184,13 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--client-addr", "nowhere"), "--client-addr is no address"),
+        (("--client-addr", "nowhere"), "--client-addr is not an address"),
         (("--data-dir", ""), "--data-dir is empty"),
         (
             ("--dns-names", "good.example,b\u00e4d.example"),
             "entry [1] of --dns-names is neither a DNS name nor an IP address",
         ),
-        (("--log-level", "loud"), "--log-level has a value that cannot be"),
+        (("--log-level", "loud"), "--log-level has an invalid value"),
         (
             ("--client-addr", "203.0.113.9:0"),
             "cannot listen on 203.0.113.9 port 0: this machine has no such address",

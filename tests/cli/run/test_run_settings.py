@@ -27,7 +27,7 @@ def test_defaults_are_those_of_the_interface() -> None:
         "uuid",
         60,
     )
-    assert (found.platform, found.as_json, found.words) == ("auto", False, ())
+    assert (found.platform, found.log_format, found.words) == ("auto", "text", ())
 
 
 @pytest.mark.parametrize(
@@ -44,27 +44,27 @@ def test_own_variables_come_first_and_empty_ones_do_not_count(
 ) -> None:
     found = _read(env=env)
 
-    assert (found.kind, found.uuid_file) == (kind, uuid_file)
-    assert _read("--type", "flag", env=env).kind == "flag"
+    assert (found.type, found.uuid_file) == (kind, uuid_file)
+    assert _read("--type", "flag", env=env).type == "flag"
 
 
 def test_words_behind_the_dashes_are_the_programs_own() -> None:
     found = _read("--type", "web", "--", "app", "--type", "db", "--", "\udcff")
 
-    assert found.kind == "web"
+    assert found.type == "web"
     assert found.words == (b"app", b"--type", b"db", b"--", b"\xff")
 
 
 @pytest.mark.parametrize("value", ["json", "JSON", "Json"])
 def test_json_may_be_spelled_in_any_case(value: str) -> None:
-    assert _read("--type", "web", env={"EDG_LOG_FORMAT": value}).as_json
-    assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "text"}).as_json
+    assert _read("--type", "web", env={"EDG_LOG_FORMAT": value}).log_format == "json"
+    assert _read("--type", "web", env={"EDG_LOG_FORMAT": "text"}).log_format == "text"
 
 
 def test_another_format_is_refused_on_the_command_line_and_means_text_in_a_variable() -> None:
     with pytest.raises(SettingRefusedError, match="--log-format"):
         _read("--type", "web", "--log-format", "xml")
-    assert not _read("--type", "web", env={"EDG_LOG_FORMAT": "xml"}).as_json
+    assert _read("--type", "web", env={"EDG_LOG_FORMAT": "xml"}).log_format == "text"
 
 
 @pytest.mark.parametrize("name", ["KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"])
@@ -123,8 +123,10 @@ def test_coordinator_is_verified_unless_the_command_line_says_that_it_is_not() -
     with pytest.raises(SettingMisusedError, match="no way to verify the coordinator"):
         read_run_settings(["--type", "web"], {})
 
-    assert read_run_settings(["--type", "web", "--unverified-coordinator"], {}).is_unverified
-    assert not read_run_settings(["--type", "web", "--attestation", "a"], {}).is_unverified
+    assert read_run_settings(
+        ["--type", "web", "--unverified-coordinator"], {}
+    ).unverified_coordinator
+    assert not read_run_settings(["--type", "web", "--attestation", "a"], {}).unverified_coordinator
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         _end_on_sigterm()
         settings = read_run_settings(arguments, os.environ)
-        report = Report(as_json=settings.as_json)
+        report = Report(as_json=settings.log_format == "json")
         _launch(settings, environment, report)
     except KeyhouseError as error:
         report.error(error)
@@ -139,16 +139,16 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
     address = read_mesh_address(settings.coordinator)
     credentials = make_credentials(read_names(settings.dns_names))
     find_anchor = anchors(settings)
-    if settings.is_unverified:
+    if settings.unverified_coordinator:
         report.warning(_UNVERIFIED)
     who = own_uuid(settings.uuid_file)
     quote = _quote_once(settings, credentials, report)
-    report.progress(f"joining {address} as {settings.kind}, UUID {who}")
+    report.progress(f"joining {address} as {settings.type}, UUID {who}")
     clock = MonotonicClock()
 
     def attempt(seconds: float) -> "Delivered":
         end = clock.now() + seconds
-        request = Request(address, credentials, quote(), settings.kind, who)
+        request = Request(address, credentials, quote(), settings.type, who)
         anchor = within(seconds, lambda: find_anchor(seconds)) if find_anchor is not None else None
         return run(activate(request, anchor, max(end - clock.now(), 0)))
 

@@ -1,13 +1,13 @@
-"""The settings of `keyhouse run`: flags first, then variables of the environment.
+"""The settings of `keyhouse run`.
 
-As for `keyhouse serve`, *measured* settings decide what is trusted and have no variable: they come
-from the command line, which belongs to the image. *Host* settings may cost the start, nothing else.
+As for `keyhouse serve`, *measured* settings come from the command line alone, which belongs to the
+image. *Host* settings may cost the start, nothing else.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,122 +15,15 @@ from keyhouse.server.process.flags import (
     Setting,
     SettingMisusedError,
     SettingRefusedError,
+    environment_value,
+    file,
     read_flags,
+    read_values,
 )
 
 __all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
 
-RUN_SETTINGS: Final = (
-    Setting(
-        "--coordinator",
-        "host",
-        "localhost:2001",
-        "address of the workload API, HOST:PORT",
-        ("KEYHOUSE_MARBLE_COORDINATOR_ADDR", "EDG_MARBLE_COORDINATOR_ADDR"),
-    ),
-    Setting(
-        "--type",
-        "host",
-        "",
-        "marble type, a name of the manifest; needed",
-        ("KEYHOUSE_MARBLE_TYPE", "EDG_MARBLE_TYPE"),
-    ),
-    Setting(
-        "--dns-names",
-        "host",
-        "localhost",
-        "names and IP addresses for the certificate, comma-separated",
-        ("KEYHOUSE_MARBLE_DNS_NAMES", "EDG_MARBLE_DNS_NAMES"),
-    ),
-    Setting(
-        "--uuid-file",
-        "host",
-        "uuid",
-        "file with the UUID of this instance, made if there is none",
-        ("KEYHOUSE_MARBLE_UUID_FILE", "EDG_MARBLE_UUID_FILE"),
-    ),
-    Setting(
-        "--timeout",
-        "host",
-        "60",
-        "seconds until an activation that is not possible yet is given up",
-        ("KEYHOUSE_MARBLE_TIMEOUT",),
-    ),
-    Setting(
-        "--platform",
-        "measured",
-        "auto",
-        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, snp"
-        " or simulation",
-    ),
-    Setting(
-        "--simulated-machine",
-        "measured",
-        "keyhouse-data",
-        "data directory of the simulated coordinator, whose machine quotes: --platform simulation",
-    ),
-    Setting(
-        "--simulated-identity",
-        "measured",
-        "",
-        "who the simulated machine says the workload is: a file as for --attestation; the"
-        " coordinator itself if not given",
-    ),
-    Setting(
-        "--root-certificate",
-        "measured",
-        "",
-        "trust this deployment alone: file with its root certificate, or with intermediate and"
-        " root (PEM)",
-    ),
-    Setting(
-        "--attestation",
-        "measured",
-        "",
-        "trust coordinators that prove by their quote to be what this attestation file pins",
-    ),
-    Setting(
-        "--unverified-coordinator",
-        "measured",
-        "",
-        "trust anyone who answers, who can feed the program any parameters: for a trial on your own"
-        " machine",
-        is_switch=True,
-    ),
-    Setting(
-        "--client-api",
-        "host",
-        "",
-        "where to ask for the quote, HOST:PORT; port 4433 of the coordinator if not given",
-        ("KEYHOUSE_MARBLE_CLIENT_API_ADDR",),
-    ),
-    Setting(
-        "--collateral",
-        "measured",
-        "",
-        "file of the collateral that verifies the quote (default with --simulation-root:"
-        " collateral.json beside it)",
-    ),
-    Setting("--pccs", "measured", "", "ask this PCCS (https://name:port) for the collateral"),
-    Setting("--pccs-ca", "measured", "", "the only CA (PEM file) that may vouch for the PCCS"),
-    Setting(
-        "--simulation-root",
-        "measured",
-        "",
-        "trust quotes of a SIMULATED platform under this root (PEM file)",
-    ),
-    Setting(
-        "--log-format",
-        "host",
-        "text",
-        "text or json: how the launcher reports to standard error",
-        ("KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"),
-    ),
-)
-
-_PLATFORMS: Final = ("auto", "gramine", "tdx", "snp", "simulation")
-_FORMATS: Final = ("text", "json")  # of the flag; in a variable any other word means text
-_OF_QUOTES: Final = ("--collateral", "--pccs", "--pccs-ca", "--simulation-root")
+_OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root")
 _LONGEST_DIGITS: Final = 5
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
@@ -140,11 +33,148 @@ example: keyhouse run --type web --coordinator coordinator:2001 --root-certifica
            -- /usr/bin/python3 app.py"""
 
 
+def _type(value: str, _source: str) -> str:
+    if not value:
+        raise SettingMisusedError("no marble type", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE")
+    if not value.isprintable():  # so it is text, whatever the bytes were
+        raise SettingRefusedError("the marble type is not text", hint="name one of the manifest")
+    return value
+
+
+def _seconds(value: str, _source: str) -> float:
+    if not (value.isascii() and value.isdecimal() and len(value) <= _LONGEST_DIGITS):
+        raise SettingRefusedError(
+            "the timeout is not a number of seconds", hint="such as --timeout 60"
+        )
+    return float(value)
+
+
+def _log_format(value: str, source: str) -> str:
+    """Return "json" or "text", which any other word in a variable means."""
+    found = value.casefold()
+    if source == "--log-format" and found not in {"text", "json"}:
+        raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")
+    return "json" if found == "json" else "text"
+
+
+RUN_SETTINGS: Final = (
+    Setting(
+        "--coordinator",
+        "host",
+        "address of the workload API, HOST:PORT",
+        "localhost:2001",
+        variables=("KEYHOUSE_MARBLE_COORDINATOR_ADDR", "EDG_MARBLE_COORDINATOR_ADDR"),
+    ),
+    Setting(
+        "--type",
+        "host",
+        "marble type, a name of the manifest; needed",
+        variables=("KEYHOUSE_MARBLE_TYPE", "EDG_MARBLE_TYPE"),
+        read=_type,
+    ),
+    Setting(
+        "--dns-names",
+        "host",
+        "names and IP addresses for the certificate, comma-separated",
+        "localhost",
+        variables=("KEYHOUSE_MARBLE_DNS_NAMES", "EDG_MARBLE_DNS_NAMES"),
+    ),
+    Setting(
+        "--uuid-file",
+        "host",
+        "file with the UUID of this instance, made if there is none",
+        "uuid",
+        variables=("KEYHOUSE_MARBLE_UUID_FILE", "EDG_MARBLE_UUID_FILE"),
+    ),
+    Setting(
+        "--timeout",
+        "host",
+        "seconds until an activation that is not possible yet is given up",
+        "60",
+        variables=("KEYHOUSE_MARBLE_TIMEOUT",),
+        read=_seconds,
+    ),
+    Setting(
+        "--platform",
+        "measured",
+        "what makes the quote: auto (the hardware that is found, or no quote), gramine, tdx, snp"
+        " or simulation",
+        "auto",
+        choices=("auto", "gramine", "tdx", "snp", "simulation"),
+    ),
+    Setting(
+        "--simulated-machine",
+        "measured",
+        "data directory of the simulated coordinator, whose machine quotes: --platform simulation",
+        "keyhouse-data",
+        read=file,
+    ),
+    Setting(
+        "--simulated-identity",
+        "measured",
+        "who the simulated machine says the workload is: a file as for --attestation; the"
+        " coordinator itself if not given",
+        read=file,
+    ),
+    Setting(
+        "--root-certificate",
+        "measured",
+        "trust this deployment alone: file with its root certificate, or with intermediate and"
+        " root (PEM)",
+        read=file,
+    ),
+    Setting(
+        "--attestation",
+        "measured",
+        "trust coordinators that prove by their quote to be what this attestation file pins",
+        read=file,
+    ),
+    Setting(
+        "--unverified-coordinator",
+        "measured",
+        "trust anyone who answers, who can feed the program any parameters: for a trial on your own"
+        " machine",
+        is_switch=True,
+    ),
+    Setting(
+        "--client-api",
+        "host",
+        "where to ask for the quote, HOST:PORT; port 4433 of the coordinator if not given",
+        variables=("KEYHOUSE_MARBLE_CLIENT_API_ADDR",),
+    ),
+    Setting(
+        "--collateral",
+        "measured",
+        "file of the collateral that verifies the quote (default with --simulation-root:"
+        " collateral.json beside it)",
+        read=file,
+    ),
+    Setting("--pccs", "measured", "ask this PCCS (https://name:port) for the collateral"),
+    Setting(
+        "--pccs-ca", "measured", "the only CA (PEM file) that may vouch for the PCCS", read=file
+    ),
+    Setting(
+        "--simulation-root",
+        "measured",
+        "trust quotes of a SIMULATED platform under this root (PEM file)",
+        read=file,
+    ),
+    Setting(
+        "--log-format",
+        "host",
+        "text or json: how the launcher reports to standard error",
+        "text",
+        variables=("KEYHOUSE_LOG_FORMAT", "EDG_LOG_FORMAT"),
+        read=_log_format,
+    ),
+)
+
+
 class RunSettings(msgspec.Struct, frozen=True):
     """The settings of one launcher."""
 
     coordinator: str
-    kind: str  # the marble type
+    type: str  # of the marble
     dns_names: str
     uuid_file: str
     timeout: float  # seconds
@@ -153,13 +183,13 @@ class RunSettings(msgspec.Struct, frozen=True):
     simulated_identity: Path | None  # None: the coordinator's
     root_certificate: Path | None
     attestation: Path | None
-    is_unverified: bool  # trust anyone who answers; then there is neither of the two above
+    unverified_coordinator: bool  # trust anyone who answers; then there is neither of the two above
     client_api: str  # empty: port 4433 of the coordinator's host
     collateral: Path | None
     pccs: str
     pccs_ca: Path | None
     simulation_root: Path | None
-    as_json: bool
+    log_format: str  # "json" or "text"
     words: tuple[bytes, ...]  # PROGRAM ARGS...
 
 
@@ -170,36 +200,25 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     """
     flags, words = _halves(arguments)
     given = read_flags(RUN_SETTINGS, flags, usage=_USAGE, about=_ABOUT, word=_BEFORE_PROGRAM)
-    values = {setting.flag: _value(setting, given, environment) for setting in RUN_SETTINGS}
-    is_unverified = bool(given["unverified_coordinator"])
-    _require_trust(values, is_unverified=is_unverified)
-    _check(values)
-    return RunSettings(
-        coordinator=values["--coordinator"],
-        kind=values["--type"],
-        dns_names=values["--dns-names"],
-        uuid_file=values["--uuid-file"],
-        timeout=float(values["--timeout"]),
-        platform=values["--platform"],
-        simulated_machine=Path(values["--simulated-machine"]),
-        simulated_identity=_path(values["--simulated-identity"]),
-        root_certificate=_path(values["--root-certificate"]),
-        attestation=_path(values["--attestation"]),
-        is_unverified=is_unverified,
-        client_api=values["--client-api"],
-        collateral=_path(values["--collateral"]),
-        pccs=values["--pccs"],
-        pccs_ca=_path(values["--pccs-ca"]),
-        simulation_root=_path(values["--simulation-root"]),
-        as_json=_is_json(values["--log-format"]),
-        words=tuple(map(os.fsencode, words)),
-    )
+    values = read_values(RUN_SETTINGS, given, environment)
+    _require_trust(values)
+    # Hardware measures its own identity: there the flag can only be a mistake.
+    if values["simulated_identity"] and values["platform"] != "simulation":
+        raise SettingRefusedError(
+            "--simulated-identity has no effect here", hint="use it with --platform simulation"
+        )
+    for setting in RUN_SETTINGS:
+        if setting.name in _OF_QUOTES and values[setting.name] and not values["attestation"]:
+            raise SettingRefusedError(
+                f"{setting.flag} has no effect here", hint="use it with --attestation FILE"
+            )
+    return RunSettings(**values, words=tuple(map(os.fsencode, words)))
 
 
 def reports_in_json(environment: Mapping[str, str]) -> bool:
     """Return whether reports are JSON by the environment alone: until the settings are read."""
     setting = next(each for each in RUN_SETTINGS if each.flag == "--log-format")
-    return _is_json(_of_environment(setting, environment))
+    return _log_format(*environment_value(setting, environment)) == "json"
 
 
 def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -210,71 +229,19 @@ def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def _value(setting: Setting, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
-    flag = given[setting.flag.removeprefix("--").replace("-", "_")]
-    if isinstance(flag, str):
-        if not flag:
-            raise SettingRefusedError(
-                f"{setting.flag} is empty", hint="leave it out for the default"
-            )
-        if setting.flag == "--log-format" and flag.casefold() not in _FORMATS:
-            raise SettingRefusedError(
-                "--log-format has an invalid value", hint=f"one of: {', '.join(_FORMATS)}"
-            )
-        return flag
-    return _of_environment(setting, environment)
-
-
-def _of_environment(setting: Setting, environment: Mapping[str, str]) -> str:
-    return next(filter(None, map(environment.get, setting.variables)), setting.default)
-
-
-def _is_json(log_format: str) -> bool:
-    return log_format.casefold() == "json"
-
-
-def _require_trust(values: Mapping[str, str], *, is_unverified: bool) -> None:
+def _require_trust(values: Mapping[str, Any]) -> None:
     """Raise ``SettingMisusedError`` unless the coordinator is verified, or explicitly is not.
 
     The environment has no say: it is the host's.
     """
-    named = [flag for flag in ("--root-certificate", "--attestation") if values[flag]]
-    if named and is_unverified:
+    named = [name for name in ("root_certificate", "attestation") if values[name]]
+    if named and values["unverified_coordinator"]:
         raise SettingMisusedError(
-            f"--unverified-coordinator contradicts {named[0]}", hint="leave one of the two out"
+            f"--unverified-coordinator contradicts --{named[0].replace('_', '-')}",
+            hint="leave one of the two out",
         )
-    if not named and not is_unverified:
+    if not named and not values["unverified_coordinator"]:
         raise SettingMisusedError(
             "no way to verify the coordinator: pass --root-certificate or --attestation",
             hint="only for a trial on your own machine: --unverified-coordinator",
         )
-
-
-def _check(values: Mapping[str, str]) -> None:
-    if not values["--type"]:
-        raise SettingMisusedError("no marble type", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE")
-    if values["--platform"] not in _PLATFORMS:
-        raise SettingRefusedError(
-            "--platform has an invalid value", hint=f"one of: {', '.join(_PLATFORMS)}"
-        )
-    if not values["--type"].isprintable():  # so it is text, whatever the bytes were
-        raise SettingRefusedError("the marble type is not text", hint="name one of the manifest")
-    digits = values["--timeout"]
-    if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= _LONGEST_DIGITS):
-        raise SettingRefusedError(
-            "the timeout is not a number of seconds", hint="such as --timeout 60"
-        )
-    # Hardware measures its own identity: there the flag can only be a mistake.
-    if values["--simulated-identity"] and values["--platform"] != "simulation":
-        raise SettingRefusedError(
-            "--simulated-identity has no effect here", hint="use it with --platform simulation"
-        )
-    for flag in _OF_QUOTES:
-        if values[flag] and not values["--attestation"]:
-            raise SettingRefusedError(
-                f"{flag} has no effect here", hint="use it with --attestation FILE"
-            )
-
-
-def _path(value: str) -> Path | None:
-    return Path(value) if value else None

@@ -54,7 +54,7 @@ def anchors(settings: RunSettings) -> Anchors | None:
     Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for files that cannot be used.
     What is returned raises the client's ``TrustError`` and ``UnreachableError``.
     """
-    if settings.is_unverified:
+    if settings.unverified_coordinator:
         return None
     pinned = _pinned(settings.root_certificate)
     if settings.attestation is not None:

@@ -1,13 +1,32 @@
-"""The command line of a measured process: ``keyhouse serve`` and ``keyhouse run``."""
+"""Settings of a measured process, ``keyhouse serve`` or ``run``: flags first, then variables.
+
+Each setting has a class (security rules, "The host"). *Measured* settings decide what is trusted:
+they come from the command line, which the platform measures, and never from the environment.
+*Host* settings may cost availability, never confidentiality or integrity.
+"""
 
 import argparse
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.version import VERSION
 
-__all__ = ["Setting", "SettingMisusedError", "SettingRefusedError", "read_flags"]
+__all__ = [
+    "Setting",
+    "SettingMisusedError",
+    "SettingRefusedError",
+    "environment_value",
+    "file",
+    "read_flags",
+    "read_values",
+]
+
+
+def file(value: str, _source: str) -> Path | None:
+    """Return the path that a setting names; None: it has no value."""
+    return Path(value) if value else None
 
 
 class Setting(NamedTuple):
@@ -15,14 +34,22 @@ class Setting(NamedTuple):
 
     flag: str
     kind: str  # "measured" or "host"
-    default: str
     help: str
+    default: str = ""
+    choices: tuple[str, ...] = ()  # empty: any value
+    is_switch: bool = False  # a flag without a value
     variables: tuple[str, ...] = ()  # in the order in which they are read; empty counts as unset
-    is_switch: bool = False
+    read: Callable[[str, str], Any] = lambda value, _source: value
+    """Returns what a value means. Its second argument is what it comes from, for the error."""
+
+    @property
+    def name(self) -> str:
+        """Return the flag in snake case."""
+        return self.flag.removeprefix("--").replace("-", "_")
 
 
 class SettingRefusedError(RefusedError):
-    """A setting that cannot be, or that may not come from where it came from."""
+    """A setting with an invalid value, or that may not come from where it came from."""
 
     code = "setting"
 
@@ -64,6 +91,42 @@ def read_flags(
     if others:
         raise _unknown(name, others[0], [setting.flag for setting in settings], word)
     return vars(given)
+
+
+def read_values(
+    settings: Sequence[Setting], given: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what each setting means by its name; a flag has precedence over variables.
+
+    ``given``: what ``read_flags`` returned. Raises ``SettingRefusedError``.
+    """
+    return {
+        each.name: given[each.name] if each.is_switch else _read(each, given, environment)
+        for each in settings
+    }
+
+
+def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the value of ``setting`` without its flag, and what it comes from."""
+    for name in setting.variables:
+        if environment.get(name):
+            return environment[name], name
+    return setting.default, setting.flag
+
+
+def _read(setting: Setting, given: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
+    flag = given[setting.name]
+    if flag == "":
+        default = f", {setting.default}" if setting.default else ""
+        raise SettingRefusedError(
+            f"{setting.flag} is empty", hint=f"leave it out for the default{default}"
+        )
+    value, source = (flag, setting.flag) if flag else environment_value(setting, environment)
+    if setting.choices and value not in setting.choices:
+        raise SettingRefusedError(
+            f"{source} has an invalid value", hint=f"one of: {', '.join(setting.choices)}"
+        )
+    return setting.read(value, source)
 
 
 def _unknown(name: str, given: str, flags: Sequence[str], word: str) -> SettingMisusedError:

@@ -132,9 +132,9 @@ async def _serve_home(
                 engine,
                 platform,
                 checks,
-                (settings.mesh_host, settings.mesh_port),
+                settings.mesh_addr,
                 certificate_days=settings.marble_certificate_days,
-                metrics=settings.metrics,
+                metrics=settings.metrics_addr,
             ) as listeners,
         ):
             await _start(settings, platform.kind, engine, listeners.client_api)
@@ -148,11 +148,11 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
     from keyhouse.base.version import VERSION
 
     _settle_memory()
-    await listener.start(settings.client_host, settings.client_port)
+    await listener.start(*settings.client_addr)
     structlog.get_logger(__name__).info(
         "serving the Client API",
         phase=engine.view.phase.words,
-        address=f"{settings.client_host or '*'}:{listener.port}",
+        address=f"{settings.client_addr.host or '*'}:{listener.port}",
         platform=platform,
         version=VERSION,
     )
