@@ -128,7 +128,7 @@ def set_secrets(
     One secret takes exactly the bytes that are given, a line end included; one that is a
     certificate takes PEM, with its private key. Many take a JSON file.
     """
-    from keyhouse.cli.secret_files import read_pem_secret, read_secret_file, upload_of
+    from keyhouse.views.uploads import read_pem_secret, read_secret_file, upload_of
 
     given = _value_of(file, from_pem, from_file, value)
     uploads = {}
@@ -158,7 +158,7 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
     Example: keyhouse secret list localhost:4433 --attestation attestation.json
     --simulation-root root.pem
     """
-    from keyhouse.cli.secret_list import described_secrets
+    from keyhouse.views.secrets import described_secrets
 
     with coordinator_of(target) as coordinator:
         found = described_secrets(decode(coordinator.manifest().manifest))
@@ -255,8 +255,8 @@ def _knowing(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]
 
     To it, an unknown name is one without a permission. Raises ``NotFoundError`` instead.
     """
-    from keyhouse.cli.secret_files import unknown_secret
     from keyhouse.client import CallRefusedError
+    from keyhouse.views.uploads import unknown_secret
 
     try:
         yield

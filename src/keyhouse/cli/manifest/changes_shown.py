@@ -1,18 +1,16 @@
-"""How changes look to people: a sign before each (``+ - ~``), a summary, and dangers last."""
+"""How changes look on a terminal: a sign before each (``+ - ~``), and dangers last."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final
 
 import click
-import msgspec
 
 from keyhouse.base.printable import printable
+from keyhouse.views.changes import SignedChange
 
-__all__ = ["Sign", "Summary", "danger_lines", "section_lines", "wrapped"]
-
-Sign = Literal["+", "-", "~"]
+__all__ = ["danger_lines", "section_lines", "wrapped"]
 
 _WIDTH: Final = 100  # columns
 _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -31,13 +29,13 @@ def wrapped(head: str, text: str, indent: str = "  ") -> list[str]:
 
 
 def section_lines(
-    changes: Iterable[tuple[str, Sign, str]], *, colour: bool, wraps: bool = True
+    changes: Iterable[SignedChange], *, colour: bool, wraps: bool = True
 ) -> Iterator[str]:
-    """Yield each section, then its changes (section, sign, text), with a sign in front.
+    """Yield each section, then its changes, with a sign in front.
 
     Unless it ``wraps``, each text is on one line, with its spaces as they are.
     """
-    for section, inside in groupby(changes, lambda each: each[0]):
+    for section, inside in groupby(changes, lambda each: each.section):
         head = f"  {printable(section)}"
         yield click.style(head, bold=True) if colour else head
         for _, sign, text in inside:
@@ -52,24 +50,3 @@ def danger_lines(texts: Iterable[str], *, colour: bool) -> Iterator[str]:
     if lines:
         for line in ("DANGER: this cannot be undone", *lines):
             yield click.style(line, fg="red", bold=True) if colour else line
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """How many entries come, go and change, and what is lost with them."""
-
-    added: int
-    removed: int
-    changed: int
-    lost: int = 0
-
-    def __str__(self) -> str:
-        """Return such as ``2 to add, 1 to change, 1 value lost``; "nothing to change" if so."""
-        values = "value" if self.lost == 1 else "values"
-        parts = (
-            (self.added, "to add"),
-            (self.changed, "to change"),
-            (self.removed, "to remove"),
-            (self.lost, f"{values} lost"),
-        )
-        told = ", ".join(f"{count} {what}" for count, what in parts if count)
-        return told or "nothing to change"

@@ -2,16 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
-import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.place import at, quoted
-from keyhouse.cli.manifest.changes_shown import Sign, Summary, danger_lines, section_lines
+from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
@@ -28,8 +25,6 @@ _Side = Annotated[
     str, Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
 ]
 _OtherSide = Annotated[str, Argument(metavar="NEW", help="the same")]
-_SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "changed": "~"}
-_LONGEST: Final = 200  # characters of a value that are shown
 _FILE_NAME: Final = re.compile(r"-|.*/.*|.*\.(json|ya?ml)", re.IGNORECASE | re.DOTALL)
 
 
@@ -93,7 +88,7 @@ def _object(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> d
 
 
 def _show(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> None:
-    from keyhouse.coordinator.update.changes.secrets import upload_may_be_lost
+    from keyhouse.views.difference import losses, signed, summary
 
     if not changes:
         same = before.raw == after.raw
@@ -101,51 +96,10 @@ def _show(before: Manifest, after: Manifest, changes: tuple[Change, ...]) -> Non
         click.echo(words, err=True)
         return
     colour = coloured(sys.stdout)
-    lines = [line for each in changes for line in _signed(each)]
-    dangers = [
-        f"secret {quoted(name)}: if a value is uploaded, an update to this loses it"
-        for name in upload_may_be_lost(before, after)
-    ]
+    lines = [line for each in changes for line in signed(each)]
     for line in (
         *section_lines(lines, colour=colour, wraps=False),
-        f"summary: {_summary(changes)}",
-        *danger_lines(dangers, colour=colour),
+        f"summary: {summary(changes)}",
+        *danger_lines(losses(before, after), colour=colour),
     ):
         sys.stdout.write(f"{line}\n")
-
-
-def _summary(changes: tuple[Change, ...]) -> Summary:
-    whole = {(each.section, each.name): each.kind for each in changes if not each.field}
-    kinds = [*whole.values()]
-    others = {(each.section, each.name) for each in changes} - whole.keys()
-    changed = kinds.count("changed") + len(others)
-    return Summary(kinds.count("added"), kinds.count("removed"), changed)
-
-
-def _signed(change: Change) -> Iterator[tuple[str, Sign, str]]:
-    """Yield section, sign and text of a change; of an entry that comes each of its fields."""
-    where = at(*filter(None, (change.name,)), *change.field)
-    text, sign = _words(where, change), _SIGNS[change.kind]
-    if change.kind == "added" and not change.field and isinstance(change.new, dict):
-        yield change.section, sign, where
-        for field, value in change.new.items():
-            yield change.section, sign, f"{at(change.name, field)}: {_short(value)}"
-        return
-    yield change.section, sign, text
-
-
-def _words(where: str, change: Change) -> str:
-    if isinstance(change.old, list) and isinstance(change.new, list):
-        gone = [f"- {_short(item)}" for item in change.old if item not in change.new]
-        come = [f"+ {_short(item)}" for item in change.new if item not in change.old]
-        return f"{where}: {', '.join(gone + come) or 'in another order'}"
-    if change.kind == "added":
-        return f"{where}: {_short(change.new)}"
-    if change.kind == "removed":
-        return f"{where}: {_short(change.old)}" if change.field else where
-    return f"{where}: {_short(change.old)} -> {_short(change.new)}"
-
-
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from keyhouse.base.errors import ConflictError, NotFoundError, RefusedError
-from keyhouse.cli.manifest.changes_shown import (
-    Sign,
-    Summary,
-    danger_lines,
-    section_lines,
-    wrapped,
-)
+from keyhouse.cli.manifest.changes_shown import danger_lines, section_lines, wrapped
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
@@ -27,17 +21,13 @@ from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.manifest import fingerprint
+from keyhouse.views.plan import agreement, danger_texts, harmless, signed, summary
 
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, PlanData
-    from keyhouse.wire.plan import PlanChange
 
 __all__ = ["ReviewOptions", "plan", "plan_text", "require_pending"]
 
-_COMES: Final = frozenset({"added", "gained", "opened", "given"})
-_GOES: Final = frozenset({"removed", "lost", "closed"})
-_DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reached"})
-"""Changes that lose data, or lock workloads out."""
 _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 
@@ -159,15 +149,14 @@ def plan_text(found: "PlanData", *, colour: bool) -> str:
 
 def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
     plan = found.plan
-    shown = [each for each in plan.changes if each.what not in _DANGERS]
     if plan.changes:
         yield "this update changes:"
-        yield from section_lines(map(_signed, shown), colour=colour)
+        yield from section_lines(map(signed, harmless(plan)), colour=colour)
     else:
         yield "this update changes nothing that the manifest in force does not say already"
     yield "and, as every such update does:"
-    yield from section_lines(map(_signed, plan.renewals), colour=colour)
-    yield f"summary: {_summary(plan.changes)}"
+    yield from section_lines(map(signed, plan.renewals), colour=colour)
+    yield f"summary: {summary(plan.changes)}"
     if plan.kept:
         yield f"secrets that stay: {len(plan.kept)}"
     if found.not_uploaded:
@@ -176,36 +165,9 @@ def _lines(found: "PlanData", *, colour: bool) -> Iterator[str]:
         yield from wrapped("note: ", note)
     for warning in found.warnings:
         yield from wrapped("warning: ", str(warning))
-    yield from wrapped("agreement: ", _agreement(found))
-    dangers = [each.text for each in plan.changes if each.what in _DANGERS]
-    yield from danger_lines(dangers, colour=colour)
+    yield from wrapped("agreement: ", agreement(found))
+    yield from danger_lines(danger_texts(plan), colour=colour)
     yield f"plan: {found.digest}"
-
-
-def _signed(change: "PlanChange") -> tuple[str, Sign, str]:
-    """Return section, sign and text. Words that a newer coordinator has get a sign, too."""
-    word = change.what.rpartition("-")[2]
-    sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
-    return change.section, sign, change.text
-
-
-def _summary(changes: "Sequence[PlanChange]") -> Summary:
-    """Count entries by what happens to them; what follows from that is not counted again."""
-    added = {(each.section, each.name) for each in changes if each.what.endswith("-added")}
-    removed = {(each.section, each.name) for each in changes if each.what.endswith("-removed")}
-    named = {(each.section, each.name) for each in changes}
-    lost = sum(each.what == "value-lost" for each in changes)
-    return Summary(len(added), len(removed), len(named - added - removed), lost)
-
-
-def _agreement(found: "PlanData") -> str:
-    plan = found.plan
-    if not plan.needed:
-        return "nobody else has to agree"
-    text = f"{plan.needed} of {', '.join(plan.users)}"
-    if found.acknowledged:
-        text += f"; {', '.join(found.acknowledged)} agreed already"
-    return text
 
 
 def _sending(*, quiet: bool) -> AbstractContextManager[None]:

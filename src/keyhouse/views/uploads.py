@@ -1,4 +1,4 @@
-"""Files that `keyhouse secret set` uploads: JSON by names, or a PEM certificate with its key."""
+"""What people upload as secrets: JSON by names, bytes, or a PEM certificate with its key."""
 
 import re
 from collections.abc import Iterable

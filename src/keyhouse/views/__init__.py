@@ -1,0 +1,1 @@
+"""What people are shown of manifests, plans and secrets, wherever they see it."""

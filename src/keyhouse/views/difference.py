@@ -1,0 +1,63 @@
+"""What differs between two manifests, as people read it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.base.place import at, quoted
+from keyhouse.coordinator.update.changes.secrets import upload_may_be_lost
+from keyhouse.manifest import Manifest
+from keyhouse.manifest.diff import Change
+from keyhouse.views.changes import Sign, SignedChange, Summary
+
+__all__ = ["losses", "signed", "summary"]
+
+_SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "changed": "~"}
+_LONGEST: Final = 200  # characters of a value that are shown
+
+
+def signed(change: Change) -> Iterator[SignedChange]:
+    """Yield a change with its sign; of an entry that comes each of its fields."""
+    where = at(*filter(None, (change.name,)), *change.field)
+    text, sign = _words(where, change), _SIGNS[change.kind]
+    if change.kind == "added" and not change.field and isinstance(change.new, dict):
+        yield SignedChange(change.section, sign, where)
+        for field, value in change.new.items():
+            yield SignedChange(change.section, sign, f"{at(change.name, field)}: {_short(value)}")
+        return
+    yield SignedChange(change.section, sign, text)
+
+
+def summary(changes: Sequence[Change]) -> Summary:
+    """Count entries that come, go and change."""
+    whole = {(each.section, each.name): each.kind for each in changes if not each.field}
+    kinds = [*whole.values()]
+    others = {(each.section, each.name) for each in changes} - whole.keys()
+    changed = kinds.count("changed") + len(others)
+    return Summary(kinds.count("added"), kinds.count("removed"), changed)
+
+
+def losses(before: Manifest, after: Manifest) -> list[str]:
+    """Return what an update from one to the other may lose, in sentences."""
+    return [
+        f"secret {quoted(name)}: if a value is uploaded, an update to this loses it"
+        for name in upload_may_be_lost(before, after)
+    ]
+
+
+def _words(where: str, change: Change) -> str:
+    if isinstance(change.old, list) and isinstance(change.new, list):
+        gone = [f"- {_short(item)}" for item in change.old if item not in change.new]
+        come = [f"+ {_short(item)}" for item in change.new if item not in change.old]
+        return f"{where}: {', '.join(gone + come) or 'in another order'}"
+    if change.kind == "added":
+        return f"{where}: {_short(change.new)}"
+    if change.kind == "removed":
+        return f"{where}: {_short(change.old)}" if change.field else where
+    return f"{where}: {_short(change.old)} -> {_short(change.new)}"
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
