@@ -6,11 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.process.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID
 
 from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.memory import MemoryStore
+from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.protocol import Store, StoreConflictError
 from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
 from keyhouse.journal.store.sqlite import SqliteStore
@@ -51,11 +53,14 @@ def names(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir())
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store
     if request.param == "memory":
         opened = MemoryStore()
+    elif request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        opened = await PostgresStore.open(server.url(await server.database()), STORE_ID)
     else:
         opened = await SqliteStore.open(tmp_path / "journal.db")
     yield opened

@@ -1,0 +1,357 @@
+"""The shared store: a schema in PostgreSQL, for several writers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from keyhouse.base.secret import Secret
+from keyhouse.journal.store.postgres_connection import Connection, ConnectionDroppedError, connect
+from keyhouse.journal.store.protocol import (
+    OutcomeUnknownError,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreUnreadableError,
+)
+from keyhouse.journal.store.records import CHAIN_SIZE, Batch, EpochStart, Position, Sealed, follow
+
+__all__ = ["PostgresStore"]
+
+_PIECE_RECORDS = 1000
+_PIECE_BYTES = 1024 * 1024
+_EVERY = 1.0  # seconds between two looks of a watcher
+_CHANNEL = "keyhouse"
+
+_FENCE = """
+INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence) VALUES ($1, 0, 0, '', 0)
+ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + $2
+RETURNING epoch, sequence, chain, fence"""
+_HEAD = "SELECT epoch, sequence, chain, fence FROM keyhouse.head WHERE store_id = $1"
+_ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
+_INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
+_APPEND = f"""
+WITH moved AS (
+  UPDATE keyhouse.head SET sequence = $6, chain = $7
+  WHERE store_id = $1 AND epoch = $8 AND sequence = $9 AND chain = $10 AND fence = $11
+  RETURNING store_id, pg_notify('{_CHANNEL}', ''))
+INSERT INTO keyhouse.record SELECT m.store_id, r.* FROM moved m, {_ROWS}"""  # noqa: S608
+_INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5)"
+_MOVE_HEAD = f"""
+UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
+WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
+# One statement is one snapshot: start, records and head belong together.
+_READ = """
+SELECT h.epoch, h.sequence, h.chain, e.epoch, e.first, e.previous, e.key_check,
+  r.sequence, r.header, r.nonce, r.ciphertext
+FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
+LEFT JOIN LATERAL (
+  SELECT *, sum(octet_length(ciphertext)) OVER (ORDER BY sequence) AS size FROM (
+    SELECT sequence, header, nonce, ciphertext FROM keyhouse.record
+    WHERE store_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1000) AS next
+) AS r ON r.size - octet_length(r.ciphertext) < 4194304
+WHERE h.store_id = $1 ORDER BY r.sequence"""
+
+
+class PostgresStore:
+    """One writer's way to the store ``store_id`` in a database that others write to as well.
+
+    Two connections, so that no read waits for a commit. The first write on each is one to the head
+    row: with a synchronous standby it waits until the standby has all that is visible, so what is
+    read afterwards was acknowledged by both. On the connection that writes it raises the row's
+    fence, which every write compares: none that was sent before on another can take effect then.
+    """
+
+    def __init__(self, url: Secret, store_id: bytes) -> None:
+        """Use ``open``."""
+        self._url = url
+        self._id = store_id
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._changed: Callable[[], None] = lambda: None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, url: Secret, store_id: bytes) -> "PostgresStore":
+        """Return the store in the database at ``url``, which must have the schema.
+
+        Raises ``StoreUnreadableError`` or ``StoreDamagedError``.
+        """
+        store = cls(url, store_id)
+        try:
+            await store.head()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
+        """Keep ``records`` behind ``expected``; any trouble makes the outcome unknown."""
+        place = (head.sequence, head.chain, expected.epoch, expected.sequence, expected.chain)
+        async with self._writing:
+            connection = await self._for_writing()
+            in_turn, connection.in_turn = connection.in_turn, False
+            with _outcome_unknown():
+                rows = _columns(records)
+                done = await connection.execute(_APPEND, self._id, *rows, *place, connection.fence)
+                if in_turn:
+                    _require(connection, await connection.execute("COMMIT"), "COMMIT")
+                if records and done == "INSERT 0 0":
+                    await self._learn_fence(connection)
+                    raise _conflict()
+                _require(connection, done, f"INSERT 0 {len(records)}")
+
+    async def read(self, after_seq: int) -> Batch:
+        """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_READ, self._id, after_seq)
+        return _batch(self._id, rows)
+
+    async def head(self) -> Position | None:
+        """Return where the store ends."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_HEAD, self._id)
+        return _head(rows)[0]
+
+    async def begin_epoch(
+        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+    ) -> None:
+        """Replace everything by ``records``, consumed in threads while the head row is locked.
+
+        The bytes of older records are in dead rows, in the log and on standbys until PostgreSQL
+        removes them.
+        """
+        async with self._writing:
+            connection = await self._for_writing()
+            with _outcome_unknown():
+                if await self._lock_head(connection) != expected:
+                    await connection.execute("ROLLBACK")
+                    raise _conflict()
+                try:
+                    await self._replace(connection, start, iter(records))
+                except ConnectionDroppedError:
+                    raise
+                except BaseException:
+                    connection.drop()  # which rolls back
+                    raise
+                _require(connection, await connection.execute("COMMIT"), "COMMIT")
+
+    async def settle(self) -> Position | None:
+        """Return where the store ends, on a new connection, which fences off the one before."""
+        async with self._writing:
+            if self._writer is not None:
+                self._writer.drop()
+            connection = await self._for_writing()
+            with _unreadable():
+                return _head(await connection.fetch(_HEAD, self._id))[0]
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Return a context that has the lock of the head row."""
+        async with self._writing:
+            connection = await self._for_writing()
+            with _unreadable():
+                await self._lock_head(connection)
+        connection.in_turn = True
+        try:
+            yield
+        finally:
+            async with self._writing:
+                if connection.in_turn:
+                    connection.in_turn = False
+                    with suppress(ConnectionDroppedError):
+                        await connection.execute("ROLLBACK")
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` when others tell of a write, and every second."""
+        self._changed = changed
+        if self._ticking is None:
+            self._tick_later()
+
+    async def close(self) -> None:
+        """Close both connections."""
+        self._closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                await connection.close()
+
+    def _tick_later(self) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(_EVERY, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_later()
+        self._changed()
+
+    def _heard(self, pid: int) -> None:
+        if self._writer is None or pid != self._writer.server_pid:
+            self._changed()
+
+    async def _for_writing(self) -> Connection:
+        if self._writer is None or self._writer.closed:
+            self._writer = await self._connected(raise_by=1)
+        return self._writer
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[Connection]:
+        async with self._reading:
+            with _unreadable():
+                if self._reader is None or self._reader.closed:
+                    self._reader = await self._connected(raise_by=0)
+                    await self._reader.listen(_CHANNEL, self._heard)
+                yield self._reader
+
+    async def _connected(self, *, raise_by: int) -> Connection:
+        """Return a new connection, whose first commit is one on the head row."""
+        if self._closed:
+            raise StoreUnreadableError("the store was closed")
+        connection = await connect(self._url)
+        try:
+            with _unreadable():
+                rows = await connection.fetch(_FENCE, self._id, raise_by)
+            _, connection.fence = _head(rows)
+        except BaseException:
+            connection.drop()
+            raise
+        return connection
+
+    async def _learn_fence(self, connection: Connection) -> None:
+        """Take the fence that another writer's connection has raised.
+
+        What was sent on earlier connections has a lower one, which this connection had raised.
+        """
+        _, connection.fence = _head(await connection.fetch(_HEAD, self._id))
+
+    async def _lock_head(self, connection: Connection) -> Position | None:
+        """Return where the store ends, which no other can change until the transaction ends."""
+        if not connection.in_turn:
+            await connection.execute("BEGIN")
+        connection.in_turn = False
+        rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id)
+        head, connection.fence = _head(rows)
+        return head
+
+    async def _replace(
+        self, connection: Connection, start: EpochStart, records: Iterator[Sealed]
+    ) -> None:
+        """Do all of ``begin_epoch`` but the commit."""
+        for table in ("epoch", "record"):
+            await connection.execute(
+                f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
+                self._id,
+            )
+        row = (start.store_id, start.epoch, start.first, start.previous, start.key_check)
+        _require(connection, await connection.execute(_INSERT_EPOCH, *row), "INSERT 0 1")
+        place = start.before
+        while True:
+            piece, place = await asyncio.to_thread(_piece, records, place)
+            if not piece:
+                break
+            done = await connection.execute(_INSERT, self._id, *_columns(piece))
+            _require(connection, done, f"INSERT 0 {len(piece)}")
+        end = (self._id, place.epoch, place.sequence, place.chain)
+        _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
+
+
+@contextmanager
+def _outcome_unknown() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionDroppedError:
+        raise OutcomeUnknownError(
+            "a write to the database failed and may or may not be there",
+            hint="look at the database server",
+        ) from None
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionDroppedError:
+        raise StoreUnreadableError(
+            "the database did not answer", hint="look at the database server"
+        ) from None
+
+
+def _conflict() -> StoreConflictError:
+    return StoreConflictError("the database does not end where this writer left it")
+
+
+def _require(connection: Connection, done: str, expected: str) -> None:
+    """Check the tag of a command. What a server did that did something else is unknown."""
+    if done != expected:
+        connection.drop()
+        raise ConnectionDroppedError
+
+
+def _piece(records: Iterator[Sealed], place: Position) -> tuple[list[Sealed], Position]:
+    """Return the next ``records``, a bounded number, and the place behind them."""
+    piece, size = list[Sealed](), 0
+    for record in records:
+        piece.append(record)
+        size += len(record.ciphertext)
+        if len(piece) == _PIECE_RECORDS or size > _PIECE_BYTES:
+            break
+    return piece, follow(place, *piece)
+
+
+def _columns(records: Sequence[Sealed]) -> tuple[list[Any], ...]:
+    return (
+        [record.sequence for record in records],
+        [record.header for record in records],
+        [record.nonce for record in records],
+        [record.ciphertext for record in records],
+    )
+
+
+def _head(rows: list[tuple[Any, ...]]) -> tuple[Position | None, int]:
+    """Return where the store ends, and its fence."""
+    if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int):
+        raise _damaged()
+    *place, fence = rows[0]
+    return _position(*place), fence
+
+
+def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
+    if (epoch, sequence, chain) == (0, 0, b""):
+        return None
+    if epoch <= 0 or sequence <= 0 or len(chain) != CHAIN_SIZE:
+        raise _damaged()
+    return Position(epoch, sequence, chain)
+
+
+def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
+    if not rows or not _has_types(rows[0][:3], int, int, bytes):
+        raise _damaged()
+    head = _position(*rows[0][:3])
+    described = rows[0][3:7]
+    if head is None:
+        if any(value is not None for row in rows for value in row[3:]):
+            raise _damaged()
+        return Batch(None, ())
+    if not _has_types(described, int, int, bytes, bytes):
+        raise _damaged()
+    epoch, first, previous, check = described
+    if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
+        raise _damaged()
+    # A row without a record is what the outer join makes of none.
+    found = [row[7:] for row in rows if row[7:] != (None,) * 4]
+    if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
+        raise _damaged()
+    start = EpochStart(store_id, epoch, first, previous, check)
+    return Batch(start, tuple(Sealed(*each) for each in found), head)
+
+
+def _has_types(values: tuple[Any, ...], *types: type) -> bool:
+    """Tell whether ``values`` are what the columns hold: the server might say they hold others."""
+    return len(values) == len(types) and all(map(isinstance, values, types))
+
+
+def _damaged() -> StoreDamagedError:
+    return StoreDamagedError(
+        "the database does not hold what Keyhouse wrote",
+        hint="restore the database from a backup",
+    )

@@ -1,0 +1,313 @@
+"""The store in PostgreSQL: several writers, and a server that fails or is not trusted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from support.process.postgres import PASSWORD, PostgresServer
+from support.samples.state import DEK, STORE_ID
+
+from keyhouse.base.secret import Secret
+from keyhouse.journal import Journal, NotDurableError
+from keyhouse.journal.store.postgres import PostgresStore
+from keyhouse.journal.store.postgres_connection import create_schema
+from keyhouse.journal.store.protocol import (
+    OutcomeUnknownError,
+    StoreConflictError,
+    StoreDamagedError,
+    StoreUnreadableError,
+)
+
+BACKENDS = (
+    "SELECT {}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%record%'"
+)
+
+
+class Shared:
+    """A database and journals on it, each with a store of its own."""
+
+    def __init__(self, server: PostgresServer, name: str) -> None:
+        self.server, self.name = server, name
+        self.url = server.url(name)
+        self.stores: list[PostgresStore] = []
+
+    async def store(self) -> PostgresStore:
+        self.stores.append(await PostgresStore.open(self.url, STORE_ID))
+        return self.stores[-1]
+
+    async def created(self) -> Journal:
+        store = await self.store()
+        return await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
+
+    async def joined(self) -> Journal:
+        return (await Journal.open(await self.store(), store_id=STORE_ID, dek=DEK))[0]
+
+    async def events(self) -> tuple[bytes, ...]:
+        return (await Journal.open(await self.store(), store_id=STORE_ID, dek=DEK))[1].events
+
+    async def ask(self, statement: str) -> None:
+        await self.server.ask(statement, database=self.name)
+
+
+@pytest.fixture
+async def shared(postgres: PostgresServer) -> AsyncIterator[Shared]:
+    shared = Shared(postgres, await postgres.database())
+    yield shared
+    for store in shared.stores:
+        await store.close()
+
+
+async def until(server: PostgresServer, statement: str) -> None:
+    """Return once ``statement`` has rows."""
+    while not await server.ask(statement):
+        pass
+
+
+@asynccontextmanager
+async def standby_missing(server: PostgresServer) -> AsyncIterator[None]:
+    """Have every commit wait for a standby that is not there."""
+    await _set_standby(server, "missing")
+    try:
+        yield
+    finally:
+        await _set_standby(server, "")
+
+
+async def _set_standby(server: PostgresServer, name: str) -> None:
+    await server.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    await server.ask("SELECT pg_reload_conf()")
+    # Commits look at what the checkpointer has read.
+    while (await server.ask("SHOW synchronous_standby_names")) != [(name,)]:
+        pass
+
+
+async def test_writers_outrun_each_other_and_lose_nothing(shared: Shared) -> None:
+    one = await shared.created()
+    journals = [one, *[await shared.joined() for _ in range(3)]]
+
+    async def write(journal: Journal, number: int) -> list[bytes]:
+        written = []
+        for count in range(10):
+            written.append(f"{number}.{count}".encode())
+            await _append(journal, written[-1])
+        return written
+
+    written = await asyncio.gather(*map(write, journals, range(4)))
+    events = await shared.events()
+    assert sorted(events) == sorted(event for each in written for event in each)
+    for each in written:
+        assert [event for event in events if event in each] == each
+
+
+async def _append(journal: Journal, event: bytes) -> None:
+    try:
+        await journal.append([event])
+    except StoreConflictError:
+        async with journal.turn():
+            await journal.catch_up()
+            await journal.append([event])
+
+
+async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> None:
+    one, other = await shared.created(), await shared.joined()
+    async with one.turn():
+        behind = asyncio.create_task(other.append([b"other"]))
+        await until(shared.server, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        await one.append([b"first"])
+    with pytest.raises(StoreConflictError):
+        await behind
+    async with one.turn():
+        pass  # no write: others can
+    await other.catch_up()
+    await other.append([b"other"])
+    assert await shared.events() == (b"first", b"other")
+
+
+async def test_a_turn_that_the_server_ended_is_no_turn(shared: Shared) -> None:
+    one = await shared.created()
+    async with one.turn():
+        await shared.ask(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE state = 'idle in transaction'"
+        )
+        try:
+            await one.append([b"once"])
+        except NotDurableError:  # it was sent before the end was heard of
+            await one.append([b"once"])
+    assert await shared.events() == (b"once",)
+
+
+async def test_compaction_and_a_writer_at_once(shared: Shared) -> None:
+    one, other = await shared.created(), await shared.joined()
+    async with one.turn():
+        await one.begin_epoch([b"x" * 600_000] * 5)
+    with pytest.raises(StoreConflictError):
+        await other.append([b"before it catches up"])
+    await other.catch_up()
+    await other.append([b"event"])
+    assert await shared.events() == (b"event",)
+
+
+@pytest.mark.parametrize(
+    "strike",
+    ["pg_cancel_backend", "pg_terminate_backend"],
+)
+async def test_a_commit_that_was_cut_short_is_settled(shared: Shared, strike: str) -> None:
+    """It is on this machine only, until the fence waits for the standby as well."""
+    journal = await shared.created()
+    async with standby_missing(shared.server):
+        writing = asyncio.create_task(journal.append([b"event"]))
+        await until(shared.server, BACKENDS.format("abs"))
+        await shared.ask(BACKENDS.format(strike))
+        # The fence waits for the standby, too.
+        await until(
+            shared.server,
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE wait_event = 'SyncRep' AND query LIKE '%fence +%'",
+        )
+        assert not writing.done()
+    assert (await writing).sequence == 2
+    assert await shared.events() == (b"event",)
+
+
+async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -> None:
+    """What was sent on an earlier connection expects a fence that has been raised since."""
+    journal = await shared.created()
+    store = shared.stores[0]
+    late = store._writer
+    assert late is not None
+    sent = late.fence
+    await store.settle()
+    assert store._writer is not late
+    assert store._writer is not None
+    store._writer.fence = sent
+    with pytest.raises(StoreConflictError):
+        await journal.append([b"late"])
+    await journal.append([b"with the fence as it is"])
+    assert await shared.events() == (b"with the fence as it is",)
+
+
+async def test_a_killed_server_has_what_it_acknowledged(shared: Shared) -> None:
+    journal = await shared.created()
+    await journal.append([b"acknowledged"])
+    shared.server.kill()
+    try:
+        with pytest.raises(OutcomeUnknownError):
+            await journal.append([b"not sent"])
+        with pytest.raises(StoreUnreadableError):
+            await shared.stores[0].head()
+    finally:
+        shared.server.start()
+    with pytest.raises(NotDurableError):
+        await journal.settle()
+    await journal.append([b"next"])
+    assert await shared.events() == (b"acknowledged", b"next")
+
+
+async def test_a_watcher_hears_of_others_and_now_and_then(shared: Shared) -> None:
+    one, other = await shared.created(), await shared.joined()
+    heard = asyncio.Event()
+    other.watch(heard.set)
+    await heard.wait()  # every second
+    heard.clear()
+    await one.append([b"event"])
+    await heard.wait()
+    await other.catch_up()
+    assert other.position == one.position
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE RULE r AS ON INSERT TO keyhouse.record DO INSTEAD NOTHING",
+        "ALTER TABLE keyhouse.record ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE keyhouse.record SET UNLOGGED",
+        "ALTER TABLE keyhouse.record ADD extra text",
+        "ALTER TABLE keyhouse.head ALTER sequence TYPE int",
+        "ALTER TABLE keyhouse.head ALTER fence SET DEFAULT 1",
+        "ALTER TABLE keyhouse.head ALTER chain DROP NOT NULL",
+        "ALTER TABLE keyhouse.head ADD CHECK (sequence < 5)",
+        "CREATE TABLE keyhouse.child () INHERITS (keyhouse.record)",
+        "CREATE VIEW keyhouse.more AS SELECT 1",
+        "CREATE TRIGGER t AFTER INSERT ON keyhouse.head EXECUTE FUNCTION unique_key_recheck()",
+        "DROP TABLE keyhouse.epoch",
+        "DROP SCHEMA keyhouse CASCADE",
+    ],
+)
+async def test_a_schema_that_is_not_ours_is_refused(shared: Shared, change: str) -> None:
+    await shared.ask(change)
+    with pytest.raises(StoreDamagedError, match="schema keyhouse"):
+        await shared.store()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM keyhouse.epoch",
+        "UPDATE keyhouse.head SET chain = 'short'",
+        "UPDATE keyhouse.head SET sequence = -1",
+        "UPDATE keyhouse.epoch SET previous = 'short'",
+        "UPDATE keyhouse.head SET epoch = 0, sequence = 0, chain = ''",
+    ],
+)
+async def test_rows_that_are_not_ours_are_refused(shared: Shared, change: str) -> None:
+    await shared.created()
+    await shared.ask(change)
+    with pytest.raises(StoreDamagedError, match="does not hold"):
+        await shared.events()
+
+
+async def test_an_answer_of_any_size_is_not_taken_in(shared: Shared) -> None:
+    await shared.created()
+    await shared.ask(
+        "UPDATE keyhouse.record SET ciphertext = convert_to(repeat('x', 70000000), 'UTF8')"
+    )
+    with pytest.raises(StoreUnreadableError):
+        await shared.events()
+
+
+@pytest.mark.parametrize("setting", ["client_min_messages = error", "synchronous_commit = off"])
+async def test_what_the_database_sets_for_its_users_does_not_count(
+    shared: Shared, setting: str
+) -> None:
+    await shared.ask(f"ALTER DATABASE {shared.name} SET {setting}")
+    store = await shared.store()
+    assert store._reader is not None
+    name, _, value = setting.split()
+    assert await store._reader.fetch(f"SHOW {name}") != [(value,)]
+
+
+async def test_a_pooler_is_refused(shared: Shared) -> None:
+    with shared.server.pooler() as folder, pytest.raises(StoreUnreadableError, match="PgBouncer"):
+        await PostgresStore.open(shared.server.url(shared.name, folder=folder), STORE_ID)
+
+
+Call = Callable[[Secret], Awaitable[object]]
+CALLS: dict[str, Call] = {
+    "open": lambda url: PostgresStore.open(url, STORE_ID),
+    "create": create_schema,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        f"postgresql://nobody:{PASSWORD}@/postgres?host={{}}",
+        f"postgresql://keyhouse:{PASSWORD}@/missing?host={{}}",
+        f"postgresql://keyhouse:{PASSWORD}@127.0.0.1:1/postgres",
+        f"postgresql://keyhouse:{PASSWORD}@host:port/postgres",
+        f"{PASSWORD}",
+    ],
+)
+async def test_no_error_quotes_the_url(postgres: PostgresServer, call: Call, wrong: str) -> None:
+    with pytest.raises(StoreUnreadableError) as caught:
+        await call(Secret(wrong.format(postgres.folder).encode()))
+    assert PASSWORD not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+async def test_a_schema_is_not_created_twice(shared: Shared) -> None:
+    with pytest.raises(StoreUnreadableError, match="cannot be created"):
+        await create_schema(shared.url)
