@@ -1,9 +1,15 @@
-"""What holds for all tests: settings of Hypothesis, and signals as in a terminal."""
+"""What holds for all tests: settings of Hypothesis, signals as in a terminal, one PostgreSQL."""
 
 import gc
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from support.process.postgres import PostgresServer
 
 # By default an example that takes more than 200 ms fails, and so does a machine that stalls once
 # among some ten thousand examples, or that is busy while a test begins. What a test shows is no
@@ -21,3 +27,12 @@ def pytest_collection_finish() -> None:
     """Never look for garbage in what collecting thousands of tests has made: it stays."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[PostgresServer]":
+    """The only server of the session: to make one takes seconds."""
+    from support.process.postgres import PostgresServer
+
+    with PostgresServer.running() as server:
+        yield server

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from support.process.postgres import PASSWORD, PostgresServer
@@ -122,6 +122,25 @@ async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> N
     await other.catch_up()
     await other.append([b"other"])
     assert await shared.events() == (b"first", b"other")
+
+
+async def test_a_connection_for_reading_comes_about_in_a_turn(shared: Shared) -> None:
+    """It waits for no lock: its own object has it, and would lose it first."""
+    one, other = await shared.created(), await shared.joined()
+    await other.append([b"first"])
+    async with one.turn():
+        reader = shared.stores[0]._reader
+        assert reader is not None
+        await shared.ask(f"SELECT pg_terminate_backend({reader.server_pid}, 10000)")
+        with suppress(StoreUnreadableError):
+            await shared.stores[0].head()  # its end is heard of here, if not before
+        await one.catch_up()
+        writer = shared.stores[0]._writer
+        assert writer is not None
+        assert writer.in_turn
+        assert not writer.closed
+        await one.append([b"second"])
+    assert await shared.events() == (b"first", b"second")
 
 
 async def test_a_turn_that_the_server_ended_is_no_turn(shared: Shared) -> None:

@@ -1,7 +1,7 @@
 """The shared store: a schema in PostgreSQL, for several writers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -24,8 +24,9 @@ _CHANNEL = "keyhouse"
 
 _FENCE = """
 INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence) VALUES ($1, 0, 0, '', 0)
-ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + $2
+ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + 1
 RETURNING epoch, sequence, chain, fence"""
+_COMMIT = f"SELECT pg_logical_emit_message(true, '{_CHANNEL}', '')"  # takes no lock of a row
 _HEAD = "SELECT epoch, sequence, chain, fence FROM keyhouse.head WHERE store_id = $1"
 _ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
 _INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
@@ -55,10 +56,11 @@ WHERE h.store_id = $1 ORDER BY r.sequence"""
 class PostgresStore:
     """One writer's way to the store ``store_id`` in a database that others write to as well.
 
-    Two connections, so that no read waits for a commit. The first write on each is one to the head
-    row: with a synchronous standby it waits until the standby has all that is visible, so what is
-    read afterwards was acknowledged by both. On the connection that writes it raises the row's
-    fence, which every write compares: none that was sent before on another can take effect then.
+    Two connections, so that no read waits for a commit. Each begins with a commit: with a
+    synchronous standby it waits until the standby has all that is visible, so what is read
+    afterwards was acknowledged by both. On the connection that writes it raises the fence of the
+    head row, which every write compares: none that was sent before on another can take effect then.
+    On the one that reads it needs no lock, so that what has the lock may read in its turn.
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
@@ -112,7 +114,7 @@ class PostgresStore:
         """Return where the store ends."""
         async with self._asking() as connection:
             rows = await connection.fetch(_HEAD, self._id)
-        return _head(rows)[0]
+        return _head(rows)[0] if rows else None
 
     async def begin_epoch(
         self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
@@ -191,7 +193,7 @@ class PostgresStore:
 
     async def _for_writing(self) -> Connection:
         if self._writer is None or self._writer.closed:
-            self._writer = await self._connected(raise_by=1)
+            self._writer = await self._connected(self._raise_fence)
         return self._writer
 
     @asynccontextmanager
@@ -199,23 +201,25 @@ class PostgresStore:
         async with self._reading:
             with _unreadable():
                 if self._reader is None or self._reader.closed:
-                    self._reader = await self._connected(raise_by=0)
+                    self._reader = await self._connected(_commit)
                     await self._reader.listen(_CHANNEL, self._heard)
                 yield self._reader
 
-    async def _connected(self, *, raise_by: int) -> Connection:
-        """Return a new connection, whose first commit is one on the head row."""
+    async def _connected(self, begin: Callable[[Connection], Awaitable[None]]) -> Connection:
+        """Return a new connection, on which ``begin`` has committed something."""
         if self._closed:
             raise StoreUnreadableError("the store was closed")
         connection = await connect(self._url)
         try:
             with _unreadable():
-                rows = await connection.fetch(_FENCE, self._id, raise_by)
-            _, connection.fence = _head(rows)
+                await begin(connection)
         except BaseException:
             connection.drop()
             raise
         return connection
+
+    async def _raise_fence(self, connection: Connection) -> None:
+        _, connection.fence = _head(await connection.fetch(_FENCE, self._id))
 
     async def _learn_fence(self, connection: Connection) -> None:
         """Take the fence that another writer's connection has raised.
@@ -253,6 +257,10 @@ class PostgresStore:
             _require(connection, done, f"INSERT 0 {len(piece)}")
         end = (self._id, place.epoch, place.sequence, place.chain)
         _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
+
+
+async def _commit(connection: Connection) -> None:
+    await connection.execute(_COMMIT)
 
 
 @contextmanager
@@ -324,7 +332,9 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
 
 
 def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
-    if not rows or not _has_types(rows[0][:3], int, int, bytes):
+    if not rows:
+        return Batch(None, ())
+    if not _has_types(rows[0][:3], int, int, bytes):
         raise _damaged()
     head = _position(*rows[0][:3])
     described = rows[0][3:7]
