@@ -11,8 +11,6 @@ from cryptography.x509.oid import NameOID
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse_simulation.parameters import Endorsement
 
-__all__ = ["Issuer", "issue_amd_authority", "issue_amd_list", "issue_endorsement"]
-
 Issuer = tuple[str, rsa.RSAPrivateKey]
 """Common name and key, of 4,096 bits."""
 

@@ -10,8 +10,6 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-__all__ = ["ASK", "LIST", "ROOT", "VLEK_AUTHORITY", "ark_key", "ask_key"]
-
 
 def ark_key() -> rsa.RSAPrivateKey:
     """Return the key of the root."""

@@ -11,8 +11,6 @@ from cryptography.x509.oid import NameOID
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse_simulation.parameters import Lists, Pck
 
-__all__ = ["issue_authority", "issue_leaf", "issue_list", "pck_extension"]
-
 _SGX = "1.2.840.113741.1.13.1"
 _SGX_DER = bytes.fromhex("2a864886f84d010d01")
 _SEQUENCE, _OCTETS, _OBJECT_ID, _ENUMERATED = 0x30, 0x04, 0x06, 0x0A

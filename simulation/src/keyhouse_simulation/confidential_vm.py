@@ -16,8 +16,6 @@ from keyhouse.wire.tdx import TdxIdentity
 from keyhouse_simulation.parameters import ConfidentialVm
 from keyhouse_simulation.tsm import TsmReports
 
-__all__ = ["SimulatedSnpVm", "SimulatedVm", "vm_named"]
-
 
 class _Simulated(TsmPlatform):
     """A confidential VM whose quotes ``quote`` makes, on ``machine``.

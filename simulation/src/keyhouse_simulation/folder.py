@@ -48,8 +48,6 @@ from keyhouse_simulation.parameters import Parameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
 from keyhouse_simulation.record import MAX_RECORD, UnusableRecordError, read_record, write_record
 
-__all__ = ["FolderDamagedError", "open_platform"]
-
 _MACHINE = "machine.json"
 _ROOT = "root.pem"
 _COLLATERAL, _TD_COLLATERAL = SIMULATED_BUNDLES

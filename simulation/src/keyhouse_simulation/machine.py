@@ -14,8 +14,6 @@ from keyhouse.base.secret import Secret
 from keyhouse_simulation.certificates import issue_authority, issue_leaf, pck_extension
 from keyhouse_simulation.parameters import Pck
 
-__all__ = ["Machine", "make_machine", "pem", "sign"]
-
 _ROOT = "Keyhouse Simulation Root CA"
 _PCK_CA = "Keyhouse Simulation PCK Platform CA"
 _TCB_SIGNER = "Keyhouse Simulation TCB Signing"

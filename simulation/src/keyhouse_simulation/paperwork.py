@@ -10,8 +10,6 @@ from keyhouse_simulation.certificates import issue_list
 from keyhouse_simulation.machine import Machine, pem, sign
 from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo, TdxLevel
 
-__all__ = ["issue_collateral"]
-
 
 def issue_collateral(
     machine: Machine, parameters: Parameters, now: datetime, tee: Tee = Tee.SGX

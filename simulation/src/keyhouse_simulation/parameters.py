@@ -12,22 +12,6 @@ import msgspec
 
 from keyhouse.attestation import Measurements, SnpTcb, TcbStatus
 
-__all__ = [
-    "COORDINATOR",
-    "ConfidentialVm",
-    "Enclave",
-    "Endorsement",
-    "Lists",
-    "Parameters",
-    "Pck",
-    "QeIdentity",
-    "QuotingEnclave",
-    "SnpVm",
-    "TcbInfo",
-    "TdxLevel",
-    "TdxQuoteForm",
-]
-
 COORDINATOR = Measurements(
     unique_id=b"SIMULATED KEYHOUSE, NOT MEASURED",
     signer_id=b"SIMULATED SIGNER, PROVES NOTHING",

@@ -44,8 +44,6 @@ from keyhouse_simulation.machine import make_machine, pem
 from keyhouse_simulation.platform import SimulatedPlatform
 from keyhouse_simulation.record import UnusableRecordError, read_record
 
-__all__ = ["Fault", "PccsServer", "Served", "from_arguments", "main"]
-
 _LAST_PORT = 65_535
 _STALE = timedelta(days=30)  # how long ago it had what it gives on a bad day
 _NOBODY = 20.0  # seconds after which a slow answer comes after all

@@ -33,8 +33,6 @@ from keyhouse_simulation.quote import QuoteWriter, TdQuoteWriter
 if TYPE_CHECKING:
     from keyhouse_simulation.snp import SnpChip
 
-__all__ = ["Clock", "SimulatedPlatform", "utc_now"]
-
 Clock = Callable[[], datetime]
 
 _SEALING = b"keyhouse simulation sealing v1\0"

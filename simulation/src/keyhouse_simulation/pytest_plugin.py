@@ -13,8 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from keyhouse.testing import Deployment
 
-__all__ = ["keyhouse_deployment"]
-
 
 @pytest.fixture
 def keyhouse_deployment() -> "Iterator[Callable[..., Deployment]]":

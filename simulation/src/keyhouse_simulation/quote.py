@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from keyhouse_simulation.machine import Machine, pem, sign
 from keyhouse_simulation.parameters import ConfidentialVm, Enclave, QuotingEnclave, TdxQuoteForm
 
-__all__ = ["QuoteWriter", "TdQuoteWriter"]
-
 _REPORT_DATA = 64
 _CPU_SVN = bytes([2]) * 16
 _PCE_SVN = 11

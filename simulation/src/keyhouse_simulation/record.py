@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from keyhouse.base.secret import Secret
 from keyhouse_simulation.machine import Machine
 
-__all__ = ["MAX_RECORD", "UnusableRecordError", "read_record", "write_record"]
-
 MAX_RECORD = 65_536
 _VERSION = 1
 _SEALING_ROOT = 32

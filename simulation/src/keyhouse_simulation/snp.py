@@ -21,8 +21,6 @@ from keyhouse_simulation.amd_certificates import issue_endorsement
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.parameters import Endorsement, SnpVm
 
-__all__ = ["ROOT", "SnpChip", "snp_vm_named"]
-
 ROOT = ssl.PEM_cert_to_DER_cert(amd_vendor.ROOT)
 """The root of the simulated AMD, DER."""
 

@@ -20,8 +20,6 @@ from threading import Lock, Thread
 
 from keyhouse.attestation.quote.snp_form import SNP_REPORT, starts_snp_report
 
-__all__ = ["TsmReports", "answering"]
-
 _BLOB = 64
 _PAGES = 16_384  # bytes of the buffer that hosts fill
 _MANY = 1024  # blobs that fit into a pipe

@@ -11,8 +11,6 @@ from keyhouse.authority.curve import Curve
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
-__all__ = ["CoordinatorKeys", "certificate_of", "private_key_of"]
-
 # Root and intermediate, for the current state and a few tentative ones.
 _PARSED = 16
 

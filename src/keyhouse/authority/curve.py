@@ -5,8 +5,6 @@ from typing import Final, Literal
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-__all__ = ["CURVES", "Curve", "generate_key", "signature_hash"]
-
 Curve = Literal["P-256", "P-384"]
 """Chosen before the first start; a P-256 signature costs about 1/37 of a P-384 one."""
 

@@ -12,8 +12,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_sizes import LARGEST_DERIVED_KEY, size_problem
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["derive_marble_key"]
-
 _NIL: Final = UUID(int=0)
 
 

@@ -20,18 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "KEM_KEY_SIZE",
-    "SEALING_OVERHEAD",
-    "SIGNATURE_SIZE",
-    "SIGNING_KEY_SIZE",
-    "InstanceKeys",
-    "SealedForAnotherError",
-    "UnusableKeyError",
-    "is_signed_by",
-    "seal_for",
-]
-
 _ML_KEM: Final = 1184
 KEM_KEY_SIZE: Final = _ML_KEM + 32
 """Bytes of a public key that is sealed to: ML-KEM-768, then X25519."""

@@ -9,8 +9,6 @@ from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGen
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 
-__all__ = ["LIBRARY_REFUSALS", "attempt"]
-
 T = TypeVar("T")
 V = TypeVar("V")
 

@@ -23,18 +23,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.base.errors import BadRequestError, BrokenError
 
-__all__ = [
-    "EPHEMERAL_CONTEXT",
-    "RECOVERY_INDEX_CONTEXT",
-    "is_signed_by_root",
-    "sign_certificate",
-    "sign_ephemeral_key",
-    "sign_manifest",
-    "sign_marble_certificate",
-    "sign_quote_text",
-    "sign_recovery_index",
-]
-
 EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 RECOVERY_INDEX_CONTEXT: Final = b"keyhouse recovery index v1\0"
 

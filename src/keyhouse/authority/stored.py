@@ -4,8 +4,6 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 
-__all__ = ["StoredSecret"]
-
 
 class StoredSecret(msgspec.Struct, frozen=True):
     """A generated or uploaded value.

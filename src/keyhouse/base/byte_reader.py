@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-__all__ = ["ByteReader", "LayoutError"]
-
 
 class LayoutError(ValueError):
     """The bytes do not have the layout; the text names the part and repeats none of them."""

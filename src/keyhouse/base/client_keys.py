@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from keyhouse.base.rsa_keys import is_costly_rsa
 
-__all__ = ["SMALL", "has_costly_key"]
-
 SMALL: Final = 256
 """Bits: a proof by a key of this size costs little, whatever kind it is of."""
 

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from keyhouse.base.printable import os_reason
 
-__all__ = ["Api", "Cause", "PlainHttpError", "alert_in", "cause_of", "plain_http"]
-
 _ALERT: Final = re.compile(r"alert ([a-z ]{3,40})\b")
 _WRONG_API: Final = frozenset({"no application protocol", "certificate required"})
 _NOT_TLS: Final = ("wrong version number", "packet length too long", "unexpected message")

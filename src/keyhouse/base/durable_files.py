@@ -15,20 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = [
-    "create",
-    "create_file",
-    "locked",
-    "put_file",
-    "rename",
-    "replace_file",
-    "set_mode",
-    "sync",
-    "sync_directory",
-    "sync_file",
-    "write_new",
-]
-
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -26,24 +26,6 @@ from typing import ClassVar
 
 import msgspec
 
-__all__ = [
-    "BadRequestError",
-    "BrokenError",
-    "ConflictError",
-    "ForbiddenError",
-    "GoneError",
-    "InvalidError",
-    "KeyhouseError",
-    "NotFoundError",
-    "Problem",
-    "RefusedError",
-    "TooLargeError",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "UnsettledError",
-    "WrongPhaseError",
-]
-
 
 class Problem(msgspec.Struct, frozen=True, order=True):
     """One finding: where, what, and what to do about it.

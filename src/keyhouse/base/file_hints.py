@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["reading_hint", "writing_hint"]
-
 _COMPARED: Final = 1000  # names of a directory
 _CLOSE: Final = 0.8  # how much of both names is the same: an ending like .json is not enough
 

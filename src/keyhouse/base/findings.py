@@ -6,8 +6,6 @@ from typing import Final
 from keyhouse.base.errors import Problem
 from keyhouse.base.place import Place, at
 
-__all__ = ["MOST", "Findings", "TooManyError", "reported"]
-
 MOST: Final = 1_000
 """Problems, and warnings, that are reported of one value: the work for a hostile one is bounded."""
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["on_demand"]
-
 
 def on_demand(
     package: str, modules: "Mapping[str, str]"

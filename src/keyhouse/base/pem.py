@@ -6,8 +6,6 @@ Only labels and the first bytes are looked at: nothing of a key is ever in a mes
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["Fault", "certificate_fault", "is_encrypted", "key_fault"]
-
 _LABEL: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,40})-----", re.MULTILINE)
 _CERTIFICATES: Final = frozenset({"CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"})
 _REQUESTS: Final = frozenset({"CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"})

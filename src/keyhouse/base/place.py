@@ -3,8 +3,6 @@
 import json
 import re
 
-__all__ = ["Place", "at", "beginning", "quoted"]
-
 Place = tuple[str | int, ...]
 """Steps from the outside, keys and indexes: ``("Marbles", "web", "TLS", 0)``."""
 

@@ -3,8 +3,6 @@
 import os
 from typing import Final
 
-__all__ = ["os_reason", "printable", "shown"]
-
 _LONGEST: Final = 2_000  # characters
 
 

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-__all__ = ["Watcher", "advance", "begin", "is_watched", "watched_by"]
-
 
 class Watcher(Protocol):
     """Shows how far work is."""

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Readable"]
-
 _SHORT: Final = 64  # bytes: hashes, nonces, report data
 _LONG_TEXT: Final = 1_000  # characters
 

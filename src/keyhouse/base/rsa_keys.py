@@ -11,15 +11,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:  # readers of the limits alone do without loading cryptography
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-__all__ = [
-    "LARGEST",
-    "LARGEST_EXPONENT",
-    "LARGEST_OF_HOLDERS",
-    "SMALLEST",
-    "SMALLEST_GENERATED",
-    "is_costly_rsa",
-]
-
 SMALLEST: Final = 2048
 """Of a key that has to protect something, or prove it to the coordinator."""
 

@@ -3,8 +3,6 @@
 import hmac
 from typing import NoReturn
 
-__all__ = ["Secret"]
-
 
 class Secret:
     """Bytes that must not be shown: private keys, symmetric keys, shares, what users upload.

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
-__all__ = ["Tally"]
-
 
 class Tally:
     """How often a value was at most each bound, and the sum of all values."""

@@ -15,8 +15,6 @@ from keyhouse.cli.parser.parameters import Option
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator
 
-__all__ = ["app"]
-
 app = Group()
 
 Output = Annotated[

@@ -14,8 +14,6 @@ from keyhouse.base.process.standard_streams import stand_in_streams, write_error
 from keyhouse.cli.parser.command import ANY_WORDS, REFUSED
 from keyhouse.cli.parser.group import Root, Sections
 
-__all__ = ["COMMANDS", "ROOT", "launch", "run", "serve"]
-
 
 class Entry(NamedTuple):
     """A command, or a group of commands, and where it is defined."""

@@ -9,8 +9,6 @@ from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument
 
-__all__ = ["completion"]
-
 
 @command
 def completion(

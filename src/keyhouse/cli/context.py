@@ -25,8 +25,6 @@ from keyhouse.client.contexts import (
     read,
 )
 
-__all__ = ["ContextOptions", "app"]
-
 
 def _file(name: str, text: str) -> Option:
     return Option(name, metavar="FILE", help=text)

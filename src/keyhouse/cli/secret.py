@@ -28,8 +28,6 @@ from keyhouse.manifest import decode
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, SecretObject
 
-__all__ = ["app"]
-
 app = Group()
 
 _FORBIDDEN: Final = 403

@@ -10,8 +10,6 @@ from keyhouse.base.place import quoted
 if TYPE_CHECKING:
     from keyhouse.client import SecretObject
 
-__all__ = ["raw_value", "shown_values"]
-
 _UPLOAD = "keyhouse secret set uploads one"
 
 

@@ -11,8 +11,6 @@ from keyhouse.wire.vm_identity import kind_of_vm
 if TYPE_CHECKING:
     from keyhouse.attestation import Verdict
 
-__all__ = ["status"]
-
 
 @command
 def status(target: Target, *, as_json: AsJson = False) -> None:

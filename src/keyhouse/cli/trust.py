@@ -12,8 +12,6 @@ from keyhouse.cli.parser.parameters import Argument
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory
 
-__all__ = ["app"]
-
 app = Group()
 
 

@@ -7,8 +7,6 @@ import click
 from keyhouse.cli.parser.command import ANY_WORDS, Command
 from keyhouse.cli.parser.usage import WrongUsageError
 
-__all__ = ["check", "install", "precheck", "uninstall"]
-
 _CHART: Final = "the Helm chart under deploy/ does that; see docs/how-to"
 _CHECK: Final = (
     "kubectl rollout status, or keyhouse status HOST; for a manifest keyhouse manifest check"

@@ -9,8 +9,6 @@ from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument
 
-__all__ = ["version"]
-
 
 @command
 def version(

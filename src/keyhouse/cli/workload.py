@@ -18,8 +18,6 @@ from keyhouse.manifest import Manifest, decode
 if TYPE_CHECKING:
     from keyhouse.client import Activation, ActivationLimit, Coordinator, WorkloadCounters
 
-__all__ = ["app"]
-
 app = Group()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")

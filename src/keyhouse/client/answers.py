@@ -27,19 +27,6 @@ from keyhouse.wire.client_api import (
 )
 from keyhouse.wire.json_decoder import UnreadableError, decode
 
-__all__ = [
-    "data_and_message",
-    "data_of",
-    "document",
-    "log_entry",
-    "old_log",
-    "old_manifest",
-    "old_secrets",
-    "old_shares",
-    "old_status",
-    "require_success",
-]
-
 _OK: Final = 200
 
 

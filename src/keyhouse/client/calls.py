@@ -30,32 +30,6 @@ from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = [
-    "ACKNOWLEDGE",
-    "CANCEL",
-    "LOG",
-    "MANIFEST",
-    "OFFER",
-    "OPENAPI",
-    "PENDING",
-    "RECOVERY_SECRETS",
-    "STATUS",
-    "UPDATE",
-    "Call",
-    "Old",
-    "agreeing",
-    "counting",
-    "handing_in",
-    "planning",
-    "quoting",
-    "reading_activations",
-    "reading_counters",
-    "reading_secrets",
-    "setting",
-    "signing",
-    "writing_secrets",
-]
-
 T = TypeVar("T")
 
 _LARGE: Final = 64 << 20

@@ -28,21 +28,6 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.json_decoder import nearest, resembling
 
-__all__ = [
-    "NAMES",
-    "Context",
-    "ContextUnusableError",
-    "Contexts",
-    "ContextsSyntaxError",
-    "NamedContext",
-    "change",
-    "chosen_context",
-    "context_named",
-    "contexts_path",
-    "read",
-    "write",
-]
-
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LARGEST: Final = 1 << 20  # bytes

@@ -18,16 +18,6 @@ from typing import Final, Literal
 
 from keyhouse.base.errors import BrokenError, Problem, RefusedError, UnavailableError
 
-__all__ = [
-    "REASONS",
-    "AnswerUnreadableError",
-    "CallRefusedError",
-    "ClientSetupError",
-    "ServiceUnavailableError",
-    "TrustError",
-    "UnreachableError",
-]
-
 FailKind = Literal["fail", "error"]
 
 REASONS: Final[Mapping[int, str]] = {

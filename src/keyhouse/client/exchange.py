@@ -10,8 +10,6 @@ from keyhouse.client.memory.states import Place, Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust import TrustedCoordinator
 
-__all__ = ["Keep", "Session", "carry", "carry_and_keep"]
-
 T = TypeVar("T")
 
 _UNAUTHENTICATED: Final = 401

@@ -17,8 +17,6 @@ from keyhouse.client.tokens.identity import TokenIdentity, read_token
 from keyhouse.client.trust import Trust
 from keyhouse.client.trust_files import read_named
 
-__all__ = ["Described", "User", "described"]
-
 User = UserIdentity | TokenIdentity
 """A user, with a key that CPython's TLS can use or with one that stays on a token."""
 

@@ -33,17 +33,6 @@ from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
-__all__ = [
-    "ClientIdentity",
-    "PemIdentity",
-    "UserIdentity",
-    "make_user",
-    "path_of",
-    "read_pem",
-    "read_pkcs12",
-    "unnamed_file",
-]
-
 _LIFE: Final = timedelta(days=90)
 _SLACK: Final = timedelta(minutes=5)
 

@@ -27,8 +27,6 @@ from keyhouse.wire.client_api import (
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["AsyncMethods", "Methods"]
-
 
 class Methods:
     """What can be asked of a verified coordinator, or told to it.

@@ -43,8 +43,6 @@ from keyhouse.wire.client_api import (
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["CurrentManifest"]
-
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 

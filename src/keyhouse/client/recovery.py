@@ -32,17 +32,6 @@ from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.trust import require_signature
 from keyhouse.wire.client_api import Offer
 
-__all__ = [
-    "HolderKey",
-    "RecoveryKey",
-    "encrypt_share",
-    "require_listed",
-    "require_offer",
-    "require_remembered",
-    "require_root",
-    "require_signed",
-]
-
 _EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 _LEAST_BITS: Final = 4096
 _EXPONENT: Final = 65537

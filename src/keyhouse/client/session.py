@@ -22,8 +22,6 @@ from keyhouse.client.tokens.openssl_program import TokenTls
 from keyhouse.client.trust import Trust, TrustedCoordinator, verify, verify_async
 from keyhouse.wire.address import Address
 
-__all__ = ["AsyncCoordinator", "Coordinator"]
-
 
 class Coordinator(Methods):
     """A session with ``trusted``, with blocking calls. Each TLS handshake pins its root.

@@ -17,8 +17,6 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 
-__all__ = ["Answer", "Effect", "Pause", "Request", "Steps", "Work", "ask", "pause", "work"]
-
 T = TypeVar("T")
 
 _LATER: Final = frozenset({429, 503})

@@ -50,20 +50,6 @@ from keyhouse.client.trust_files import (
 from keyhouse.wire.address import CLIENT_API_PORT, Address, read_address
 from keyhouse.wire.client_api import EvidenceData
 
-__all__ = [
-    "NONCE",
-    "CollateralFor",
-    "Trust",
-    "TrustedCoordinator",
-    "parse_address",
-    "proven",
-    "require_signature",
-    "verify",
-    "verify_async",
-    "verify_coordinator",
-    "verifying",
-]
-
 NONCE: Final = 32  # bytes
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]

@@ -25,18 +25,6 @@ from keyhouse.base.printable import os_reason, printable
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.wire.json_decoder import nearest
 
-__all__ = [
-    "RootUnreadableError",
-    "bundle_file",
-    "cache_folder",
-    "certificate_der",
-    "collateral_of",
-    "expected_identity",
-    "from_pccs",
-    "no_certificate",
-    "read_named",
-]
-
 _LARGEST: Final = 64 << 20  # bytes
 _FOLDER: Final = Path("keyhouse") / "collateral"
 

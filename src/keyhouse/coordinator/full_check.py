@@ -13,8 +13,6 @@ from keyhouse.base.place import at
 from keyhouse.manifest import Checked
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
-__all__ = ["check_fully", "initial_secret"]
-
 
 def check_fully(
     raw: bytes,

@@ -36,8 +36,6 @@ from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, index_mac_key
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
-__all__ = ["ATTEMPTS", "prepare_manifest", "prepare_upload", "until_current"]
-
 
 def prepare_manifest(state: AcceptingManifest | Recovering, raw: bytes, *, now: int) -> SetManifest:
     """Check ``raw`` completely, and make everything that it needs.

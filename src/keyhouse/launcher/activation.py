@@ -27,8 +27,6 @@ from keyhouse.launcher.trust import Anchor, require_answer, require_served
 from keyhouse.wire.address import WORKLOAD_API, WORKLOAD_API_PORT, Address, read_address
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
-__all__ = ["Request", "activate", "read_mesh_address"]
-
 _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
 _HINTS: Final = {

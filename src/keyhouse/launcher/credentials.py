@@ -21,8 +21,6 @@ from keyhouse.attestation.quote.form import Tee, add_header, read_form
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
 
-__all__ = ["COMMON_NAME", "Credentials", "Names", "make_credentials", "quote_over", "read_names"]
-
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 COMMON_NAME: Final = "Keyhouse Workload"

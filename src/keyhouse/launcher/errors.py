@@ -15,15 +15,6 @@
 
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 
-__all__ = [
-    "ActivationRefusedError",
-    "AnswerUnreadableError",
-    "CoordinatorNotTrustedError",
-    "LaunchRefusedError",
-    "NotReachableError",
-    "NotReadyError",
-]
-
 
 class LaunchRefusedError(RefusedError):
     """Something that the launcher was given, or was told to do, is not possible."""

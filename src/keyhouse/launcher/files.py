@@ -22,8 +22,6 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
 
-__all__ = ["Place", "placed", "write_files"]
-
 _GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
 _GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
 _LONGEST_SHOWN: Final = 200

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 from keyhouse.base.process.threads import start_without_signals
 from keyhouse.launcher.errors import NotReachableError
 
-__all__ = ["run", "within"]
-
 T = TypeVar("T")
 
 

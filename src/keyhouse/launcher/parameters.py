@@ -8,8 +8,6 @@ import msgspec
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 
-__all__ = ["TRANSPARENT_TLS", "Delivered", "checked"]
-
 TRANSPARENT_TLS: Final = "MARBLE_TTLS_CONFIG"
 _LONGEST_NAME: Final = 100
 

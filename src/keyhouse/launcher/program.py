@@ -28,8 +28,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.launcher.parameters import Delivered
 
-__all__ = ["Program", "program_of", "start"]
-
 _DEFAULT: Final = (b"./marble",)
 # Python ignores these two from its start on, and a program would inherit that.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)

@@ -7,8 +7,6 @@ from typing import Final, Protocol, TypeVar
 
 from keyhouse.base.errors import UnavailableError
 
-__all__ = ["Clock", "MonotonicClock", "retry"]
-
 T = TypeVar("T")
 
 _FIRST: Final = 0.25

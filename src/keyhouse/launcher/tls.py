@@ -18,8 +18,6 @@ from keyhouse.base.connecting import plain_http
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 
-__all__ = ["MOST_RECEIVED", "ClientContext", "PeerRefusedError"]
-
 MOST_RECEIVED: Final = 16 * 1024 * 1024
 """Bytes that a peer may send on one connection; the interface's messages have at most 4 MiB."""
 

@@ -42,15 +42,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api
 
-__all__ = [
-    "MARBLE_TYPE",
-    "Anchor",
-    "read_anchor",
-    "require_answer",
-    "require_issued",
-    "require_served",
-]
-
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _HINT: Final = "do not use it: it may be another machine that answers at this address"

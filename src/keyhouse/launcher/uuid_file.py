@@ -15,8 +15,6 @@ from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of
 
-__all__ = ["own_uuid", "read_uuid"]
-
 LARGEST: Final = 256
 
 

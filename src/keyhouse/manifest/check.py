@@ -24,8 +24,6 @@ from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, UnreadableError, read
 
-__all__ = ["MAX_BYTES", "Checked", "check", "read_document"]
-
 MAX_BYTES = 16 * 1024 * 1024
 
 

@@ -42,8 +42,6 @@ from keyhouse.wire.secret_types import (
 )
 from keyhouse.wire.vm_identity import lower_case
 
-__all__ = ["certificate_template", "decode", "decode_entry", "fingerprint", "manifest_of"]
-
 
 def decode(raw: bytes) -> Manifest:
     """Return the manifest of bytes that passed ``check`` once, by the rules of whatever version.

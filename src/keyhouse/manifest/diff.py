@@ -14,8 +14,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.manifest.model import Entry, Manifest, Marble, Package, RecoveryKey, Role, User
 from keyhouse.wire.secret_types import manifest_name
 
-__all__ = ["Change", "diff"]
-
 
 class Change(msgspec.Struct, frozen=True):
     """One difference. ``old`` and ``new`` are values for JSON; None where there is nothing.

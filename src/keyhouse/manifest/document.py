@@ -9,19 +9,6 @@ from keyhouse.manifest.model import Infrastructure, Package, TlsTag
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
-__all__ = [
-    "ConfigDocument",
-    "EntryDocument",
-    "ManifestDocument",
-    "MarbleDocument",
-    "RoleDocument",
-    "SecretDocument",
-    "SubjectDocument",
-    "TemplateDocument",
-    "UriDocument",
-    "UserDocument",
-]
-
 
 class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     """The long form of a value in ``Files`` or ``Env``."""

@@ -10,26 +10,6 @@ from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity
 
-__all__ = [
-    "Action",
-    "Config",
-    "Entry",
-    "FeatureGate",
-    "Incoming",
-    "Infrastructure",
-    "Manifest",
-    "Marble",
-    "Outgoing",
-    "Package",
-    "Parameters",
-    "RecoveryKey",
-    "ResourceType",
-    "Role",
-    "SealMode",
-    "TlsTag",
-    "User",
-]
-
 
 class Package(msgspec.Struct, frozen=True, rename=manifest_name):
     """An enclave program or confidential VM that is allowed (manifest format, "Packages").

@@ -14,8 +14,6 @@ from keyhouse.manifest.model import Package
 from keyhouse.manifest.rules.packages import LARGEST
 from keyhouse.manifest.rules.references import meant_by
 
-__all__ = ["PackageUpdate", "check_package_update", "read_package_update", "warnings_of_versions"]
-
 
 class PackageUpdate(msgspec.Struct, frozen=True):
     """A package update as it is written. Its ``packages`` name what permission is needed for."""

@@ -6,8 +6,6 @@ import re
 from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["first_block", "ignored_part", "pem_block"]
-
 _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from keyhouse.manifest.model import Action, Manifest
 
-__all__ = ["Permissions"]
-
 
 class Permissions:
     """The users and roles of one manifest, prepared so that a question costs what it asks.

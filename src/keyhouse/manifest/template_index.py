@@ -9,8 +9,6 @@ from keyhouse.base.place import Place, at, quoted
 from keyhouse.manifest.model import Entry, Manifest
 from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
 
-__all__ = ["MarbleTemplates", "TemplateIndex", "index_templates"]
-
 
 class MarbleTemplates(msgspec.Struct, frozen=True):
     """The parsed ``Files`` and ``Env`` of one marble type."""

@@ -28,17 +28,6 @@ from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.pem import pem_block
 
-__all__ = [
-    "Call",
-    "MissingValueError",
-    "SecretValue",
-    "Source",
-    "Template",
-    "Values",
-    "member_bytes",
-    "parse",
-]
-
 
 class Source(StrEnum):
     """Where a value comes from."""

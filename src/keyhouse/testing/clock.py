@@ -4,8 +4,6 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["MovableClock"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

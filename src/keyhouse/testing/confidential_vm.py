@@ -9,8 +9,6 @@ import msgspec
 from keyhouse.base.readable import Readable
 from keyhouse.wire.tdx import TdxIdentity
 
-__all__ = ["ConfidentialVm", "confidential_vm"]
-
 _REGISTER = 48  # bytes: SHA-384
 _Registers = tuple[bytes, bytes, bytes, bytes]
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from keyhouse.journal import Home
     from keyhouse.server.services.quote_checks import QuoteChecks
 
-__all__ = ["Coordinator", "Ports"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = 60.0  # seconds until it serves
 _GRACE: Final = 2.0  # seconds for requests that are being answered when it is stopped

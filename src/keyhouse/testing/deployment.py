@@ -44,8 +44,6 @@ from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
 from keyhouse.wire.address import Address
 
-__all__ = ["Deployment"]
-
 T = TypeVar("T")
 
 _HERE: Final = "127.0.0.1"

@@ -7,8 +7,6 @@ from typing import Any
 from keyhouse.attestation import Measurements
 from keyhouse.base.readable import Readable
 
-__all__ = ["Enclave", "enclave"]
-
 
 class Enclave(Readable, frozen=True):
     """An enclave, as its quotes describe it, and as packages of a manifest do."""

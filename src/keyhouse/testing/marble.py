@@ -12,8 +12,6 @@ from keyhouse.client import PemIdentity
 from keyhouse.launcher import Delivered
 from keyhouse.launcher.trust import MARBLE_TYPE
 
-__all__ = ["Marble", "marble_of"]
-
 _CHAIN = "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"
 _KEY = "MARBLE_PREDEFINED_PRIVATE_KEY"
 

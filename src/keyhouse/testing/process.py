@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Ended", "Joined", "start"]
-
 _PATIENCE: Final = 60.0  # seconds
 _GRACE: Final = 10.0
 

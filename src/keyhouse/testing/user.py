@@ -8,8 +8,6 @@ import msgspec
 from keyhouse.client import PemIdentity
 from keyhouse.client.identity import make_user as make_command_user
 
-__all__ = ["DeploymentUser", "make_user"]
-
 _LIFETIME: Final = timedelta(days=3650)  # tests let years pass
 
 

@@ -4,8 +4,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-__all__ = ["Sign", "SignedChange", "Summary"]
-
 Sign = Literal["+", "-", "~"]
 
 

@@ -11,8 +11,6 @@ from keyhouse.manifest import Manifest
 from keyhouse.manifest.diff import Change
 from keyhouse.views.changes import Sign, SignedChange, Summary
 
-__all__ = ["losses", "signed", "summary"]
-
 _SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "changed": "~"}
 _LONGEST: Final = 200  # characters of a value that are shown
 

@@ -6,8 +6,6 @@ from typing import Final
 from keyhouse.views.changes import Sign, SignedChange, Summary
 from keyhouse.wire.plan import Plan, PlanChange, PlanData
 
-__all__ = ["agreement", "danger_texts", "harmless", "signed", "summary"]
-
 _COMES: Final = frozenset({"added", "gained", "opened", "given"})
 _GOES: Final = frozenset({"removed", "lost", "closed"})
 _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reached"})

@@ -5,8 +5,6 @@ import msgspec
 from keyhouse.manifest import Action, Manifest
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["DescribedSecret", "described_secrets"]
-
 
 class DescribedSecret(msgspec.Struct, frozen=True):
     """A secret as the manifest defines it: where its value comes from, and users by name."""

@@ -22,8 +22,6 @@ from keyhouse.manifest import Manifest
 from keyhouse.wire.json_decoder import read, resembling
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["read_pem_secret", "read_secret_file", "unknown_secret", "upload_of"]
-
 
 def read_secret_file(content: bytes) -> dict[str, UserSecret]:
     """Return the uploads by name from JSON; bytes are base64.

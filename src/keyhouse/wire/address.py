@@ -9,15 +9,6 @@ import msgspec
 from keyhouse.base.connecting import Api
 from keyhouse.base.errors import RefusedError
 
-__all__ = [
-    "CLIENT_API",
-    "CLIENT_API_PORT",
-    "WORKLOAD_API",
-    "WORKLOAD_API_PORT",
-    "Address",
-    "read_address",
-]
-
 CLIENT_API_PORT: Final = 4433
 WORKLOAD_API_PORT: Final = 2001
 

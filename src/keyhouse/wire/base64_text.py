@@ -4,8 +4,6 @@ import binascii
 
 from keyhouse.base.errors import BadRequestError
 
-__all__ = ["decode_base64", "decode_base64url"]
-
 _NO_LINE_ENDS = {ord("\r"): None, ord("\n"): None}
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_", b"+/")

@@ -16,43 +16,6 @@ from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import SecretType, UserSecret
 from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
-__all__ = [
-    "AcknowledgedData",
-    "Activation",
-    "ActivationLimit",
-    "Activations",
-    "CounterBody",
-    "CounterData",
-    "Counters",
-    "EvidenceData",
-    "LogEntry",
-    "ManifestBody",
-    "ManifestData",
-    "MessageData",
-    "Offer",
-    "OldManifestData",
-    "OldSetManifestData",
-    "OldStatusData",
-    "Pending",
-    "Problems",
-    "Progress",
-    "RecoverBody",
-    "RecoveryIndexData",
-    "RecoverySecretsData",
-    "SecretObject",
-    "SecretsBody",
-    "SecretsData",
-    "SetManifestData",
-    "SignQuoteBody",
-    "SignedQuote",
-    "Status",
-    "UpdateAnswer",
-    "UpdateBody",
-    "UpdateLogData",
-    "WorkloadCounters",
-]
-
-
 # --- bodies of requests ---
 
 

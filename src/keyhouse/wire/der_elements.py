@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["der_elements", "element", "unsigned"]
-
 _LONG: Final = 0x80
 _MOST_LENGTH_BYTES: Final = 4
 

@@ -12,8 +12,6 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 
-__all__ = ["Difference", "differences", "in_lower_case", "problems_of_fields"]
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)

@@ -12,8 +12,6 @@ from typing import Final, NoReturn
 
 from keyhouse.base.errors import BadRequestError, Problem
 
-__all__ = ["INEXACT", "MAX_NESTING", "MAX_VALUES", "Repeated", "UnreadableError", "read_json"]
-
 MAX_NESTING = 64
 MAX_VALUES = 250_000
 

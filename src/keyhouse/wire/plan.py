@@ -10,8 +10,6 @@ import msgspec
 from keyhouse.base.errors import Problem
 from keyhouse.wire.json_decoder import UInt64
 
-__all__ = ["MEANINGS", "Effect", "Plan", "PlanChange", "PlanData", "plan_digest"]
-
 
 class Effect(StrEnum):
     """What happens to something: the ``what`` of a change. Words are permanent."""

@@ -5,8 +5,6 @@ from typing import Final
 from keyhouse.base import rsa_keys
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["CURVE_SIZES", "LARGEST_DERIVED_KEY", "LARGEST_KEY", "size_problem"]
-
 LARGEST_KEY: Final = 8 * 1024 * 1024
 """Of a symmetric key that is stored: 1 MiB."""
 

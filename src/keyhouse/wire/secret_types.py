@@ -11,20 +11,6 @@ import msgspec
 from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "AddressRange",
-    "CertificateTemplate",
-    "Extension",
-    "NameAttribute",
-    "Oid",
-    "SecretDefinition",
-    "SecretType",
-    "Subject",
-    "Uri",
-    "UserSecret",
-    "manifest_name",
-]
-
 _ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "url"})
 
 

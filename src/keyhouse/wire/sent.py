@@ -11,8 +11,6 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-__all__ = ["LEFT_OUT", "NULL", "OneOf", "OrNull", "Sent", "Sometimes", "Unsent", "encoded"]
-
 T = TypeVar("T")
 
 

@@ -14,20 +14,6 @@ from keyhouse.base.errors import Problem
 from keyhouse.wire.exact_fields import problems_of_fields
 from keyhouse.wire.json_decoder import UInt8, nearest
 
-__all__ = [
-    "PRODUCTS",
-    "SIGNING_KEYS",
-    "SIZES",
-    "VMPLS",
-    "SnpIdentity",
-    "SnpTcb",
-    "below_floor",
-    "is_debugged",
-    "policy_fault",
-    "problems_of_snp",
-    "snp_bits",
-]
-
 PRODUCTS: Final = ("Milan", "Genoa", "Turin")
 """The lines of processors that are known: each has a root, and versions of its own. Bergamo and
 Siena are of the line Genoa."""

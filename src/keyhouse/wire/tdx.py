@@ -13,15 +13,6 @@ import msgspec
 from keyhouse.base.errors import Problem
 from keyhouse.wire.exact_fields import problems_of_fields
 
-__all__ = [
-    "SIZES",
-    "TdxIdentity",
-    "attributes_fault",
-    "problems_of_td",
-    "tdx_bits",
-    "xfam_fault",
-]
-
 
 class TdxIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a confidential VM has to be: each field equal; "" means that it is not compared.

@@ -9,8 +9,6 @@ from keyhouse.wire.exact_fields import in_lower_case
 from keyhouse.wire.snp import SnpIdentity, problems_of_snp, snp_bits
 from keyhouse.wire.tdx import TdxIdentity, problems_of_td, tdx_bits
 
-__all__ = ["VmIdentity", "bits_in_words", "kind_of_vm", "lower_case", "problems_of_identity"]
-
 T = TypeVar("T", TdxIdentity, SnpIdentity)
 
 VmIdentity = TdxIdentity | SnpIdentity

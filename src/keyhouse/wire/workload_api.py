@@ -4,8 +4,6 @@ import re
 from typing import Final
 from uuid import UUID
 
-__all__ = ["MARBLE_TYPE", "MARBLE_TYPE_DER", "uuid_of"]
-
 MARBLE_TYPE: Final = "1.3.9903.2.1"
 """The certificate extension whose value is the workload's type, as raw UTF-8.
 

@@ -9,8 +9,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 
-__all__ = ["EphemeralKey"]
-
 _BITS: Final = 4096
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 

@@ -35,17 +35,6 @@ from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "IndexDamagedError",
-    "IndexHolder",
-    "RecoveryIndex",
-    "SealedIndex",
-    "check_index_mac",
-    "index_of",
-    "read_recovery_index",
-    "recovery_index",
-]
-
 _VERSION: Final = 1
 _STORE_ID: Final = 16
 _DIGEST: Final = 32

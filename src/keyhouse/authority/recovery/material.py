@@ -16,14 +16,6 @@ from keyhouse.base.errors import BrokenError, InvalidError, Problem
 from keyhouse.base.place import at
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "RecoveryHolder",
-    "RecoveryMaterial",
-    "effective_threshold",
-    "make_recovery",
-    "recovery_key_problems",
-]
-
 _DATA_KEY_BYTES: Final = 32
 _MOST_SHAMIR: Final = 255
 

@@ -15,8 +15,6 @@ from functools import reduce
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
-__all__ = ["combine_shamir", "combine_xor", "split_shamir", "split_xor"]
-
 _MOST_SHARES = 255  # x is a byte and not 0: the share at 0 would be the secret
 _LEAST_THRESHOLD = 2
 _REDUCTION = 0x1B  # x^8 = x^4 + x^3 + x + 1

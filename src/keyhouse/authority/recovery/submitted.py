@@ -26,16 +26,6 @@ from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "PLAIN_SIZES",
-    "ShareRefusedError",
-    "SubmittedShare",
-    "data_key",
-    "require_signed",
-    "require_signer",
-    "verify_share",
-]
-
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
 """Bytes of an upload that is a plain share; any other is encrypted. (16: of long ago, no more.)"""
 

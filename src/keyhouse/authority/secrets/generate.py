@@ -26,8 +26,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_sizes import size_problem
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["generate", "is_generated_with_manifest", "size_problems", "trial"]
-
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 _RSA_EXPONENT = 65537

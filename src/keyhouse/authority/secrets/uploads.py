@@ -30,8 +30,6 @@ from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
-__all__ = ["import_secret"]
-
 _PEM: Final = b"-----BEGIN "
 _PEM_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 # An RSA-8192 key takes 5 KB in DER; far larger ones keep OpenSSL busy for minutes.

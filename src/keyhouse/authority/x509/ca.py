@@ -21,8 +21,6 @@ from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.secret import Secret
 
-__all__ = ["LIFETIME", "make_coordinator_keys", "parse_names", "renew_intermediate"]
-
 ROOT_NAME: Final = "Keyhouse Coordinator"
 INTERMEDIATE_NAME: Final = "Keyhouse Coordinator - Intermediate CA"
 _SIMULATED: Final = " (SIMULATION)"

@@ -5,8 +5,6 @@ from typing import Final
 
 from keyhouse.base.secret import Secret
 
-__all__ = ["certificate_pem", "private_key_pem"]
-
 _LINE: Final = 64  # RFC 7468, section 2
 
 

@@ -26,8 +26,6 @@ from keyhouse.base.findings import Findings, TooManyError
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
 
-__all__ = ["CertificatePlan", "issue", "plan_certificate", "template_problems"]
-
 _COMMON_NAME: Final = (2, 5, 4, 3)  # CN, X.520
 
 _Hash = hashes.SHA256 | hashes.SHA384 | hashes.SHA512

@@ -18,8 +18,6 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
-__all__ = ["DEFAULT_DNS_NAMES", "EXTENDED_USAGES", "KEY_USAGES", "SET_HERE", "extensions", "uri"]
-
 Wanted = tuple[x509.ExtensionType, bool]
 """An extension and whether it is critical."""
 

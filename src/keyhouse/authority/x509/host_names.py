@@ -5,8 +5,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["is_dns_name", "read_address"]
-
 # Letters, digits, hyphens and underscores in labels of 1 to 63; the leftmost may hold a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _NAME: Final = re.compile(rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?")

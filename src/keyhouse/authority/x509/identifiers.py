@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.wire import workload_api
 
-__all__ = ["MARBLE_TYPE", "arcs", "from_arcs", "from_dots", "key_identifier", "random_serial"]
-
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _MOST: Final = 2**31

@@ -34,14 +34,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
-__all__ = [
-    "MarbleIdentity",
-    "extension",
-    "issue_marble_certificate",
-    "read_marble_certificate",
-    "time",
-]
-
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _LAST_UTC_YEAR: Final = 2049  # RFC 5280, 4.1.2.5

@@ -13,8 +13,6 @@ from keyhouse.authority.x509.own_names import own_domains, own_networks
 from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
-__all__ = ["name_constraints"]
-
 _FULL_LENGTHS: Final = {4: 32, 16: 128}
 
 # RFC 5280 4.2.1.10; a beginning dot means: hosts below the domain. Go, for one, cannot read a

@@ -8,8 +8,6 @@ from typing import Final
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.x509.host_names import read_address
 
-__all__ = ["own_domains", "own_networks", "takes_own_address", "takes_own_name"]
-
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

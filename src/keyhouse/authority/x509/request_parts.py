@@ -10,8 +10,6 @@ from typing import Final
 
 from keyhouse.wire.der_elements import der_elements
 
-__all__ = ["MOST_NAMES", "MOST_PARTS", "too_many_parts"]
-
 MOST_NAMES: Final = 100
 """Subject alternative names in a request, of any kind."""
 

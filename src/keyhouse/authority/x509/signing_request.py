@@ -27,8 +27,6 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
 
-__all__ = ["LARGEST", "SigningRequest", "read_signing_request"]
-
 LARGEST: Final = 16 * 1024
 """Bytes of a request."""
 

@@ -14,8 +14,6 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import Subject
 
-__all__ = ["GENERIC_NAME", "PLURAL", "attribute", "common_name", "subject_name"]
-
 GENERIC_NAME: Final = "Keyhouse Generated Certificate"
 
 # (attribute, JSON name, field), in the order in which the attributes stand in the certificate.

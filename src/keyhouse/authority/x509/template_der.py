@@ -23,8 +23,6 @@ from keyhouse.wire.secret_types import (
     Uri,
 )
 
-__all__ = ["template_from_certificate"]
-
 # What speaks of the certificate at hand and its issuer, and so cannot hold for another one:
 # the authority key identifier, and the timestamps and the poison of transparency logs.
 _ABOUT_THE_ORIGINAL: Final = frozenset(

@@ -9,8 +9,6 @@ from cryptography import x509
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.findings import Findings
 
-__all__ = ["DEFAULT_DAYS", "end_of_validity", "expiry", "whole_second"]
-
 DEFAULT_DAYS: Final = 365
 """How long a generated certificate holds if the manifest says nothing."""
 

@@ -5,8 +5,6 @@ from typing import Any
 from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable
 
-__all__ = ["error_object", "error_text"]
-
 
 def error_text(error: KeyhouseError) -> str:
     """Return ``error`` as lines with their ends; every problem of ``InvalidError`` on its own."""

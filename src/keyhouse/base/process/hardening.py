@@ -8,8 +8,6 @@ import resource
 from pathlib import Path
 from typing import Final
 
-__all__ = ["forbid_dumps", "harden"]
-
 PR_SET_DUMPABLE: Final = 4
 MCL_CURRENT: Final = 1
 MCL_FUTURE: Final = 2

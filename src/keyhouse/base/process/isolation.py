@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-__all__ = [
-    "HELD_PREFIX",
-    "MEASURED",
-    "clean_environment",
-    "hold_environment",
-    "isolate",
-    "isolated_environment",
-    "release_environment",
-]
-
 HELD_PREFIX = "KEYHOUSE_HELD_"
 
 _PREFIXES = ("KEYHOUSE_", "EDG_", "LC_")

@@ -14,8 +14,6 @@ import structlog
 
 from keyhouse.base.errors import BrokenError
 
-__all__ = ["UnexpectedError", "install_last_resort", "place_of"]
-
 
 class UnexpectedError(BrokenError):
     """A defect: an error that no code foresaw."""

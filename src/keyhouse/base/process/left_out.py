@@ -10,8 +10,6 @@ https://docs.python.org/3/reference/import.html#the-module-cache
 
 import sys
 
-__all__ = ["leave_out"]
-
 
 def leave_out(*names: str) -> None:
     """Let this process import none of the modules ``names``; one that it has already stays."""

@@ -9,8 +9,6 @@ import os
 import sys
 from contextlib import suppress
 
-__all__ = ["StandardError", "stand_in_streams", "write_error"]
-
 _DESCRIPTOR = 2
 
 

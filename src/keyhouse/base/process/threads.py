@@ -4,8 +4,6 @@ import signal
 import threading
 from typing import Final
 
-__all__ = ["start_without_signals"]
-
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 

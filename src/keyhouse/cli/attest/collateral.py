@@ -21,8 +21,6 @@ from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind
 
-__all__ = ["app"]
-
 app = Group()
 
 BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle, or - for stdin")]

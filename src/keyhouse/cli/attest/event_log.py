@@ -20,8 +20,6 @@ import msgspec
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 
-__all__ = ["Event", "EventLogUnusableError", "read_event_log", "replayed"]
-
 _SIGNATURE: Final = b"Spec ID Event03\0"
 _SHA384: Final = 0x0C
 _SIZE: Final = 48

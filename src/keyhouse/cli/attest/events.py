@@ -17,8 +17,6 @@ from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser.command import TRUST_FAILED, AsJson
 from keyhouse.cli.parser.parameters import Argument, Option
 
-__all__ = ["events"]
-
 
 def events(
     log: Annotated[

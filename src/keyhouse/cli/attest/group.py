@@ -34,8 +34,6 @@ from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson
 from keyhouse.cli.parser.group import Group
 from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
 
-__all__ = ["app"]
-
 app = Group()
 app.command("events")(events)
 

@@ -22,8 +22,6 @@ from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Argument
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
-__all__ = ["SIZE", "Signed", "SigstructUnusableError", "package_info", "read_sigstruct"]
-
 SIZE: Final = 1808
 
 _HEADER: Final = bytes.fromhex("06000000e10000000000010000000000")

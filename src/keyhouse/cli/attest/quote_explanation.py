@@ -28,16 +28,6 @@ from keyhouse.wire.vm_identity import VmIdentity
 if TYPE_CHECKING:
     from keyhouse.manifest import Manifest
 
-__all__ = [
-    "Appraised",
-    "Explanation",
-    "Said",
-    "Trust",
-    "Unverified",
-    "explain_quote",
-    "quote_of_file",
-]
-
 _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from keyhouse.base.process.threads import start_without_signals
 
-__all__ = ["process_below"]
-
 _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = 15.0  # seconds for an end in order; longer than the coordinator's own grace
 

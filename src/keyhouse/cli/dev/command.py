@@ -31,8 +31,6 @@ from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.parser.usage import WrongUsageError
 
-__all__ = ["dev"]
-
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -15,8 +15,6 @@ from keyhouse.client.contexts import (
     contexts_path,
 )
 
-__all__ = ["Named", "context_for", "in_contexts"]
-
 
 class Named(NamedTuple):
     """A context, and whether commands without ``--context`` are in it."""

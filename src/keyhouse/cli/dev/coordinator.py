@@ -18,16 +18,6 @@ from keyhouse.cli.dev.folder import Folder
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = [
-    "Entry",
-    "Heard",
-    "Places",
-    "Serving",
-    "can_listen",
-    "coordinator_at",
-    "places_at",
-]
-
 _PATIENCE: Final = 60.0  # seconds until a start is given up
 _ERROR: Final = "error: "
 _HERE: Final = "127.0.0.1"

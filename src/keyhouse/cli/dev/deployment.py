@@ -18,8 +18,6 @@ from keyhouse.cli.manifest.file import read_manifest
 from keyhouse.client import ClientIdentity, Coordinator, SecretUpload, Trust
 from keyhouse.manifest import decode, fingerprint
 
-__all__ = ["Enforced", "Wanted", "prepare"]
-
 _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 

@@ -16,8 +16,6 @@ from keyhouse.cli.dev.below import process_below
 from keyhouse.cli.dev.coordinator import Serving, can_listen
 from keyhouse.cli.dev.folder import Folder
 
-__all__ = ["services", "shop"]
-
 _HERE: Final = "127.0.0.1"
 _ORDERS: Final = 8443  # usual ports
 _STOCK: Final = 8444

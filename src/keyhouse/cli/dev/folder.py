@@ -25,8 +25,6 @@ from keyhouse.client.identity import make_user
 from keyhouse.journal.directory.lock import unused
 from keyhouse.journal.store.protocol import StoreLockedError
 
-__all__ = ["USER", "Folder", "FolderUnusableError", "opened", "user_in"]
-
 USER: Final = "dev"
 
 

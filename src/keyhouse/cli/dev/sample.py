@@ -10,8 +10,6 @@ from keyhouse.manifest.source.json_source import canonical_json
 from keyhouse.manifest.source.yaml_reader import read_yaml
 from keyhouse.manifest.source.yaml_writer import write_yaml
 
-__all__ = ["GREETING", "sample_manifest", "with_shop", "with_user"]
-
 GREETING: Final = "greeting"
 """The secret of the sample that has a value from the beginning."""
 

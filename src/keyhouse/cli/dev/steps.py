@@ -14,8 +14,6 @@ from keyhouse.cli.dev.coordinator import Serving
 from keyhouse.cli.dev.deployment import Enforced
 from keyhouse.cli.dev.folder import USER, Folder
 
-__all__ = ["Deployment", "Step", "called_as"]
-
 _NAME: Final = "keyhouse"
 _SPECIAL: Final = frozenset('"$`\\!')  # to a shell between double quotes
 _UVX: Final = ("uvx", "--from", "keyhouse[dev]", _NAME)

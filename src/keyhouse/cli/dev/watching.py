@@ -9,8 +9,6 @@ import click
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.show import coloured
 
-__all__ = ["Line", "line_of", "show_line"]
-
 _WIDTH: Final = 9  # of the first word
 
 

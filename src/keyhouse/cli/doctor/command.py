@@ -18,8 +18,6 @@ from keyhouse.cli.parser.command import REFUSED, AsJson, command
 from keyhouse.cli.parser.parameters import Option, OptionGroup
 from keyhouse.client.contexts import contexts_path
 
-__all__ = ["doctor"]
-
 _SHADES: Final = {
     "ok": "green",
     "warning": "yellow",

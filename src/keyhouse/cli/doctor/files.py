@@ -21,8 +21,6 @@ from keyhouse.cli.output.files import read_file
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-__all__ = ["directory_findings", "remembered_findings", "user_findings"]
-
 _LITTLE_SPACE: Final = 256 << 20  # bytes
 _RENEW: Final = "make a new certificate, and put it into the manifest by an update"
 

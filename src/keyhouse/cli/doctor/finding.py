@@ -7,8 +7,6 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 
-__all__ = ["Finding", "check_clock", "check_expiry", "check_mode", "check_start", "failed"]
-
 _SOON: Final = timedelta(days=30)
 _SLOW_CLOCK: Final = timedelta(seconds=5)
 _WRONG_CLOCK: Final = timedelta(minutes=1)

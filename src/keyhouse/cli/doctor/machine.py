@@ -13,8 +13,6 @@ from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-__all__ = ["check_descriptors", "check_locked_memory", "machine_findings"]
-
 _OLDEST_PYTHON: Final = (3, 11)
 _FEW_DESCRIPTORS: Final = 4096
 _PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-addr"}

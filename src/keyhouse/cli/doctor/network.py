@@ -15,8 +15,6 @@ from keyhouse.base.version import VERSION
 from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.target import Target
 
-__all__ = ["coordinator_findings", "pccs_findings"]
-
 _WORKS: Final = 3
 _PATIENCE: Final = 10.0
 _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"

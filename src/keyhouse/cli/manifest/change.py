@@ -24,9 +24,6 @@ from keyhouse.manifest import fingerprint
 if TYPE_CHECKING:
     from keyhouse.client import Pending, PlanData, UpdateAnswer
 
-__all__ = ["set_manifest", "update_app"]
-
-
 update_app = Group(help="Change the manifest, together with others.")
 
 FileArgument = Annotated[

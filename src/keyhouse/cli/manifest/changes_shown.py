@@ -10,8 +10,6 @@ import click
 from keyhouse.base.printable import printable
 from keyhouse.views.changes import SignedChange
 
-__all__ = ["danger_lines", "section_lines", "wrapped"]
-
 _WIDTH: Final = 100  # columns
 _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
 

@@ -19,8 +19,6 @@ from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 
-__all__ = ["compare"]
-
 _Side = Annotated[
     str, Argument(metavar="OLD", help="manifest file (or -), or HOST: what is in force there")
 ]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from keyhouse.cli.output.source_text import SourceText
     from keyhouse.manifest.source.yaml_reader import YamlRead
 
-__all__ = ["AsYaml", "ManifestFile", "open_manifest", "read_manifest", "write_manifest"]
-
 _FORMATS: Final[dict[str, Literal["json", "yaml"]]] = {
     ".json": "json",
     ".yaml": "yaml",

@@ -3,8 +3,6 @@
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
 from keyhouse.cli.parser.group import Group
 
-__all__ = ["app"]
-
 app = Group()
 app.add_command(offline.schema, "schema")
 app.add_command(offline.check, "check")

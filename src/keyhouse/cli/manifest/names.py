@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 from keyhouse.base.errors import KeyhouseError
 
-__all__ = ["names_of"]
-
 _FILES: Final = ("manifest.json", "manifest.yaml", "manifest.yml")
 _LARGEST: Final = 1 << 20  # bytes: nobody waits for a larger one to be parsed
 

@@ -18,8 +18,6 @@ from keyhouse.cli.parser.parameters import Argument, Option
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.manifest import fingerprint
 
-__all__ = ["check", "convert", "problems_of", "schema", "signature"]
-
 
 @command
 def check(

@@ -26,8 +26,6 @@ from keyhouse.views.plan import agreement, danger_texts, harmless, signed, summa
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, PlanData
 
-__all__ = ["ReviewOptions", "plan", "plan_text", "require_pending"]
-
 _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 
 

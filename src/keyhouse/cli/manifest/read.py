@@ -22,8 +22,6 @@ from keyhouse.wire.json_parser import read_json
 if TYPE_CHECKING:
     from keyhouse.client import LogEntry
 
-__all__ = ["get", "log", "verify"]
-
 Output = Annotated[
     str, Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]

@@ -13,8 +13,6 @@ from keyhouse.cli.output.files import FileUnwritableError, NewFile
 from keyhouse.cli.parser.parameters import Option
 from keyhouse.manifest import fingerprint
 
-__all__ = ["RecoveryOption", "RecoveryPlace", "recovery_place"]
-
 RecoveryOption = Annotated[
     str,
     Option(

@@ -25,8 +25,6 @@ from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option, OptionGroup
 
-__all__ = ["template"]
-
 T = TypeVar("T")
 
 _COMMENTS: Final = {

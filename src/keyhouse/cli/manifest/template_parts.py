@@ -11,8 +11,6 @@ from keyhouse.base.place import quoted
 from keyhouse.cli.output.files import read_file
 from keyhouse.wire.json_decoder import nearest
 
-__all__ = ["Parts", "package_of", "parts_of", "pem_of", "secret_of", "starting_manifest"]
-
 _HEX: Final = re.compile("[0-9A-Fa-f]{64}")
 _SIGNED: Final = re.compile(
     "signer:(?P<signer>[^,]*),product:(?P<product>[0-9]{1,9}),version:(?P<version>[0-9]{1,9})"

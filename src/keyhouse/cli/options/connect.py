@@ -36,8 +36,6 @@ if TYPE_CHECKING:
         TrustedCoordinator,
     )
 
-__all__ = ["chain_pem", "coordinator_of", "keep", "require_kept", "trusted", "unpinned"]
-
 
 def chain_pem(proven: TrustedCoordinator) -> str:
     """Return the intermediate certificate, then the root."""

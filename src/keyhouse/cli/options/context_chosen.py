@@ -17,18 +17,6 @@ from keyhouse.client.contexts import (
     read,
 )
 
-__all__ = [
-    "CONNECTION",
-    "ContextOption",
-    "context_for",
-    "is_of_another",
-    "known_contexts",
-    "locating_contexts",
-    "not_applied",
-    "not_empty",
-    "require_address",
-]
-
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return ``value``; refuse an explicit "", which may be an unset variable of a shell.

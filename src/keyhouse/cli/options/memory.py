@@ -9,8 +9,6 @@ from keyhouse.cli.parser.usage import WrongUsageError
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory
 
-__all__ = ["NONE", "MemoryOption", "memory_of"]
-
 MemoryOption = Annotated[
     str,
     Option(

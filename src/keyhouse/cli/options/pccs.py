@@ -12,8 +12,6 @@ from keyhouse.cli.parser.parameters import Option
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral
 
-__all__ = ["PccsCaFile", "PccsUrl", "ca_of", "from_pccs", "vendor_root"]
-
 PccsUrl = Annotated[
     str,
     Option("--pccs", metavar="URL", help="ask this PCCS (https://name:port) for the collateral"),

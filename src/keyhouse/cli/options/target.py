@@ -24,8 +24,6 @@ from keyhouse.client.contexts import NamedContext
 if TYPE_CHECKING:
     from keyhouse.client import Timeouts
 
-__all__ = ["HostArgument", "Target", "TrustOptions", "context_notice"]
-
 HostArgument = Annotated[
     str,
     Argument(

@@ -17,19 +17,6 @@ from keyhouse.client.tokens.config import (
     read_token_file,
 )
 
-__all__ = [
-    "KeyPassword",
-    "TokenConfig",
-    "TokenKeyId",
-    "TokenKeyLabel",
-    "hex_id",
-    "named_token",
-    "passphrase_of",
-    "password_for",
-    "pin_for",
-    "token_file",
-]
-
 
 def password_for(what: str, file: Path | None) -> Secret | None:
     """Return the first line of ``file``; without one, what is typed on the terminal.

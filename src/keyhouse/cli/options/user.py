@@ -30,8 +30,6 @@ from keyhouse.cli.parser.usage import WrongUsageError
 if TYPE_CHECKING:
     from keyhouse.client import ClientIdentity, PemIdentity, TokenIdentity
 
-__all__ = ["User"]
-
 
 class User(OptionGroup, frozen=True, kw_only=True):
     """The user of the manifest who makes the call."""

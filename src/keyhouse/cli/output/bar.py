@@ -11,8 +11,6 @@ from keyhouse.base.progress import watched_by
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["long_work"]
-
 
 @contextmanager
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:

@@ -6,8 +6,6 @@ Its hints are for programs and name routes of the HTTP interface; who types comm
 import re
 from typing import Final
 
-__all__ = ["in_commands"]
-
 _COMMANDS: Final = {
     "GET /api/v2/manifest": "keyhouse manifest get",
     "GET /api/v2/recover/public-key": "keyhouse recover public-key",

@@ -11,15 +11,6 @@ from keyhouse.base.errors import KeyhouseError, RefusedError
 from keyhouse.base.file_hints import reading_hint, writing_hint
 from keyhouse.base.printable import os_reason
 
-__all__ = [
-    "FileUnreadableError",
-    "FileUnwritableError",
-    "NewFile",
-    "read_file",
-    "reading",
-    "write_output",
-]
-
 _LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
 
 

@@ -4,8 +4,6 @@ import msgspec
 
 from keyhouse.wire.vm_identity import VmIdentity, bits_in_words
 
-__all__ = ["rows_of_vm"]
-
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
     """Return each field that is given; those that are bits also in words."""

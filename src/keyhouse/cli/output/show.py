@@ -17,16 +17,6 @@ from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_object, error_text
 from keyhouse.cli.output.coordinator_words import in_commands
 
-__all__ = [
-    "ShownError",
-    "coloured",
-    "show_error",
-    "show_json",
-    "show_rows",
-    "show_table",
-    "working",
-]
-
 _BORDER: Final = 3  # characters around a cell of a drawn table
 
 

@@ -15,8 +15,6 @@ from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span
 from keyhouse.wire.json_decoder import REPEATED, UNKNOWN
 
-__all__ = ["FileInvalidError", "SourceText", "as_objects", "located"]
-
 _BEFORE: Final = 40  # characters of a long line that are shown before what is meant
 _WIDEST: Final = 100
 _SECRET: Final = re.compile("private", re.IGNORECASE)

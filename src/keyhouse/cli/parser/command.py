@@ -21,17 +21,6 @@ from keyhouse.cli.parser.help import Helping, version_option
 from keyhouse.cli.parser.parameters import GENERAL, Option, Signature
 from keyhouse.cli.parser.usage import UnexpectedArgumentError, WrongUsageError
 
-__all__ = [
-    "ANY_WORDS",
-    "REFUSED",
-    "TRUST_FAILED",
-    "USAGE",
-    "AsJson",
-    "Command",
-    "command",
-    "exit_code",
-]
-
 AsJson = Annotated[
     bool, Option("--json", section=GENERAL, help="print one JSON object; errors, too")
 ]

@@ -21,8 +21,6 @@ from keyhouse.cli.parser.usage import usage_error
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["Group", "Root", "Sections"]
-
 Sections = Mapping[str, Sequence[tuple[str, str]]]
 """Names and summaries of commands by the section of the help that shows them."""
 

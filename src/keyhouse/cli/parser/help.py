@@ -9,8 +9,6 @@ import click
 from keyhouse.cli.output.show import coloured
 from keyhouse.cli.parser.parameters import GENERAL, section_of
 
-__all__ = ["Helping", "summary_of", "version_option", "write_commands"]
-
 _OWN: Final = "Options"
 _FIRST_COLUMN: Final = 28
 

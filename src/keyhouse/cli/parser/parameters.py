@@ -28,17 +28,6 @@ from keyhouse.cli.parser.usage import Choice, Number
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "GENERAL",
-    "Argument",
-    "Check",
-    "Complete",
-    "Option",
-    "OptionGroup",
-    "Signature",
-    "section_of",
-]
-
 GENERAL: Final = "General options"
 """The section of the options that every command has."""
 

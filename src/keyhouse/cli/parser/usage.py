@@ -6,8 +6,6 @@ import click
 
 from keyhouse.base.errors import RefusedError
 
-__all__ = ["Choice", "Number", "UnexpectedArgumentError", "WrongUsageError", "usage_error"]
-
 _DIGITS: Final = 18
 
 

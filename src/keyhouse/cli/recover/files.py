@@ -22,17 +22,6 @@ from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.client_api import SetManifestData
 from keyhouse.wire.json_decoder import decode
 
-__all__ = [
-    "PLAIN_SIZES",
-    "ShareUnreadableError",
-    "certificate",
-    "chosen",
-    "plain_share",
-    "public_key",
-    "shares_in",
-    "signature_in",
-]
-
 PLAIN_SIZES: Final = frozenset({32, 33})
 """Bytes of a decrypted share."""
 

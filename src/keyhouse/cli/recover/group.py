@@ -26,8 +26,6 @@ from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareNam
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Offer, Progress, RecoveryKey
 
-__all__ = ["app", "with_signature_app"]
-
 _RECOVERED = "recovered: the state is back, under its old root certificate"
 
 RootFile = Annotated[

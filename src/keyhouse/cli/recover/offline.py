@@ -11,8 +11,6 @@ from keyhouse.cli.parser.parameters import Option
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 
-__all__ = ["encrypt", "sign"]
-
 
 @command
 def sign(

@@ -26,8 +26,6 @@ from keyhouse.cli.parser.usage import WrongUsageError
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey
 
-__all__ = ["Holder", "OfflineContext", "OutputFile", "ShareFile", "ShareName"]
-
 ShareFile = Annotated[
     Path,
     Argument(

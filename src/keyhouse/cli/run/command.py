@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from keyhouse.attestation import Platform
     from keyhouse.launcher import Credentials, Delivered
 
-__all__ = ["Report", "main"]
-
 
 class Report:
     """Progress, warnings and the error at the end. It never gets anything that was delivered."""

@@ -21,8 +21,6 @@ from keyhouse.server.process.flags import (
     read_values,
 )
 
-__all__ = ["RUN_SETTINGS", "RunSettings", "read_run_settings", "reports_in_json"]
-
 _OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root")
 _LONGEST_DIGITS: Final = 5
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from keyhouse.attestation import Measurements
     from keyhouse.wire.vm_identity import VmIdentity
 
-__all__ = ["anchors", "read_small_file", "simulated_identity"]
-
 _LARGEST: Final = 65_536  # bytes
 _UNSET: Final = bytes(32)
 

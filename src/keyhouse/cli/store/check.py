@@ -35,8 +35,6 @@ from keyhouse.manifest import fingerprint
 if TYPE_CHECKING:
     from keyhouse.attestation import Platform
 
-__all__ = ["FileChecked", "NoStoreError", "StoreChecked", "check_store", "sealing_platform"]
-
 
 def sealing_platform(name: str, directory: Path) -> "Platform":
     """Open the platform whose folder, if it has one, is in ``directory`` or above its archive."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from keyhouse.journal import StoreSeen
     from keyhouse.journal.offline.backup import Verify
 
-__all__ = ["app", "backup", "restore_backup"]
-
 app = Group()
 
 Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]

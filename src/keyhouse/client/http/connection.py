@@ -21,8 +21,6 @@ from keyhouse.client.http.rules import (
 from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
 from keyhouse.wire.address import Address
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 
 _LARGE: Final = 1 << 20

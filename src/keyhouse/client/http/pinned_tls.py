@@ -16,8 +16,6 @@ from typing import Any, Final
 from keyhouse.base.connecting import plain_http
 from keyhouse.client.errors import TrustError
 
-__all__ = ["PeerContext", "pinned_context", "watching_context"]
-
 PeerCheck = Callable[[bytes], None]
 
 _FOREVER: Final = 1e9  # seconds; sockets take no infinity

@@ -23,18 +23,6 @@ import msgspec
 from keyhouse.client.errors import ClientSetupError, UnreachableError
 from keyhouse.client.steps import Answer, Request, Steps, ask, pause
 
-__all__ = [
-    "AGAIN",
-    "NO_RETRIES",
-    "Happened",
-    "Retries",
-    "Rules",
-    "Timeouts",
-    "exchange",
-    "happened",
-    "pause_before",
-]
-
 
 class Happened(StrEnum):
     """How an attempt ended without a final answer."""

@@ -18,8 +18,6 @@ from keyhouse.client.http.retries import Timeouts
 from keyhouse.client.steps import Answer, Request
 from keyhouse.wire.address import CLIENT_API, Address
 
-__all__ = ["FROM_HTTPX", "Body", "Progress", "client_error", "client_options", "prepared"]
-
 _POSTED: Final = "it may have been carried out: look at status and log before you repeat it"
 _TRY_AGAIN: Final = "check that it is the coordinator's Client API, and that it runs"
 

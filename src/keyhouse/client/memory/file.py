@@ -29,8 +29,6 @@ from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import KEPT, MOST, Memories, read_place
 from keyhouse.wire.json_decoder import UInt16, UnreadableError, read
 
-__all__ = ["FileMemory", "MemoryUnusableError", "default_memory"]
-
 _VERSION: Final = 1
 _LARGEST: Final = 8 << 20  # bytes; the most that can be remembered takes less
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

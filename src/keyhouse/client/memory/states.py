@@ -26,20 +26,6 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
 from keyhouse.wire.address import Address
 
-__all__ = [
-    "KEPT",
-    "MOST",
-    "Memories",
-    "MemoryFullError",
-    "Place",
-    "StateMemory",
-    "Watch",
-    "forgotten",
-    "read_place",
-    "remembered",
-    "require_root_of",
-]
-
 KEPT: Final = 1_000
 """Places that are remembered of each deployment: the newest ones."""
 

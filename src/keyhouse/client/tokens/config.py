@@ -5,8 +5,6 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.wire.json_decoder import decode
 
-__all__ = ["TokenFile", "TokenFileUnusableError", "read_key_id", "read_token_file"]
-
 
 class TokenFile(msgspec.Struct, frozen=True):
     """A token: its library and label, and perhaps its PIN; names match in any case."""

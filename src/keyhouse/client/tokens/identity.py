@@ -15,8 +15,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token
 
-__all__ = ["TokenIdentity", "read_token"]
-
 
 class TokenIdentity(Readable, frozen=True, kw_only=True):
     """A user: the certificate, and where its private key is.

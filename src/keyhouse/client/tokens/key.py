@@ -16,8 +16,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token
 
-__all__ = ["TokenKey", "open_token_key"]
-
 
 class TokenKey:
     """An RSA private key on a token, while the session with the token is open."""

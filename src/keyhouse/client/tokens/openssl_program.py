@@ -33,16 +33,6 @@ from keyhouse.client.identity import path_of, unnamed_file
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.wire.address import Address
 
-__all__ = [
-    "ESTABLISHED",
-    "LONGEST_TALK",
-    "PIN_REFUSED",
-    "OpensslProgram",
-    "TokenTls",
-    "failure",
-    "start",
-]
-
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
 LONGEST_TALK: Final = 1 << 16  # bytes
 PIN_REFUSED: Final = b"Login failed"

@@ -10,8 +10,6 @@ from typing import Final
 import httpcore
 import httpx
 
-__all__ = ["AsyncPoolTransport", "PoolTransport"]
-
 _ERRORS: Final = (
     httpcore.NetworkError,
     httpcore.ProtocolError,

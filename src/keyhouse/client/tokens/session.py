@@ -9,8 +9,6 @@ from typing import Any, Final
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
-__all__ = ["LOOK", "open_token"]
-
 LOOK: Final = "look with pkcs11-tool --list-objects which there are"
 
 

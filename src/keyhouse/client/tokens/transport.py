@@ -32,8 +32,6 @@ from keyhouse.client.tokens.openssl_program import (
 from keyhouse.client.tokens.pool_transport import AsyncPoolTransport, PoolTransport
 from keyhouse.wire.address import Address
 
-__all__ = ["AsyncTokenTransport", "TokenTransport"]
-
 _PIECE: Final = 4096
 _KEPT: Final = 5.0  # seconds without a call, as httpx does
 _SOONEST: Final = 0.001  # seconds; 0 would mean not to block at all

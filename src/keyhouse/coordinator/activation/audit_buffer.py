@@ -13,8 +13,6 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator.core.commands import RecordActivations
 from keyhouse.coordinator.core.events import Activated
 
-__all__ = ["DELAY", "MOST", "AuditBuffer"]
-
 DELAY: Final = 1.0
 """Longest wait of an activation for its record, in seconds, while the disk accepts writes."""
 

@@ -5,8 +5,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import Manifest, Package
 
-__all__ = ["rules_of_manifest", "rules_of_package"]
-
 
 def rules_of_package(state: Running, name: str) -> PackageRules:
     """Return the rules of one package, with the SecurityVersion that updates have raised."""

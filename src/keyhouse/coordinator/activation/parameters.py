@@ -29,8 +29,6 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import MissingValueError, Template, Values
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["ActivationRequest", "Joining", "Parameters", "parameters"]
-
 
 class ActivationRequest(msgspec.Struct, frozen=True):
     """The request of one workload as received: nothing in it is checked yet.

@@ -13,8 +13,6 @@ from keyhouse.base.errors import ConflictError
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.recipe import Recipe
 
-__all__ = ["tls_config"]
-
 
 def tls_config(
     recipe: Recipe, *, leaf: StoredSecret, secrets: Mapping[str, StoredSecret], marble_root: bytes

@@ -13,8 +13,6 @@ from keyhouse.coordinator.core.events import Activated, BaseAudit, Event, Marble
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.wire.client_api import Activation
 
-__all__ = ["KEPT", "AuditTrail", "AuditView", "Moved"]
-
 KEPT: Final = 100_000
 """Activations that are kept at least; older ones are removed, ``SLACK`` at a time."""
 

@@ -22,8 +22,6 @@ from keyhouse.coordinator.core.events import (
 from keyhouse.coordinator.core.state import Counters, Running
 from keyhouse.coordinator.core.update_log import LogView
 
-__all__ = ["base_events"]
-
 T = TypeVar("T")
 
 SECRET_BYTES = 64 * 1024

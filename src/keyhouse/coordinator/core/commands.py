@@ -15,22 +15,6 @@ from keyhouse.coordinator.core.events import Activated, Uploaded
 from keyhouse.coordinator.core.plan_basis import PlanBasis
 from keyhouse.coordinator.core.state import MarbleInstance
 
-__all__ = [
-    "AcknowledgeUpdate",
-    "Activate",
-    "Application",
-    "CancelUpdate",
-    "Command",
-    "InitiateUpdate",
-    "RecordActivations",
-    "SeeCollateral",
-    "SetCounter",
-    "SetManifest",
-    "StaleError",
-    "UpdatePackages",
-    "UploadSecrets",
-]
-
 
 class StaleError(Exception):
     """The command was prepared against a state that is no longer the current one."""

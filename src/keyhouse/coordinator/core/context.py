@@ -6,8 +6,6 @@ from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator.core.state import Recovering, State
 from keyhouse.manifest import fingerprint
 
-__all__ = ["Context", "FirstManifestRule"]
-
 
 class FirstManifestRule(msgspec.Struct, frozen=True):
     """Which manifest may begin a new deployment, by the measured settings; by default every one.

@@ -46,8 +46,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.manifest import Action
 
-__all__ = ["MOST_PLATFORMS", "decide", "start"]
-
 MOST_PLATFORMS: Final = 256
 """Platform families (FMSPC) whose TCB info is remembered; more than any vendor has had so far.
 

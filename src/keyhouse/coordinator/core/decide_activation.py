@@ -17,8 +17,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, counter_of
 from keyhouse.manifest import FeatureGate
 
-__all__ = ["COUNTERS", "activate", "record_activations", "require_below_limit", "set_counter"]
-
 COUNTERS: Final = 1000
 """Monotonic counters of one workload (marble type and UUID)."""
 

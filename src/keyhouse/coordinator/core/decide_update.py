@@ -28,16 +28,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Pending, Running
 from keyhouse.manifest import Action, fingerprint
 
-__all__ = [
-    "acknowledge_update",
-    "cancel_update",
-    "initiate_update",
-    "proposed",
-    "require_acknowledger",
-    "require_nothing_pending",
-    "require_pending",
-]
-
 
 def initiate_update(state: Running, command: InitiateUpdate, context: Context) -> tuple[Event, ...]:
     """Return the events: the update is pending, or it is applied at once."""

@@ -15,32 +15,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Pending
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = [
-    "Activated",
-    "BaseActivations",
-    "BaseAudit",
-    "BaseBegun",
-    "BaseCounters",
-    "BaseEnded",
-    "BaseLog",
-    "BasePiece",
-    "BaseSecrets",
-    "CollateralSeen",
-    "Counter",
-    "CounterSet",
-    "Event",
-    "ManifestSet",
-    "ManifestUpdated",
-    "MarblesActivated",
-    "PackagesUpdated",
-    "SecretsUploaded",
-    "Started",
-    "UpdateAcknowledged",
-    "UpdateCancelled",
-    "UpdateInitiated",
-    "Uploaded",
-]
-
 Time = int
 """Microseconds since 1970-01-01T00:00:00Z."""
 

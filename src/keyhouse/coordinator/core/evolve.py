@@ -33,8 +33,6 @@ from keyhouse.coordinator.core.events import (
 )
 from keyhouse.coordinator.core.state import Counters, Running, State
 
-__all__ = ["evolve", "evolve_all"]
-
 
 def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.

@@ -15,8 +15,6 @@ from keyhouse.base.errors import (
 )
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
 
-__all__ = ["TABLE", "Operation", "Outcome", "Phase", "phase_of", "require"]
-
 
 class Phase(IntEnum):
     """The number that ``GET /api/v2/status`` answers."""

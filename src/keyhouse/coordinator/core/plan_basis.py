@@ -10,8 +10,6 @@ from immutables import Map
 
 from keyhouse.coordinator.core.state import Running
 
-__all__ = ["PlanBasis", "basis_of", "still_holds"]
-
 
 class PlanBasis(msgspec.Struct, frozen=True):
     """Facts of a state. Uploads and activations that do not affect the plan are left out."""

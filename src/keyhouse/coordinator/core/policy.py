@@ -20,8 +20,6 @@ from keyhouse.manifest import (
     index_templates,
 )
 
-__all__ = ["Policy", "policy_of", "remember_policy", "versions_in_force"]
-
 
 class Policy:
     """Users, permissions, secret definitions and template readers of one manifest."""

@@ -15,8 +15,6 @@ from keyhouse.manifest import (
 )
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["Recipe", "recipe_of"]
-
 FEW = 4
 """Per-marble certificates, none of them RSA, that are made on the event loop in milliseconds."""
 

@@ -11,18 +11,6 @@ from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "AcceptingManifest",
-    "Counters",
-    "MarbleInstance",
-    "Pending",
-    "Recovering",
-    "Running",
-    "State",
-    "counter_of",
-]
-
-
 MarbleInstance = tuple[str, str]
 """Marble type and UUID (36 characters, lower case) of one workload."""
 

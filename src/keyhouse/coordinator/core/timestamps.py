@@ -4,8 +4,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["moment", "timestamp"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SECOND: Final = 1_000_000  # microseconds

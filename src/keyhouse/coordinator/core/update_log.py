@@ -23,8 +23,6 @@ from keyhouse.coordinator.core.events import (
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
 
-__all__ = ["LogView", "UpdateLog", "entries"]
-
 
 def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
     """Yield the log lines of ``event`` (JSON, no newline)."""

@@ -43,23 +43,6 @@ from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
 
-__all__ = [
-    "INSTANCE_SIZE",
-    "LONGEST_NOTE",
-    "NONCE_SIZE",
-    "Ask",
-    "Give",
-    "NoteProblem",
-    "NoteRefusedError",
-    "Quoted",
-    "Switch",
-    "digest_of",
-    "read_ask",
-    "read_give",
-    "read_quoted",
-    "read_switch",
-]
-
 INSTANCE_SIZE: Final = 16
 NONCE_SIZE: Final = 32
 _HASH: Final = 32

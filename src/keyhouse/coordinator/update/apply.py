@@ -36,8 +36,6 @@ from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Manifest
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["prepare_application", "require_kept_values_fit"]
-
 ROOT_SECRET: Final = 32  # bytes
 
 

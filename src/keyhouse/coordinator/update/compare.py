@@ -10,8 +10,6 @@ from keyhouse.base.place import quoted
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import manifest_name
 
-__all__ = ["Difference", "change", "differing", "fields_that_differ", "in_words", "listed", "shown"]
-
 T = TypeVar("T")
 
 _NAMED = 20

@@ -45,8 +45,6 @@ from keyhouse.coordinator.update.compare import differing
 from keyhouse.manifest import Action, Manifest, fingerprint
 from keyhouse.wire.plan import Plan, PlanChange
 
-__all__ = ["CHANGES", "Planned", "plan_manifest", "plan_packages"]
-
 CHANGES: Final = 20_000
 """Changes of a plan, and as many renewals: a person reviews no more, and answers need a bound."""
 

@@ -40,14 +40,6 @@ from keyhouse.manifest import (
 )
 from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
-__all__ = [
-    "CannotBeAppliedError",
-    "PlanChangedError",
-    "prepare_acknowledgement",
-    "prepare_plan",
-    "prepare_update",
-]
-
 
 class PlanChangedError(ConflictError):
     """The plan is not the one that was reviewed."""

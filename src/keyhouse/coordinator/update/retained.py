@@ -13,15 +13,6 @@ from keyhouse.coordinator.update.compare import listed
 from keyhouse.manifest import Action, Manifest, SealMode
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = [
-    "KEPT_AGAIN",
-    "KEPT_NOWHERE",
-    "equal_definitions",
-    "notes_of_update",
-    "recovery_terms",
-    "stays",
-]
-
 KEPT_NOWHERE: Final = (
     "it erases the state on the disk and keeps it in memory: a restart loses everything"
 )

@@ -23,8 +23,6 @@ from keyhouse.manifest.pem import first_block, ignored_part
 from keyhouse.manifest.rules.references import refuse_undefined
 from keyhouse.wire.json_decoder import nearest
 
-__all__ = ["check_config", "check_recovery_keys", "check_roles", "check_users"]
-
 MOST_RECOVERY_KEYS = 255  # shares are points over GF(256), without 0
 
 

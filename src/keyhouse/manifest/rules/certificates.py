@@ -11,8 +11,6 @@ from keyhouse.base.place import Place
 from keyhouse.manifest.document import TemplateDocument, UriDocument, has_content
 from keyhouse.wire.secret_types import CertificateTemplate, Uri
 
-__all__ = ["check_template"]
-
 
 def check_template(place: Place, template: TemplateDocument | bytes, findings: Findings) -> None:
     """Check what the template (an object, or a certificate in DER) at ``place`` loses or allows."""

@@ -11,8 +11,6 @@ from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, problems_of_identity
 
-__all__ = ["check_confidential_vm"]
-
 _LEFT_OPEN: Final = {
     "RTMR0": "the host can give it other ACPI tables, whose code its kernel runs",
     "RTMR1": "any kernel is admitted",

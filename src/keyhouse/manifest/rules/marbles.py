@@ -13,8 +13,6 @@ from keyhouse.manifest.rules.tls import port_number
 from keyhouse.manifest.templates import Template, parse
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["check_marbles"]
-
 MOST_PORTS = 1_000_000
 """Without it, many marbles with a tag of many ports would cost hours to compare."""
 

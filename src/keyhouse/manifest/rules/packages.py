@@ -9,8 +9,6 @@ from keyhouse.manifest.model import Infrastructure, Package
 from keyhouse.manifest.rules.confidential_vms import check_confidential_vm
 from keyhouse.wire.json_decoder import nearest
 
-__all__ = ["LARGEST", "TCB_STATUSES", "check_infrastructures", "check_packages"]
-
 TCB_STATUSES = (
     "UpToDate",
     "OutOfDate",

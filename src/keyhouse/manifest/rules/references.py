@@ -8,8 +8,6 @@ from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place, quoted
 from keyhouse.wire.json_decoder import resembling
 
-__all__ = ["meant_by", "refuse_undefined"]
-
 _MOST_HINTS: Final = 10
 _MOST_NAMES: Final = 500
 """Up to these, names are compared: the work for a hostile manifest is bounded, to some 0.1 s."""

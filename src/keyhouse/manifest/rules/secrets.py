@@ -16,8 +16,6 @@ from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_sizes import size_problem
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["MOST_COST", "check_secrets", "key_cost", "secret_types"]
-
 MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
 MOST_COST: Final = 64 * 256
 """Of generated keys, in the cost of one for P-256: so no manifest has more such certificates."""

@@ -7,8 +7,6 @@ from keyhouse.manifest.templates import Call, Source
 from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_types import SecretType
 
-__all__ = ["call_problem", "is_undefined"]
-
 _ANYWHERE = {"pem", "hex", "base64"}
 _IN_FILES = _ANYWHERE | {"raw"}
 _IN_ENV = _ANYWHERE | {"string"}

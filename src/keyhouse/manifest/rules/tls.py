@@ -8,8 +8,6 @@ from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.model import Incoming, Outgoing
 from keyhouse.manifest.rules.references import refuse_undefined
 
-__all__ = ["check_tls", "port_number"]
-
 _DECIMAL = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _LARGEST = 65535
 

@@ -9,8 +9,6 @@ from keyhouse.base.errors import Problem
 from keyhouse.manifest.source.source_map import SourceMap, TextLines, below
 from keyhouse.manifest.source.text import NotTextError, text_of
 
-__all__ = ["canonical_json", "json_places", "json_problem"]
-
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
 _CLOSED: Final = {"{": "}", "[": "]"}
 _CLOSING: Final = frozenset("]}")

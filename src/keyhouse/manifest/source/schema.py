@@ -21,8 +21,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.source.schema_fields import DESCRIBED, Field, Rule
 
-__all__ = ["manifest_schema"]
-
 Schema = dict[str, Any]
 
 _BASE64: Final = {

@@ -40,8 +40,6 @@ from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, S
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
 from keyhouse.wire.tdx import TdxIdentity
 
-__all__ = ["DESCRIBED", "Field", "Rule", "Shape"]
-
 Rule = Mapping[str, Any]
 """Keywords of JSON Schema."""
 

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from keyhouse.base.place import at
 
-__all__ = ["SourceMap", "Span", "TextLines", "below"]
-
 _STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$', re.ASCII)
 
 

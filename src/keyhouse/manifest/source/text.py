@@ -4,8 +4,6 @@ from typing import Final
 
 from keyhouse.base.errors import Problem
 
-__all__ = ["NotTextError", "text_of"]
-
 _SAVE: Final = "save it as UTF-8 without a byte-order mark"
 _MARKS: Final = (
     (b"\xef\xbb\xbf", "begins with a byte-order mark"),

@@ -33,8 +33,6 @@ from keyhouse.manifest.source.text import NotTextError, text_of
 from keyhouse.wire.json_decoder import REPEATED
 from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES
 
-__all__ = ["MAX_YAML_BYTES", "YamlRead", "read_yaml"]
-
 MAX_YAML_BYTES: Final = 1024 * 1024
 """Bytes of a YAML text that are read. A larger manifest has to be JSON."""
 

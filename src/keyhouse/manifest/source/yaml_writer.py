@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["write_yaml"]
-
 _PLAIN: Final = re.compile("[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 

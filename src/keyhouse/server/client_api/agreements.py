@@ -9,8 +9,6 @@ from keyhouse.server.services.updates import Agreement
 from keyhouse.wire.client_api import AcknowledgedData, UpdateAnswer
 from keyhouse.wire.sent import LEFT_OUT
 
-__all__ = ["CANCELLED", "acknowledged", "updated"]
-
 CANCELLED: Final = "the pending update is cancelled"
 
 

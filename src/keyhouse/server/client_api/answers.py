@@ -10,8 +10,6 @@ from keyhouse.coordinator import View
 from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Answer, Head, Refusal
 
-__all__ = ["Answers"]
-
 _VERSION_2: Final = "/api/v2/"
 """Only version 2 of the interface has answers whose word is ``fail``."""
 

@@ -18,18 +18,6 @@ from keyhouse.wire.client_api import (
 )
 from keyhouse.wire.sent import NULL
 
-__all__ = [
-    "LogBody",
-    "LogText",
-    "evidence_body",
-    "manifest_body",
-    "manifest_body_1",
-    "pending_body",
-    "status_message",
-    "still_needed",
-    "warnings_message",
-]
-
 _MESSAGES: Final = {
     Phase.RECOVERY: "recovery mode: upload the recovery secrets, or set a new manifest",
     Phase.ACCEPTING_MANIFEST: "ready to accept a manifest",

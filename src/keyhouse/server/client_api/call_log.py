@@ -16,8 +16,6 @@ from keyhouse.server.client_api.routes import Route
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
 
-__all__ = ["CallLog"]
-
 _log = structlog.get_logger(__name__)
 _NOBODY: Final = "nobody"
 

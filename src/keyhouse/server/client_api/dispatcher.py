@@ -11,8 +11,6 @@ from keyhouse.server.client_api.view_answers import ViewAnswers
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
 from keyhouse.server.services.access import identify_marble, require_enabled
 
-__all__ = ["Dispatcher"]
-
 
 class _Target(NamedTuple):
     """A route with its handler: exactly one of ``read`` and ``write``."""

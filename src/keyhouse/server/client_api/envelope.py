@@ -13,8 +13,6 @@ from keyhouse.server.http.exchange import Answer
 from keyhouse.server.net.error_mapping import wording
 from keyhouse.wire.client_api import Problems
 
-__all__ = ["enveloped", "error", "fail", "refusal"]
-
 Headers = tuple[tuple[bytes, bytes], ...]
 
 Details = Mapping[str, str] | Problems | None

@@ -24,19 +24,6 @@ from keyhouse.server.services.recovery import RecoverySession
 from keyhouse.server.services.updates import Updates
 from keyhouse.server.services.user_secrets import SecretWrites
 
-__all__ = [
-    "INLINE",
-    "NO_BODY",
-    "Caller",
-    "Read",
-    "Route",
-    "UseCases",
-    "Write",
-    "get",
-    "post",
-    "user_of",
-]
-
 Read = Callable[[View, Head], Answer | Admission]
 """Answers from one view, at once: no body, no task."""
 

@@ -20,8 +20,6 @@ from keyhouse.wire.client_api import SecretObject, SecretsData
 from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 from keyhouse.wire.sent import LEFT_OUT, NULL
 
-__all__ = ["encode_secrets", "read_named_secrets", "require_uploads_size", "secret_object"]
-
 DEFAULT_DAYS = 365
 """What ``validFor`` says of a generated certificate whose validity was not given."""
 

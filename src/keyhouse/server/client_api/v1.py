@@ -30,8 +30,6 @@ from keyhouse.wire.client_api import OldSetManifestData, OldStatusData
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["ROUTES"]
-
 
 def _read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
     del head

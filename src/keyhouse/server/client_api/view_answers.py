@@ -5,8 +5,6 @@ from typing import Final
 from keyhouse.coordinator import View
 from keyhouse.server.http.exchange import Admission, Answer, Head
 
-__all__ = ["ViewAnswers"]
-
 ROOM: Final = 12 * 1024 * 1024
 """Bytes of the answers that are kept at a time, and as much again of those kept before them.
 

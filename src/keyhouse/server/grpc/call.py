@@ -13,8 +13,6 @@ from typing import Final
 from keyhouse.server.grpc.counts import Labels
 from keyhouse.server.net.grpc_status import Status
 
-__all__ = ["Call", "CallRefusedError", "Method", "framed", "read_timeout"]
-
 PREFIX: Final = 5
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")

@@ -35,8 +35,6 @@ from keyhouse.server.net.error_mapping import wording
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.grpc_status import Status, as_message
 
-__all__ = ["GrpcCalls"]
-
 _log = structlog.get_logger("keyhouse.server.grpc")
 
 _FRAME: Final = 16 * 1024  # bytes of data: what every client takes

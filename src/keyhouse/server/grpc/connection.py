@@ -22,8 +22,6 @@ from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.transport import Transport
 
-__all__ = ["GrpcConnection"]
-
 _log = structlog.get_logger("keyhouse.server.grpc")
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from keyhouse.server.net.grpc_status import Status
 
-__all__ = ["KIND", "UNKNOWN", "GrpcCounts"]
-
 UNKNOWN: Final = "unknown"
 """The label of the service and the method of all calls that there is no method for."""
 

@@ -11,8 +11,6 @@ A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source
 
 from typing import Final
 
-__all__ = ["FrameMeter"]
-
 _PREFACE: Final = 24  # bytes that come before the first frame
 _HEAD: Final = 9
 _DATA, _HEADERS, _SETTINGS, _CONTINUATION = 0x0, 0x1, 0x4, 0x9

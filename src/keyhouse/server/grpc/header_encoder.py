@@ -12,8 +12,6 @@ from typing import Final
 from hpack import Encoder
 from hpack.hpack import encode_integer
 
-__all__ = ["HeaderEncoder"]
-
 _NO_TABLE: Final = b"\x20"  # a size of 0, which is within whatever limit the client has set
 _LITERAL: Final = b"\x00"
 _LENGTH_BITS: Final = 7

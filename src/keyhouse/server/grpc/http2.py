@@ -10,8 +10,6 @@ from hyperframe.frame import GoAwayFrame
 
 from keyhouse.server.grpc.header_encoder import HeaderEncoder
 
-__all__ = ["Http2"]
-
 # Headers of clients stay bytes, which need not be text. Those of answers are our own: names are
 # lower-case, texts percent-encoded.
 _CONFIGURATION: Final = H2Configuration(

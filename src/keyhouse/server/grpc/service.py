@@ -8,8 +8,6 @@ from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import WorkloadLimits
 
-__all__ = ["GrpcService"]
-
 
 class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and what their callers use.

@@ -7,8 +7,6 @@ import msgspec
 from keyhouse.base.errors import BadRequestError, TooLargeError
 from keyhouse.wire.json_decoder import decode
 
-__all__ = ["DECODED_BYTES", "ENCODED_BYTES", "read_body", "require_size"]
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 DECODED_BYTES: Final = 16 * 1024 * 1024

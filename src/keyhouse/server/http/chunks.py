@@ -5,8 +5,6 @@ from typing import Final
 
 from keyhouse.server.http.head import MalformedError
 
-__all__ = ["ChunkedBody"]
-
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
 _SIZE_LINE: Final = re.compile(

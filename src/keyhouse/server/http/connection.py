@@ -41,8 +41,6 @@ from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.transport import Transport
 
-__all__ = ["HttpConnection"]
-
 _log = structlog.get_logger("keyhouse.server.http.connection")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

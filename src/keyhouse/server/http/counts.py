@@ -11,8 +11,6 @@ from typing import Final
 
 from keyhouse.base.tally import Tally
 
-__all__ = ["METHODS", "SECONDS", "SIZES", "UNKNOWN", "RequestCounts"]
-
 UNKNOWN: Final = "unknown"
 """The label of all paths and methods that are not known. No path: those begin with a slash."""
 

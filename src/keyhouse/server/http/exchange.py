@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Admission", "Answer", "Application", "Head", "Refusal"]
-
 
 class Head(msgspec.Struct, frozen=True):
     """What is known of a request before its body.

@@ -19,18 +19,6 @@ import msgspec
 
 from keyhouse.server.net.limits import Limits
 
-__all__ = [
-    "CHUNKED",
-    "HEAD_END",
-    "MalformedError",
-    "RequestHead",
-    "check_beginning",
-    "read_any_head",
-    "read_common_head",
-    "read_head",
-    "readable_path",
-]
-
 CHUNKED: Final = -1
 HEAD_END: Final = b"\r\n\r\n"
 

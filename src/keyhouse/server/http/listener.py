@@ -11,8 +11,6 @@ from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import Plaintext
 from keyhouse.server.net.tls import TlsContext
 
-__all__ = ["Listener"]
-
 
 class Listener(Acceptor):
     """Serves an application over HTTPS.

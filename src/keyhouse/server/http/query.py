@@ -7,8 +7,6 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["values"]
-
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|;")
 
 

@@ -10,8 +10,6 @@ from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
 
-__all__ = ["HttpService"]
-
 _MOST_KNOWN_ANSWERS: Final = 256
 
 

@@ -13,8 +13,6 @@ from keyhouse.coordinator import Running, State, policy_of, user_expiry
 from keyhouse.server.metrics.families import labelled
 from keyhouse.server.metrics.text import lines_of
 
-__all__ = ["CertificateMetrics"]
-
 SLICE: Final = 32
 """Certificates that are read at once: each takes some 40 us."""
 

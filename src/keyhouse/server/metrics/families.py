@@ -23,8 +23,6 @@ from keyhouse.server.services.quote_checks import CollateralHealth
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.workload_api.listener import WorkloadListener
 
-__all__ = ["Sources", "families", "labelled"]
-
 Sample = tuple[tuple[str, ...], float]
 """The values of the labels, in their order, and the value."""
 

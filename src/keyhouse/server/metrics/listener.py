@@ -23,8 +23,6 @@ from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.services.events import Events
 
-__all__ = ["CONNECTIONS", "Observability", "metrics_listener"]
-
 CONNECTIONS: Final = 64
 """Connections to the metrics listener at a time: it answers machines, and few of them."""
 

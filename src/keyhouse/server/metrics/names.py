@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["METRICS", "Described"]
-
 
 class Described(NamedTuple):
     """One metric. The name of a counter ends with ``_total``."""

@@ -10,8 +10,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-__all__ = ["SLICE", "lines_of", "text_of"]
-
 SLICE: Final = 100
 """Samples that are written at once: each takes some 10 us."""
 

@@ -24,8 +24,6 @@ from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
-__all__ = ["Acceptor"]
-
 _log = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 4096

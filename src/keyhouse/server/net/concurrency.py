@@ -14,8 +14,6 @@ from typing import Any, Final, TypeVar
 
 from keyhouse.base.errors import UnavailableError
 
-__all__ = ["QUEUED", "BoundedExecutor", "ConcurrencyLimit", "FairQueue", "TooManyRequestsError"]
-
 T = TypeVar("T")
 
 QUEUED: Final[ContextVar[Callable[[bool], None] | None]] = ContextVar("QUEUED", default=None)

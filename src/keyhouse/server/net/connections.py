@@ -9,8 +9,6 @@ from typing import Any, Final, Protocol, TypeVar
 from keyhouse.server.net.limits import ConnectionLimits
 from keyhouse.server.net.transport import ConnectionHandler
 
-__all__ = ["Connection", "Connections"]
-
 T = TypeVar("T")
 
 _LOOKS: Final = 16  # per so many closed for others there is at most one look at all of as many

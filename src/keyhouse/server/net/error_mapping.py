@@ -25,8 +25,6 @@ from keyhouse.base.errors import (
 )
 from keyhouse.server.net.grpc_status import Status
 
-__all__ = ["ERRORS", "Wording", "wording"]
-
 
 class Wording(NamedTuple):
     """What a class of errors becomes for its caller."""

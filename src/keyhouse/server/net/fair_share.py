@@ -12,8 +12,6 @@ supporting TCP with per-flow queueing", IEEE INFOCOM 1998.
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Pool", "Share"]
-
 _Lose = Callable[[], None]
 
 

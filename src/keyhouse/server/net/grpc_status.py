@@ -7,8 +7,6 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["Status", "as_message"]
-
 _LONGEST: Final = 2048  # bytes of a message: clients take 8 KiB of trailers, all in all
 _AS_THEY_ARE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 

@@ -6,8 +6,6 @@ import structlog
 
 from keyhouse.server.net.pace import Pace
 
-__all__ = ["COSTLY_KEY", "TOO_LARGE", "Handshakes"]
-
 COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
 TOO_LARGE: Final = "what the client sends is too large, its certificates above all"
 

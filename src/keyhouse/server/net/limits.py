@@ -7,8 +7,6 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError
 
-__all__ = ["ConnectionLimits", "Limits", "WorkloadLimits"]
-
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of any listener. Sizes are bytes, times are seconds; all are above zero.

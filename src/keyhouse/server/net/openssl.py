@@ -12,8 +12,6 @@ from typing import Any
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
 
-__all__ = ["ffi", "lib", "pointer"]
-
 ffi: Any = Binding.ffi
 lib: Any = Binding().lib
 

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["A_SECOND", "Pace"]
-
 A_SECOND: Final = 20
 """Events of one kind that are told in one second; of the others only how many there were."""
 

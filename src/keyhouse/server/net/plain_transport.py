@@ -9,8 +9,6 @@ from typing import Final, cast
 
 from keyhouse.server.net.transport import ConnectionHandler
 
-__all__ = ["PLAINTEXT", "PlainTransport", "Plaintext"]
-
 
 class Plaintext:
     """Stands where a listener's TLS context stands, so that nobody leaves TLS out unawares."""

@@ -32,18 +32,6 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.server.net.openssl import ffi, lib, pointer
 
-__all__ = [
-    "BUFFER_BYTES",
-    "GROUPS",
-    "SIGNATURES",
-    "TLS12_CIPHERS",
-    "TlsContext",
-    "has_refused_key",
-    "negotiated_protocol",
-    "new_memory_bio",
-    "peer_leaf",
-]
-
 TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"
 # OpenSSL's own list without DSA and the Brainpool curves, which cost this server up to 10 ms, and

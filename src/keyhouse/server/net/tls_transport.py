@@ -34,8 +34,6 @@ from keyhouse.server.net.tls import (
 )
 from keyhouse.server.net.transport import ConnectionHandler
 
-__all__ = ["TlsTransport"]
-
 _GOODBYE: Final = 512  # bytes that a client may say before its end, while it is held
 _RECORD: Final = 16 * 1024  # bytes of plain text that are encrypted at once
 _RECORDS_PER_TURN: Final = 4  # of one connection before others have their turn

@@ -6,8 +6,6 @@ come on the event loop's thread.
 
 from typing import Protocol
 
-__all__ = ["ConnectionHandler", "Transport"]
-
 
 class Transport(Protocol):
     """Carries the bytes of one client."""

@@ -9,8 +9,6 @@ from keyhouse.coordinator import Operation, Running, View, policy_of, require
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import FeatureGate
 
-__all__ = ["identify_marble", "require_enabled"]
-
 
 def require_enabled(view: View, operation: Operation, gate: FeatureGate | None) -> None:
     """Refuse what the phase does not allow, or what the manifest in force has to enable first.

@@ -16,14 +16,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.wire.workload_api import uuid_of
 
-__all__ = [
-    "read_uuid",
-    "require_admitted",
-    "require_identity",
-    "require_quote",
-    "require_recipe",
-]
-
 
 def require_identity(identity: bytes | None) -> bytes:
     """Return the DER of the workload's TLS certificate. Raises ``UnauthenticatedError``."""

@@ -12,8 +12,6 @@ from keyhouse.coordinator import ActivationRequest
 from keyhouse.server.net.pace import Pace
 from keyhouse.server.services.events import Events, Refusal
 
-__all__ = ["UNKNOWN", "ActivationCounts", "RefusalLog"]
-
 log = structlog.get_logger(__name__)
 
 UNKNOWN: Final = "unknown"

@@ -53,8 +53,6 @@ from keyhouse.server.services.activation_outcomes import UNKNOWN, ActivationCoun
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 
-__all__ = ["Activations"]
-
 log = structlog.get_logger(__name__)
 
 WAITING: Final = 4096

@@ -6,8 +6,6 @@ from typing import Protocol
 from keyhouse.attestation import Mark, newer_marks
 from keyhouse.coordinator import Engine, Running, SeeCollateral
 
-__all__ = ["CollateralMemory", "JournalledMarks", "ProcessMarks"]
-
 
 class CollateralMemory(Protocol):
     """Knows the marks (``attestation.marks_of``) of the newest collateral so far."""

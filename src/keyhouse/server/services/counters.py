@@ -7,8 +7,6 @@ from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, c
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.services.access import identify_marble, require_enabled
 
-__all__ = ["Counters"]
-
 
 class Counters:
     """The counters in the state of ``engine``."""

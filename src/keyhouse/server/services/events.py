@@ -10,17 +10,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "LONGEST_REASON",
-    "MOST",
-    "MOST_BYTES",
-    "MOST_REFUSALS",
-    "Activation",
-    "Events",
-    "Refusal",
-    "rfc3339",
-]
-
 MOST: Final = 10_000
 """Activations that are kept; older ones are forgotten."""
 

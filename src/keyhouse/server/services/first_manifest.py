@@ -20,8 +20,6 @@ from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.recovery import RecoverySession
 
-__all__ = ["Enforced", "FirstManifest"]
-
 log = structlog.get_logger(__name__)
 
 WAITING: Final = 12_000

@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 
 from keyhouse.coordinator import Command, Engine, View, until_current
 
-__all__ = ["Preparation"]
-
 AT_ONCE: Final = 2
 """Threads in which requests are read and commands prepared."""
 

@@ -34,15 +34,6 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
 from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
 
-__all__ = [
-    "AmdChecks",
-    "CollateralHealth",
-    "CollateralNow",
-    "CollateralPerPlatform",
-    "QuoteChecks",
-    "no_collateral",
-]
-
 T = TypeVar("T")
 
 CollateralNow = Callable[[bytes], Collateral]

@@ -9,8 +9,6 @@ from keyhouse.manifest import FeatureGate
 from keyhouse.server.services.access import require_enabled
 from keyhouse.server.services.quote_checks import QuoteChecks
 
-__all__ = ["QuoteSigning", "Signed"]
-
 
 class Signed(NamedTuple):
     """A quote that verified."""

@@ -8,8 +8,6 @@ from keyhouse.authority import CoordinatorKeys, certificate_pem
 from keyhouse.base.errors import BrokenError
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooManyRequestsError
 
-__all__ = ["NONCE_BYTES", "Evidence", "Quotes"]
-
 NONCE_BYTES = 1024
 """The longest nonce, decoded."""
 

@@ -42,8 +42,6 @@ from keyhouse.coordinator import (
 )
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 
-__all__ = ["Progress", "PublicKey", "RecoverySession"]
-
 log = structlog.get_logger(__name__)
 
 WAITING: Final = 12_000

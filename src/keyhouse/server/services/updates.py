@@ -25,8 +25,6 @@ from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.plan import PlanData
 
-__all__ = ["Agreement", "Proposal", "Updates"]
-
 PLANS: Final = 16
 """Plans that are being made or wait for that; one is made at a time, beside the updates."""
 

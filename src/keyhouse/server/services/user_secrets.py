@@ -18,8 +18,6 @@ from keyhouse.manifest import Action
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.secret_types import SecretDefinition, UserSecret
 
-__all__ = ["SecretWrites", "read_secrets"]
-
 _HINT: Final = "send at least one secret by its name"
 
 

@@ -19,8 +19,6 @@ from keyhouse.server.net.tls import TlsContext
 if TYPE_CHECKING:
     from keyhouse.server.grpc.connection import GrpcConnection
 
-__all__ = ["ACTIVATE", "Activate", "WorkloadListener"]
-
 ACTIVATE: Final = "/rpc.Marble/Activate"
 
 _MODULES: Final = ("keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2")

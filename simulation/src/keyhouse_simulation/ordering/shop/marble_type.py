@@ -11,8 +11,6 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-__all__ = ["marble_type"]
-
 _TYPE: Final = x509.ObjectIdentifier("1.3.9903.2.1")
 
 

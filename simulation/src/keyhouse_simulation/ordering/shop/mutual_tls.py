@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from marble_type import marble_type
 
-__all__ = ["Handler", "Server", "connect", "serve"]
-
 HOST: Final = "127.0.0.1"
 _PATIENCE: Final = 10.0  # seconds
 

@@ -9,8 +9,6 @@ from keyhouse.coordinator.update.compare import change, differing, fields_that_d
 from keyhouse.manifest import Action, Manifest, ResourceType, User
 from keyhouse.wire.plan import Effect, PlanChange
 
-__all__ = ["RIGHTS", "role_changes", "user_changes"]
-
 RIGHTS: Final = 16 * 1024 * 1024
 """Characters of resource names in the roles of all users that change, in total."""
 

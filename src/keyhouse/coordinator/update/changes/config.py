@@ -8,8 +8,6 @@ from keyhouse.coordinator.update.retained import KEPT_AGAIN, KEPT_NOWHERE, recov
 from keyhouse.manifest import FeatureGate, Manifest, SealMode
 from keyhouse.wire.plan import Effect, PlanChange
 
-__all__ = ["config_changes", "recovery_changes", "renewals_of_ca"]
-
 _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
 
 

@@ -16,8 +16,6 @@ from keyhouse.manifest import Manifest, Marble, Parameters, Source
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = ["changed_limits", "marble_changes", "restarts", "tls_changes"]
-
 _MARBLES = "Marbles"
 
 

@@ -19,8 +19,6 @@ from keyhouse.coordinator.update.compare import (
 from keyhouse.manifest import Manifest, Package
 from keyhouse.wire.plan import Effect, PlanChange
 
-__all__ = ["infrastructure_changes", "package_changes", "packages_in_force", "raised_versions"]
-
 _PACKAGES = "Packages"
 
 

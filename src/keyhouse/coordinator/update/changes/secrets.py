@@ -11,14 +11,6 @@ from keyhouse.manifest import Manifest
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-__all__ = [
-    "certificate_renewals",
-    "certificates_of_packages",
-    "kept_secrets",
-    "secret_changes",
-    "upload_may_be_lost",
-]
-
 _SECRETS = "Secrets"
 _OF_VALUES = frozenset({"Private", "Public"})
 _OF_TEMPLATES = frozenset({"Cert", "CertDer"})

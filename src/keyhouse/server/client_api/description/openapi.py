@@ -23,8 +23,6 @@ from keyhouse.server.client_api.routes import Caller, Route
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire.client_api import Problems
 
-__all__ = ["openapi"]
-
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
 """What any request may get: malformed, slow, too large, or at a bad time."""
 

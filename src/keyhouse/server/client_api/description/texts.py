@@ -22,8 +22,6 @@ from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = ["DESCRIPTIONS", "Described", "RawManifest", "RawObject"]
-
 
 class RawManifest:
     """Stands for a manifest as it is, neither encoded nor wrapped."""

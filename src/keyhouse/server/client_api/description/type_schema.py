@@ -14,8 +14,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api
 from keyhouse.wire.sent import OneOf, Sent
 
-__all__ = ["Schema", "schema_of"]
-
 Schema = dict[str, Any]
 
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}

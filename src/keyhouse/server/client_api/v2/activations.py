@@ -14,8 +14,6 @@ from keyhouse.server.http.query import values
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
 from keyhouse.wire.sent import encoded
 
-__all__ = ["PAGE", "PAGE_BYTES", "read_activations", "read_counters"]
-
 PAGE: Final = 1000
 """Activations in one answer."""
 

@@ -24,17 +24,6 @@ from keyhouse.server.services.quotes import NONCE_BYTES, Quotes
 from keyhouse.wire.base64_text import decode_base64url
 from keyhouse.wire.client_api import SecretsData, Status
 
-__all__ = [
-    "encoded_openapi",
-    "read_manifest",
-    "read_openapi",
-    "read_pending",
-    "read_quote",
-    "read_secrets",
-    "read_status",
-    "read_update_log",
-]
-
 
 @cache
 def encoded_openapi() -> bytes:

@@ -18,8 +18,6 @@ from keyhouse.wire.client_api import (
     RecoverySecretsData,
 )
 
-__all__ = ["read_ciphertexts", "read_public_key", "upload_share"]
-
 
 def read_public_key(
     recovery: RecoverySession, answers: Answers, view: View, head: Head

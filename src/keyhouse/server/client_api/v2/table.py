@@ -13,9 +13,6 @@ from keyhouse.server.client_api.v2.activations import read_activations, read_cou
 from keyhouse.server.http.body import ENCODED_BYTES
 from keyhouse.wire.client_api import MessageData
 
-__all__ = ["ROUTES"]
-
-
 _USER: Final = Caller.USER
 
 ROUTES: Final = (

@@ -35,20 +35,6 @@ from keyhouse.wire.client_api import (
 )
 from keyhouse.wire.secret_types import UserSecret
 
-__all__ = [
-    "LONGEST_NAME",
-    "acknowledge_update",
-    "cancel_update",
-    "plan_update",
-    "proposal_of",
-    "raise_counter",
-    "set_manifest",
-    "sign_quote",
-    "update_manifest",
-    "uploads_of",
-    "write_secrets",
-]
-
 LONGEST_NAME: Final = 256
 """Bytes of a counter's name in UTF-8; it may be empty."""
 
