@@ -92,6 +92,11 @@ def _rich() -> Document:
     }
     document["Secrets"]["partnerKey"] |= {"Private": "AAECAwQFBgcICQoLDA0ODw==", "Public": None}
     document["Packages"]["vm"] = {"TDX": {**TDX}, "UniqueID": None, "Debug": False}
+    document["Config"]["Replicas"] = {
+        "Code": [{"UniqueID": "ab" * 32}, {"TDX": {**TDX}}],
+        "AcceptedTCBStatuses": ["SWHardeningNeeded"],
+        "Platforms": ["0f" * 16, "AB" * 64],
+    }
     document["TLS"]["internal"]["Incoming"][0] |= {"Addr": "", "Cert": None}
     document["TLS"]["internal"]["Outgoing"][0] |= {"Cert": "", "DisableClientAuth": False}
     return document

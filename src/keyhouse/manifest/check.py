@@ -19,6 +19,7 @@ from keyhouse.manifest.rules.access import (
 )
 from keyhouse.manifest.rules.marbles import check_marbles
 from keyhouse.manifest.rules.packages import check_infrastructures, check_packages
+from keyhouse.manifest.rules.replicas import check_replicas
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
 from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
@@ -97,3 +98,4 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
     check_secrets(manifest, findings)
     check_recovery_keys(manifest.recovery_keys, findings)
     check_config(manifest, findings)
+    check_replicas(manifest.config, findings)

@@ -25,6 +25,7 @@ from keyhouse.manifest.model import (
     Package,
     Parameters,
     RecoveryKey,
+    Replicas,
     ResourceType,
     Role,
     SealMode,
@@ -174,6 +175,17 @@ def _config(config: ConfigDocument) -> Config:
         update_threshold=config.update_threshold,
         recovery_threshold=config.recovery_threshold,
         rotate_root_secret=config.rotate_root_secret,
+        replicas=None if config.replicas is None else _replicas(config.replicas),
+    )
+
+
+def _replicas(replicas: Replicas) -> Replicas:
+    """Return them so that equal meanings are equal values."""
+    code = {_package(package) for package in replicas.code}
+    return Replicas(
+        code=tuple(sorted(code, key=msgspec.json.encode)),
+        accepted_tcb_statuses=tuple(sorted(set(replicas.accepted_tcb_statuses))),
+        platforms=tuple(sorted({platform.lower() for platform in replicas.platforms})),
     )
 
 

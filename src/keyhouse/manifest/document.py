@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Infrastructure, Package, TlsTag
+from keyhouse.manifest.model import Infrastructure, Package, Replicas, TlsTag
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
 
@@ -123,6 +123,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name):
     update_threshold: UInt64 = 0
     recovery_threshold: UInt64 = 0
     rotate_root_secret: bool = False
+    replicas: Replicas | None = None
 
 
 class ManifestDocument(msgspec.Struct, frozen=True, rename=manifest_name):

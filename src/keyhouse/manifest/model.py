@@ -148,6 +148,17 @@ class FeatureGate(StrEnum):
     AZURE_HSM_SEALING = "AzureHSMSealing"
 
 
+class Replicas(msgspec.Struct, frozen=True, rename=manifest_name):
+    """Which other coordinators are handed the data key (manifest: ``Config.Replicas``).
+
+    Converted, each list is sorted and has nothing twice, in lower case where it is hex.
+    """
+
+    code: tuple[Package, ...] = ()  # identities alone; none: exactly the code that hands it over
+    accepted_tcb_statuses: tuple[str, ...] = ()  # beside UpToDate
+    platforms: tuple[str, ...] = ()  # PPID or CHIP_ID; none: any
+
+
 class Config(msgspec.Struct, frozen=True):
     """Options. A threshold of 0 means all users or all keys."""
 
@@ -156,6 +167,7 @@ class Config(msgspec.Struct, frozen=True):
     update_threshold: int = 0
     recovery_threshold: int = 0
     rotate_root_secret: bool = False
+    replicas: Replicas | None = None  # None: nobody is handed the data key
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -327,6 +327,10 @@ CASES: dict[str, tuple[Document, list[str]]] = {
         {"Config": {"FeatureGates": ["MonotonicCounter"]}},
         ["gate-opened | MonotonicCounter"],
     ),
+    "replicas": (
+        {"Config": {"Replicas": {"Code": [{"UniqueID": "ab" * 32}]}}},
+        [f"config-changed | Replicas.Code |  > UniqueID {'ab' * 32}"],
+    ),
     "a new root secret": (
         {"Config": {"RotateRootSecret": True}},
         [

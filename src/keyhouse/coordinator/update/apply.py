@@ -29,7 +29,7 @@ from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import (
     equal_definitions,
     notes_of_update,
-    recovery_terms,
+    renews_data_key,
     stays,
 )
 from keyhouse.journal import DEK_SIZE
@@ -121,8 +121,8 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
 def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, RecoveryMaterial]:
-    """Return a data key and its shares if the recovery terms change, else the present ones."""
-    if recovery_terms(old) == recovery_terms(new):
+    """Return a data key and its shares if they are renewed, else the present ones."""
+    if not renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))
     public_keys = {name: key.public_key for name, key in new.recovery_keys.items()}

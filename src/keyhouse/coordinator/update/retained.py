@@ -10,6 +10,7 @@ from keyhouse.authority import effective_threshold
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import listed
+from keyhouse.coordinator.update.replicas import dismisses_replicas
 from keyhouse.manifest import Action, Manifest, SealMode
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
@@ -35,9 +36,20 @@ def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool)
 
 
 def recovery_terms(manifest: Manifest) -> tuple[dict[str, str], int]:
-    """Return keys and effective threshold: if they change, data key and shares are renewed."""
+    """Return keys and effective threshold."""
     keys = {name: key.pem for name, key in manifest.recovery_keys.items()}
     return keys, effective_threshold(len(keys), manifest.config.recovery_threshold)
+
+
+def renews_data_key(old: Manifest, new: Manifest) -> bool:
+    """Tell whether an update makes a new data key, and with it new shares.
+
+    It does where shares change, and where a coordinator that could have the old key may not have
+    the next one.
+    """
+    if recovery_terms(old) != recovery_terms(new):
+        return True
+    return dismisses_replicas(old.config.replicas, new.config.replicas)
 
 
 def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Rules for ``Packages`` and ``Infrastructures``: which workloads, on which platforms."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
@@ -30,21 +30,26 @@ def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
         )
     for name, package in packages.items():
         place = ("Packages", name)
-        if package.vm is not None:
-            check_confidential_vm(place, package, package.vm, findings)
-        elif package.debug:
-            findings.warn(
-                (*place, "Debug"),
-                "quotes of debug enclaves are refused, so this package admits nobody",
-                "sign a production build and remove Debug",
-            )
-        else:
-            _check_identity(place, package, findings)
-        _check_numbers(place, package, findings)
-        _check_statuses(place, package, findings)
+        check_identity(place, package, findings)
+        check_statuses(place, package.accepted_tcb_statuses, findings)
 
 
-def _check_identity(place: Place, package: Package, findings: Findings) -> None:
+def check_identity(place: Place, package: Package, findings: Findings) -> None:
+    """Check V4 and V5: who ``package`` names, be it an enclave or a confidential VM."""
+    if package.vm is not None:
+        check_confidential_vm(place, package, package.vm, findings)
+    elif package.debug:
+        findings.warn(
+            (*place, "Debug"),
+            "quotes of debug enclaves are refused, so this package admits nobody",
+            "sign a production build and remove Debug",
+        )
+    else:
+        _check_enclave(place, package, findings)
+    _check_numbers(place, package, findings)
+
+
+def _check_enclave(place: Place, package: Package, findings: Findings) -> None:
     signer = {
         "SignerID": package.signer_id or None,
         "ProductID": package.product_id,
@@ -74,8 +79,9 @@ def _check_numbers(place: Place, package: Package, findings: Findings) -> None:
             findings.warn((*place, field), f"is over {LARGEST}, which no enclave can report")
 
 
-def _check_statuses(place: Place, package: Package, findings: Findings) -> None:
-    for index, status in enumerate(package.accepted_tcb_statuses):
+def check_statuses(place: Place, statuses: Iterable[str], findings: Findings) -> None:
+    """Check the field ``AcceptedTCBStatuses`` of the object at ``place``."""
+    for index, status in enumerate(statuses):
         here = (*place, "AcceptedTCBStatuses", index)
         if status not in TCB_STATUSES:
             findings.refuse(here, "is no TCB status", nearest(status, TCB_STATUSES))

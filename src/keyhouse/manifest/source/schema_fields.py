@@ -28,12 +28,14 @@ from keyhouse.manifest.model import (
     Infrastructure,
     Outgoing,
     Package,
+    Replicas,
     ResourceType,
     SealMode,
     TlsTag,
 )
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.packages import TCB_STATUSES
+from keyhouse.manifest.rules.replicas import PLATFORM
 from keyhouse.wire import snp, tdx
 from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
@@ -625,6 +627,28 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "How many recovery keys are needed. 0: all; never 1.", {"not": {"const": 1}}
             ),
             "RotateRootSecret": Field("Replace root secret and symmetric keys with an update."),
+            "Replicas": Field(
+                "Which other coordinators on the same store are handed the data key. Not given: "
+                "none."
+            ),
+        },
+    ),
+    Replicas: Shape(
+        "Other coordinators that are handed the data key, once their quotes show all of this.",
+        {
+            "Code": Field(
+                "Who they may be: identities as in Packages. None: exactly the code and settings "
+                "of the one that hands it over."
+            ),
+            "AcceptedTCBStatuses": _texts(
+                "TCB statuses of their platforms that are accepted beside UpToDate. Not given: "
+                "none.",
+                {"enum": [*TCB_STATUSES]},
+            ),
+            "Platforms": _texts(
+                "Their platforms: PPID, or CHIP_ID of AMD, in hex. None: any.",
+                {"pattern": PLATFORM},
+            ),
         },
     ),
 }

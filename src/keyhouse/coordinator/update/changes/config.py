@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
-from keyhouse.coordinator.update.retained import KEPT_AGAIN, KEPT_NOWHERE, recovery_terms
+from keyhouse.coordinator.update.replicas import replica_changes
+from keyhouse.coordinator.update.retained import (
+    KEPT_AGAIN,
+    KEPT_NOWHERE,
+    recovery_terms,
+    renews_data_key,
+)
 from keyhouse.manifest import FeatureGate, Manifest, SealMode
 from keyhouse.wire.plan import Effect, PlanChange
 
@@ -23,7 +29,7 @@ def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
             what, verb = Effect.RECOVERY_KEY_REMOVED, "is removed"
         yield change(_RECOVERY, what, name, f"recovery key {quoted(name)} {verb}")
     (_, needed), (_, needed_then) = recovery_terms(old), recovery_terms(new)
-    if recovery_terms(old) != recovery_terms(new):
+    if renews_data_key(old, new):
         yield change(
             _RECOVERY, Effect.SHARES_RENEWED, "", _shares(new), before=needed, after=needed_then
         )
@@ -45,6 +51,9 @@ def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
     for field, was, becomes in fields_that_differ(old.config, new.config):
         if field == "FeatureGates":
             yield from _gates(was, becomes)
+            continue
+        if field == "Replicas":
+            yield from replica_changes(was, becomes)
             continue
         text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
         yield change(
