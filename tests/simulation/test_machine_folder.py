@@ -27,7 +27,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, SimulatedTcb
 from keyhouse.base.errors import RefusedError
-from keyhouse_simulation import FolderDamagedError, open_platform
+from keyhouse_simulation import COORDINATOR, FolderDamagedError, add_machine, open_platform
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -69,6 +69,45 @@ def test_opened_again_it_is_the_same_machine(tmp_path: Path) -> None:
     for policy in SealPolicy:
         assert again.sealing_key(policy) == first.sealing_key(policy)
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+
+
+def test_machines_of_one_vendor_verify_with_the_same_collateral(tmp_path: Path) -> None:
+    one = open_platform(tmp_path / "one", now=clock())
+    other = Measurements(b"o" * 32, b"s" * 32, 7, 2)
+    two = add_machine(tmp_path / "two", tmp_path / "one", now=clock(), coordinator=other)
+    three = add_machine(tmp_path / "three", tmp_path / "two", now=clock(NOW + DAY))
+    again = open_platform(tmp_path / "two", now=clock(NOW + DAY))
+
+    assert (three.measurements, again.measurements) == (COORDINATOR, other)
+    verdicts = []
+    for platform in (one, two, three, again):
+        assert platform.root_ca == one.root_ca
+        for name in SIMULATED_BUNDLES:
+            bundle = (tmp_path / "one" / name).read_bytes()
+            assert (tmp_path / "two" / name).read_bytes() == bundle
+        collateral = read_collateral((tmp_path / "one" / "collateral.json").read_bytes())
+        quote = platform.quote(report_data(bytes(32)))
+        verdicts.append(Verifier(one.root_ca).verify(quote, collateral, NOW))
+    assert [each.mrenclave for each in verdicts[1:3]] == [b"o" * 32, COORDINATOR.unique_id]
+    assert len({each.ppid for each in verdicts}) == 3
+    keys = [each.sealing_key(SealPolicy.PRODUCT_KEY) for each in (one, two, three)]
+    assert keys[0] not in keys[1:]
+    assert keys[1] != keys[2]
+    assert again.sealing_key(SealPolicy.PRODUCT_KEY) == keys[1]
+
+
+def test_a_machine_is_added_to_an_empty_folder_alone(tmp_path: Path) -> None:
+    open_platform(tmp_path / "one", now=clock())
+    with pytest.raises(FolderDamagedError, match="already exists"):
+        add_machine(tmp_path / "one", tmp_path / "one", now=clock())
+
+
+@pytest.mark.parametrize("text", ["{", "{}", json.dumps({"UniqueID": "ab" * 32})])
+def test_a_damaged_coordinator_is_named(tmp_path: Path, text: str) -> None:
+    open_platform(tmp_path / "one", now=clock())
+    (tmp_path / "one" / "coordinator.json").write_text(text)
+    with pytest.raises(FolderDamagedError, match=r"coordinator\.json"):
+        open_platform(tmp_path / "one", now=clock())
 
 
 def test_a_deleted_folder_is_a_new_machine(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A software DCAP platform: true quotes under a root of its own, for trying out and testing."""
 
-from keyhouse_simulation.folder import FolderDamagedError, open_platform
+from keyhouse_simulation.folder import FolderDamagedError, add_machine, open_platform
 from keyhouse_simulation.machine import Machine, make_machine
 from keyhouse_simulation.parameters import (
     COORDINATOR,
@@ -36,6 +36,7 @@ __all__ = [
     "TcbInfo",
     "TdxLevel",
     "TdxQuoteForm",
+    "add_machine",
     "make_machine",
     "open_platform",
 ]

@@ -10,6 +10,8 @@
     amd-root.pem      the root of the simulated AMD, the same in every folder
     amd.pem           what verifies reports of SEV-SNP beside it
     attestation.json  the identity that clients should expect
+    coordinator.json  who the coordinator there is, in the form of attestation.json; without it,
+                      the simulated coordinator (``COORDINATOR``)
 
 A file is replaced whole (written beside, synced, renamed), and opening holds a lock on the folder,
 so two processes that open it for the first time agree on one machine.
@@ -29,10 +31,12 @@ from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
     ConfigurationRefusedError,
+    Measurements,
     QuoteRefusedError,
     TcbStatus,
     Verifier,
     read_collateral,
+    read_expected_identity,
     report_data,
     require_sound,
     write_collateral,
@@ -44,7 +48,7 @@ from keyhouse.base.durable_files import replace_file, sync_directory
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine, make_machine, pem
-from keyhouse_simulation.parameters import Parameters
+from keyhouse_simulation.parameters import COORDINATOR, Enclave, Parameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
 from keyhouse_simulation.record import MAX_RECORD, UnusableRecordError, read_record, write_record
 
@@ -52,6 +56,8 @@ _MACHINE = "machine.json"
 _ROOT = "root.pem"
 _COLLATERAL, _TD_COLLATERAL = SIMULATED_BUNDLES
 _ATTESTATION = "attestation.json"
+_COORDINATOR = "coordinator.json"
+_MAX_IDENTITY = 65_536
 _RENEW_BEFORE = timedelta(days=90)
 
 
@@ -85,12 +91,36 @@ def open_platform(
         ) from None
 
 
+def add_machine(
+    folder: Path, beside: Path, *, now: Clock = utc_now, coordinator: Measurements = COORDINATOR
+) -> SimulatedPlatform:
+    """Return a new machine in the empty ``folder``, of the vendor of the machine in ``beside``.
+
+    Quotes of both verify under one root, with the same collateral; what one seals the other cannot
+    open. ``coordinator``: who the coordinator there is. Errors as for ``open_platform``.
+    """
+    open_platform(beside, now=now)
+    with _locked(folder):
+        if (folder / _MACHINE).exists():
+            raise _damaged(folder, f"{_MACHINE} already exists")
+        vendor = _machine(beside, now())
+        machine = make_machine(now(), beside=vendor)
+        replace_file(folder / _MACHINE, write_record(machine), alone=True)
+        for name in SIMULATED_BUNDLES:
+            replace_file(folder / name, _read(beside / name, MAX_COLLATERAL), alone=True)
+        platform = SimulatedPlatform(machine, Parameters(enclave=Enclave(measurements=coordinator)))
+        identity = write_expected_identity(platform.expected_identity)
+        replace_file(folder / _COORDINATOR, identity, alone=True)
+    return open_platform(folder, now=now)
+
+
 def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -> SimulatedPlatform:
     moment = now()
     machine = _machine(folder, moment)
     collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
     said = tcb or _said(folder)
-    platform = SimulatedPlatform(machine, _saying(said), now=now, collateral=collateral)
+    parameters = msgspec.structs.replace(_saying(said), enclave=_enclave(folder))
+    platform = SimulatedPlatform(machine, parameters, now=now, collateral=collateral)
     try:
         if collateral is None:  # else it was tried out
             _try_out(platform, platform.collateral, moment)
@@ -148,6 +178,22 @@ def _machine(folder: Path, moment: datetime) -> Machine:
     machine = make_machine(moment)
     replace_file(path, write_record(machine), alone=True)
     return machine
+
+
+def _enclave(folder: Path) -> Enclave:
+    path = folder / _COORDINATOR
+    if not path.exists():
+        return Enclave()
+    try:
+        found = read_expected_identity(_read(path, _MAX_IDENTITY))
+    except ConfigurationRefusedError as exc:
+        raise _damaged(folder, f"{_COORDINATOR}: {exc.message}") from None
+    if not (found.unique_id and found.signer_id):
+        raise _damaged(folder, f"{_COORDINATOR} lacks UniqueID or SignerID")
+    measured = Measurements(
+        found.unique_id, found.signer_id, found.product_id, found.security_version
+    )
+    return Enclave(measurements=measured)
 
 
 def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Collateral | None:

@@ -1,7 +1,7 @@
 """A simulated machine: its keys, and the certificates that its simulated vendor gave it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -36,13 +36,24 @@ class Machine:
     sealing_root: Secret  # 32 bytes; the processor's fuses
 
 
-def make_machine(now: datetime, pck: Pck | None = None) -> Machine:
-    """Return a new machine with fresh keys, whose certificates are valid from the day before."""
+def make_machine(now: datetime, pck: Pck | None = None, beside: Machine | None = None) -> Machine:
+    """Return a new machine with fresh keys, whose certificates are valid from the day before.
+
+    ``beside``: a machine of the vendor whose the new one is to be; a new vendor if not given.
+    """
     root_key, ca_key, tcb_key, pck_key, attestation_key = (
         ec.generate_private_key(ec.SECP256R1()) for _ in range(5)
     )
     start = now.replace(microsecond=0) - timedelta(days=1)
     extension = pck_extension(pck or Pck(ppid=os.urandom(16)))
+    if beside is not None:
+        return replace(
+            beside,
+            pck_key=pck_key,
+            attestation_key=attestation_key,
+            pck=issue_leaf(_PCK, pck_key, (_PCK_CA, beside.pck_ca_key), start, extension),
+            sealing_root=Secret(os.urandom(32)),
+        )
     return Machine(
         root_key=root_key,
         pck_ca_key=ca_key,

@@ -14,8 +14,6 @@ import hashlib
 import hmac
 from typing import Final, Literal
 
-__all__ = ["Word", "binds_replica", "replica_report_data"]
-
 Word = Literal["ask", "give"]
 
 _REPLICA: Final = hashlib.sha256(b"keyhouse replica v1\0").digest()
