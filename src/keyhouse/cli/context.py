@@ -9,6 +9,17 @@ import click
 import msgspec
 
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
+from keyhouse.cli.options.memory import MemoryOption
+from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
+from keyhouse.cli.options.target import (
+    Advisories,
+    AttestationFile,
+    CollateralFile,
+    SimulationRoot,
+    Statuses,
+)
+from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
+from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser.command import AsJson
 from keyhouse.cli.parser.group import Group
@@ -26,72 +37,34 @@ from keyhouse.client.contexts import (
 )
 
 
-def _file(name: str, text: str) -> Option:
-    return Option(name, metavar="FILE", help=text)
-
-
 class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     """A deployment, as it was typed."""
 
     address: Annotated[
         str, Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
     ] = ""
-    attestation: Annotated[
-        Path | None,
-        _file("--attestation", "the expected identity of the coordinator: an attestation file"),
-    ] = None
-    simulation_root: Annotated[
-        Path | None,
-        _file(
-            "--simulation-root",
-            "trust a SIMULATED platform under this root certificate (PEM);"
-            " proves nothing about hardware",
-        ),
-    ] = None
-    accepted_tcb_statuses: Annotated[
-        list[str],
-        Option("--accepted-tcb-statuses", metavar="LIST", help="as with other commands"),
-    ] = msgspec.field(default_factory=list)
-    accepted_advisories: Annotated[
-        list[str],
-        Option("--accepted-advisories", metavar="LIST", help="as with other commands"),
-    ] = msgspec.field(default_factory=list)
-    collateral: Annotated[
-        Path | None, _file("--collateral", "what verifies its quote: a bundle file")
-    ] = None
-    pccs: Annotated[
-        str, Option("--pccs", metavar="URL", help="the PCCS that has its collateral")
-    ] = ""
-    pccs_ca: Annotated[
-        Path | None, _file("--pccs-ca", "the only CA (PEM) that may vouch for the PCCS")
-    ] = None
-    cert: Annotated[
-        Path | None,
-        Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
-    ] = None
-    key: Annotated[
-        Path | None, Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
-    ] = None
+    attestation: AttestationFile = None
+    simulation_root: SimulationRoot = None
+    accepted_tcb_statuses: Statuses = msgspec.field(default_factory=list)
+    accepted_advisories: Advisories = msgspec.field(default_factory=list)
+    collateral: CollateralFile = None
+    pccs: PccsUrl = ""
+    pccs_ca: PccsCaFile = None
+    cert: UserCertificate = None
+    key: UserKey = None
     pkcs12: Annotated[
-        Path | None, _file("--pkcs12", "both in one file; its password is not kept")
+        Path | None, Option("--pkcs12", help="both in one file; its password is not kept")
     ] = None
     pkcs11_config: Annotated[
         Path | None,
-        _file(
+        Option(
             "--pkcs11-config",
-            "the token with your key: as a user if no other is named, and for recoveries",
+            help="the token with your key: as a user if no other is named, and for recoveries",
         ),
     ] = None
-    pkcs11_key_id: Annotated[
-        str, Option("--pkcs11-key-id", metavar="HEX", help="that key's id")
-    ] = ""
-    pkcs11_key_label: Annotated[
-        str, Option("--pkcs11-key-label", metavar="LABEL", help="that key's label")
-    ] = ""
-    memory: Annotated[
-        str,
-        Option("--memory", metavar="FILE", help="where its states are remembered, or none"),
-    ] = ""
+    pkcs11_key_id: TokenKeyId = ""
+    pkcs11_key_label: TokenKeyLabel = ""
+    memory: MemoryOption = ""
 
     def as_context(self) -> Context:
         """Return the context, its paths absolute.

@@ -24,8 +24,7 @@ def events(
     ],
     *,
     quote: Annotated[
-        Path | None,
-        Option("--quote", metavar="FILE", help="a quote of the VM: compare its registers"),
+        Path | None, Option("--quote", help="a quote of the VM: compare its registers")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

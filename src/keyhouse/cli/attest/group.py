@@ -45,7 +45,6 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
         Path | None,
         Option(
             "--collateral",
-            metavar="FILE",
             help="what verifies it: a bundle file (default with --simulation-root:"
             " collateral.json beside it)",
         ),
@@ -54,7 +53,6 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
         Path | None,
         Option(
             "--amd-collateral",
-            metavar="FILE",
             help="what verifies a report of SEV-SNP: a file as AMD gives it out, or a directory of"
             " them (default with --simulation-root: amd.pem beside it)",
         ),
@@ -67,18 +65,12 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = ""
     manifest: Annotated[
         Path | None,
-        Option(
-            "--manifest",
-            metavar="FILE",
-            help="manifest file: say what each of its packages makes of it",
-        ),
+        Option("--manifest", help="manifest file: say what each of its packages makes of it"),
     ] = None
     simulation_root: Annotated[
         Path | None,
         Option(
-            "--simulation-root",
-            metavar="FILE",
-            help="the root certificate of a SIMULATED platform instead (PEM)",
+            "--simulation-root", help="the root certificate of a SIMULATED platform instead (PEM)"
         ),
     ] = None
 
@@ -180,10 +172,7 @@ def _rows(explanation: Explanation) -> dict[str, str]:
     if why is not None:
         rows["because"] = f"{why.message} ({why.hint})" if why.hint else why.message
     if verdict is not None:
-        rows |= {
-            **_platform(verdict),
-            "collateral until": _time(verdict.freshness.expires),
-        }
+        rows |= {**_platform(verdict), "collateral until": _time(verdict.freshness.expires)}
     claims = {
         "environment": said.tee.upper(),
         "UniqueID": said.unique_id,

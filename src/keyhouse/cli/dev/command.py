@@ -15,12 +15,7 @@ import msgspec
 from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
 from keyhouse.base.errors import BrokenError
 from keyhouse.cli.dev.context import context_for, in_contexts
-from keyhouse.cli.dev.coordinator import (
-    Places,
-    Serving,
-    coordinator_at,
-    places_at,
-)
+from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_at, places_at
 from keyhouse.cli.dev.folder import opened
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.dev.watching import line_of, show_line
@@ -37,8 +32,7 @@ _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @command
 def dev(
     manifest: Annotated[
-        Path | None,
-        Option("--manifest", metavar="FILE", help="set this manifest, JSON or YAML"),
+        Path | None, Option("--manifest", help="set this manifest, JSON or YAML")
     ] = None,
     folder: Annotated[
         Path | None,
@@ -62,8 +56,7 @@ def dev(
         bool, Option("--example", help="run a shop of two services, too; in keyhouse-example")
     ] = False,
     ephemeral: Annotated[
-        bool,
-        Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end"),
+        bool, Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end")
     ] = False,
     no_user: Annotated[
         bool, Option("--no-user", help="set the manifest as it is, without the user dev")

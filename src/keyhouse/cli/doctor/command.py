@@ -18,23 +18,14 @@ from keyhouse.cli.parser.command import REFUSED, AsJson, command
 from keyhouse.cli.parser.parameters import Option, OptionGroup
 from keyhouse.client.contexts import contexts_path
 
-_SHADES: Final = {
-    "ok": "green",
-    "warning": "yellow",
-    "problem": "red",
-    "skipped": "bright_black",
-}
+_SHADES: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}
 
 
 class LocalOptions(OptionGroup, frozen=True, kw_only=True):
     """Files on this machine that are checked."""
 
-    cert: Annotated[
-        Path | None, Option("--cert", "-c", metavar="FILE", help="your certificate (PEM)")
-    ] = None
-    key: Annotated[
-        Path | None, Option("--key", "-k", metavar="FILE", help="its private key (PEM)")
-    ] = None
+    cert: Annotated[Path | None, Option("--cert", "-c", help="your certificate (PEM)")] = None
+    key: Annotated[Path | None, Option("--key", "-k", help="its private key (PEM)")] = None
     data_dir: Annotated[
         Path | None,
         Option(
@@ -58,11 +49,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
 
 @command
 def doctor(
-    trusting: TrustOptions,
-    local: LocalOptions,
-    host: HostArgument = "",
-    *,
-    as_json: AsJson = False,
+    trusting: TrustOptions, local: LocalOptions, host: HostArgument = "", *, as_json: AsJson = False
 ) -> None:
     """Look for what is wrong, and say how to fix it.
 

@@ -19,9 +19,7 @@ PccsUrl = Annotated[
 PccsCaFile = Annotated[
     Path | None,
     Option(
-        "--pccs-ca",
-        metavar="FILE",
-        help="the only CA (PEM) that may vouch for the PCCS; default: the system's",
+        "--pccs-ca", help="the only CA (PEM) that may vouch for the PCCS; default: the system's"
     ),
 ]
 

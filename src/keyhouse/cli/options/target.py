@@ -37,7 +37,6 @@ AttestationFile = Annotated[
     Option(
         "--attestation",
         "--era-config",
-        metavar="FILE",
         help="the expected identity of the coordinator: an attestation file",
     ),
 ]
@@ -45,7 +44,6 @@ CollateralFile = Annotated[
     Path | None,
     Option(
         "--collateral",
-        metavar="FILE",
         help="what verifies its quote: a bundle file (default with --simulation-root:"
         " collateral.json beside it)",
     ),
@@ -54,7 +52,6 @@ SimulationRoot = Annotated[
     Path | None,
     Option(
         "--simulation-root",
-        metavar="FILE",
         help="trust quotes of a SIMULATED platform under this root certificate (PEM);"
         " proves nothing about hardware",
     ),
@@ -85,8 +82,7 @@ Nonce = Annotated[
     ),
 ]
 SavedQuote = Annotated[
-    str,
-    Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came"),
+    str, Option("--save-sgx-quote", metavar="FILE", help="new file for the quote, as it came")
 ]
 PinnedCertificate = Annotated[
     str,

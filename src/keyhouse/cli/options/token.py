@@ -64,7 +64,6 @@ KeyPassword = Annotated[
     Path | None,
     Option(
         "--key-password-file",
-        metavar="FILE",
         help="passphrase of an encrypted --key: the first line; - for standard input (default:"
         " asked for)",
     ),
@@ -73,7 +72,6 @@ TokenConfig = Annotated[
     Path | None,
     Option(
         "--pkcs11-config",
-        metavar="FILE",
         help="the key is on a token: JSON with Path (its library), TokenLabel, and Pin (asked for"
         " if it is not there)",
     ),

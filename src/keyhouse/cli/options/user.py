@@ -31,31 +31,27 @@ if TYPE_CHECKING:
     from keyhouse.client import ClientIdentity, PemIdentity, TokenIdentity
 
 
+UserCertificate = Annotated[
+    Path | None, Option("--cert", "-c", help="your certificate as a user (PEM)")
+]
+UserKey = Annotated[Path | None, Option("--key", "-k", help="its private key (PEM)")]
+
+
 class User(OptionGroup, frozen=True, kw_only=True):
     """The user of the manifest who makes the call."""
 
     section = "User"
 
-    cert: Annotated[
-        Path | None,
-        Option("--cert", "-c", metavar="FILE", help="your certificate as a user (PEM)"),
-    ] = None
-    key: Annotated[
-        Path | None,
-        Option("--key", "-k", metavar="FILE", help="its private key (PEM)"),
-    ] = None
+    cert: UserCertificate = None
+    key: UserKey = None
     key_password: KeyPassword = None
     pkcs12: Annotated[
-        Path | None,
-        Option(
-            "--pkcs12", metavar="FILE", help="both in one file (.p12, .pfx), instead of the two"
-        ),
+        Path | None, Option("--pkcs12", help="both in one file (.p12, .pfx), instead of the two")
     ] = None
     pkcs12_password: Annotated[
         Path | None,
         Option(
             "--pkcs12-password-file",
-            metavar="FILE",
             help="its password: the first line; - for standard input (default: asked for)",
         ),
     ] = None
@@ -71,8 +67,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         ),
     ] = ""
     pkcs11_cert_label: Annotated[
-        str,
-        Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there"),
+        str, Option("--pkcs11-cert-label", metavar="LABEL", help="your certificate's label there")
     ] = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:

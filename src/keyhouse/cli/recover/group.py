@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 _RECOVERED = "recovered: the state is back, under its old root certificate"
 
-RootFile = Annotated[
-    Path | None,
-    Option("--root", metavar="FILE", help="root certificate of the deployment (PEM)"),
-]
+RootFile = Annotated[Path | None, Option("--root", help="root certificate of the deployment (PEM)")]
 
 
 AnyDeployment = Annotated[
@@ -43,12 +40,7 @@ AnyDeployment = Annotated[
 ]
 SignatureFile = Annotated[
     Path | None,
-    Option(
-        "--signature",
-        "-s",
-        metavar="FILE",
-        help="signature over the decrypted secret, if the key is not here",
-    ),
+    Option("--signature", "-s", help="signature over the decrypted secret, if the key is not here"),
 ]
 
 
@@ -256,7 +248,7 @@ app.add_alias(sign, "sign-secret")
 app.add_alias(encrypt, "encrypt-secret")
 
 with_signature_app = _UploadFirst(
-    help="The same as recover, under the names of the interface's usual tool.",
+    help="The same as recover, under the names of the interface's usual tool."
 )
 with_signature_app.add_command(upload, "upload")
 with_signature_app.add_command(public_key, "public-key")

@@ -43,12 +43,7 @@ def sign(
 def encrypt(
     file: ShareFile,
     coordinator_pub_key: Annotated[
-        Path,
-        Option(
-            "--coordinator-pub-key",
-            metavar="FILE",
-            help="the key of `keyhouse recover public-key` (PEM)",
-        ),
+        Path, Option("--coordinator-pub-key", help="the key of `keyhouse recover public-key` (PEM)")
     ],
     holder: Holder,
     chosen_in: OfflineContext,

@@ -44,8 +44,7 @@ ShareName = Annotated[
     ),
 ]
 OutputFile = Annotated[
-    str,
-    Option("--output", "-o", metavar="FILE", help="new file (default: standard output)"),
+    str, Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")
 ]
 
 
@@ -61,8 +60,7 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     section = "Recovery key"
 
     key: Annotated[
-        Path | None,
-        Option("--key", "-k", metavar="FILE", help="the holder's private RSA key (PEM)"),
+        Path | None, Option("--key", "-k", help="the holder's private RSA key (PEM)")
     ] = None
     key_password: KeyPassword = None
     pkcs11_config: TokenConfig = None
