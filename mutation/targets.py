@@ -9,7 +9,7 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "manifest/permissions": ("manifest/test_permissions",),
-    "manifest/rules/confidential_vms": (
+    "manifest/rules/packages": (
         "manifest/test_confidential_vm_rules",
         "manifest/test_snp_rules",
     ),

@@ -15,7 +15,7 @@ from fuzz.target import FindingError, Target
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.rules.templates import call_problem
+from keyhouse.manifest.rules.marbles import call_problem
 from keyhouse.manifest.templates import Call, MissingValueError, Template, Values, parse
 from keyhouse.wire.secret_types import SecretType
 

@@ -18,8 +18,7 @@ from support.samples.signing_request import request_key, signing_request
 
 from keyhouse.authority import read_signing_request
 from keyhouse.authority.x509.marble_certificates import extension
-from keyhouse.authority.x509.request_parts import MOST_NAMES, MOST_PARTS
-from keyhouse.authority.x509.signing_request import LARGEST
+from keyhouse.authority.x509.signing_request import LARGEST, MOST_NAMES, MOST_PARTS
 from keyhouse.base.errors import InvalidError
 from keyhouse.wire.der_elements import element
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.rules.templates import call_problem
+from keyhouse.manifest.rules.marbles import call_problem
 from keyhouse.manifest.templates import Call, MissingValueError, Source, Values, parse
 from keyhouse.wire.secret_types import SecretType
 

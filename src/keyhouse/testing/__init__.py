@@ -10,10 +10,9 @@ from keyhouse.attestation import TcbStatus
 from keyhouse.launcher import ActivationRefusedError
 from keyhouse.testing.clock import MovableClock
 from keyhouse.testing.confidential_vm import ConfidentialVm, confidential_vm
-from keyhouse.testing.deployment import Deployment
+from keyhouse.testing.deployment import Deployment, DeploymentUser, make_user
 from keyhouse.testing.enclave import Enclave, enclave
 from keyhouse.testing.marble import Marble
-from keyhouse.testing.user import DeploymentUser, make_user
 
 __all__ = [
     "ActivationRefusedError",

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
@@ -24,10 +25,12 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.find import SimulatedTcb, simulation
 from keyhouse.client import (
     Coordinator as CoordinatorClient,
+    PemIdentity,
     TrustedCoordinator,
     UserIdentity,
     verify_coordinator,
 )
+from keyhouse.client.identity import make_user as make_command_user
 from keyhouse.launcher import (
     Anchor,
     Request,
@@ -43,6 +46,22 @@ from keyhouse.testing.enclave import Enclave
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
 from keyhouse.wire.address import Address
+
+_LIFETIME: Final = timedelta(days=3650)  # tests let years pass
+
+
+class DeploymentUser(msgspec.Struct, frozen=True):
+    """A user: ``certificate`` belongs into the manifest, ``identity`` to the SDK."""
+
+    certificate: str  # PEM
+    identity: PemIdentity
+
+
+def make_user(name: str) -> DeploymentUser:
+    """Return a new user with a certificate for ten years, signed by itself."""
+    identity = make_command_user(name, _LIFETIME)
+    return DeploymentUser(identity.certificate.decode(), identity)
+
 
 T = TypeVar("T")
 

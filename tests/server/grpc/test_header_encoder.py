@@ -4,7 +4,7 @@ import pytest
 from hpack import Decoder
 from hypothesis import given, strategies as st
 
-from keyhouse.server.grpc.header_encoder import HeaderEncoder
+from keyhouse.server.grpc.http2 import HeaderEncoder
 
 HEADERS = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.binary(max_size=300)))
 

@@ -1,13 +1,17 @@
 """The certificate signing request of a workload: who it says it is, and what it wants to be called.
 
 Its key only proves that the request is whole: the coordinator makes the key of the certificate.
-Names are what matters: with those of the coordinator a workload could pass for it.
-Source: workload API, "Checks in order"; security rules, "Who is calling".
+Names are what matters: with those of the coordinator a workload could pass for it. How many parts
+there are is counted in the bytes before any is read: the library takes microseconds for each, and
+a request of 16 KiB has room for thousands.
+Sources: workload API, "Checks in order"; security rules, "Who is calling"; RFC 2986, section 4;
+RFC 5280, sections 4.1 and 4.2.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -19,16 +23,28 @@ from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
-from keyhouse.authority.x509.request_parts import too_many_parts
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
+from keyhouse.wire.der_elements import der_elements
 
 LARGEST: Final = 16 * 1024
 """Bytes of a request."""
+
+MOST_NAMES: Final = 100
+"""Subject alternative names in a request, of any kind."""
+
+MOST_PARTS: Final = 32
+"""Attributes in the subject of a request; so many attributes, and extensions, beside it."""
+
+_EXTENSION_REQUESTS: Final = (
+    bytes.fromhex("2a864886f70d01090e"),  # 1.2.840.113549.1.9.14, PKCS #9
+    bytes.fromhex("2b06010401823702010e"),  # 1.3.6.1.4.1.311.2.1.14, Microsoft
+)
+_ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")  # 2.5.29.17
 
 _CURVES: Final = frozenset({ec.SECP256R1, ec.SECP384R1, ec.SECP521R1})
 _KINDS: Final = frozenset({x509.DNSName, x509.IPAddress})  # they have no subclasses
@@ -60,7 +76,7 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
         raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
     try:
         request = x509.load_der_x509_csr(der)
-        if excess := too_many_parts(der):
+        if excess := _too_many_parts(der):
             raise _refusal(f"has {excess}", "leave out what it does not need")
         _check_key(request.public_key())
         names = tuple(_alternative_names(request))
@@ -143,3 +159,48 @@ def _address(value: object) -> str:
 
 def _refusal(problem: str, hint: str) -> InvalidError:
     return InvalidError("the signing request", [Problem("CSR", problem, hint)])
+
+
+def _too_many_parts(request: bytes) -> str:
+    """Return what ``request`` (DER) has too many of, "more than 100 names"; empty if nothing.
+
+    Work is bounded by the limits, not by the size. Raises ``ValueError`` for what is not DER.
+    """
+    to_be_signed, _, _ = _children(_only(request))
+    _, subject, _, *rest = _children(to_be_signed)
+    attributes = (_children(each) for each in chain.from_iterable(map(_children, rest)))
+    if _over(chain.from_iterable(map(_children, _children(subject))), MOST_PARTS):
+        return f"more than {MOST_PARTS} attributes in its subject"
+    if _over(chain.from_iterable(map(_children, rest)), MOST_PARTS):
+        return f"more than {MOST_PARTS} attributes"
+    extensions = list(islice(_extensions(attributes), MOST_PARTS + 1))
+    if len(extensions) > MOST_PARTS:
+        return f"more than {MOST_PARTS} extensions"
+    if _over(chain.from_iterable(map(_names_in, extensions)), MOST_NAMES):
+        return f"more than {MOST_NAMES} names"
+    return ""
+
+
+def _extensions(attributes: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    for identifier, values in attributes:
+        if identifier in _EXTENSION_REQUESTS:
+            for requested in _children(values):
+                yield from _children(requested)
+
+
+def _names_in(extension: bytes) -> Iterator[bytes]:
+    identifier, *_, value = _children(extension)
+    return _children(_only(value)) if identifier == _ALTERNATIVE_NAMES else iter(())
+
+
+def _over(parts: Iterable[bytes], most: int) -> bool:
+    return any(True for _ in islice(parts, most, None))
+
+
+def _only(content: bytes) -> bytes:
+    (only,) = _children(content)
+    return only
+
+
+def _children(content: bytes) -> Iterator[bytes]:
+    return (inner for _, inner in der_elements(content))

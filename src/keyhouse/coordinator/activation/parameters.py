@@ -8,7 +8,7 @@ Source: manifest format, "Templates" and "Secrets"; workload API, "Delivered par
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,6 @@ from keyhouse.authority import (
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.activation.transparent_tls import tls_config
 from keyhouse.coordinator.core.recipe import Recipe
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import MissingValueError, Template, Values
@@ -84,7 +83,7 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
     }
     env |= _predefined(state, joining.leaf)
     if recipe.marble.tls:
-        env["MARBLE_TTLS_CONFIG"] = tls_config(
+        env["MARBLE_TTLS_CONFIG"] = _tls_config(
             recipe, leaf=joining.leaf, secrets=secrets, marble_root=state.keys.marble_root_cert
         )
     return Parameters(files=files, env=env, argv=recipe.marble.parameters.argv)
@@ -199,3 +198,39 @@ def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
 def _coordinators_pem(der: bytes) -> bytes:
     """Return one of the coordinator's own certificates in PEM: the same in every answer."""
     return certificate_pem(der).encode()
+
+
+def _tls_config(
+    recipe: Recipe, *, leaf: StoredSecret, secrets: Mapping[str, StoredSecret], marble_root: bytes
+) -> bytes:
+    """Return the JSON text for a marble type with TLS tags. As secret as the keys in it.
+
+    Raises ``ConflictError`` if a secret that a port is served with has no certificate or key yet.
+    """
+    trusted = certificate_pem(marble_root)
+    own = _entry(trusted, leaf)
+    incoming: dict[str, dict[str, Any]] = {}
+    for entry in recipe.incoming:
+        served = own
+        if entry.cert:
+            served = _entry(trusted, _complete(entry.cert, secrets.get(entry.cert)))
+        incoming[f"*:{entry.port}"] = {**served, "clientAuth": not entry.disable_client_auth}
+    outgoing = {f"{entry.addr}:{entry.port}": own for entry in recipe.outgoing}
+    return msgspec.json.encode({"tls": {"Incoming": incoming, "Outgoing": outgoing}})
+
+
+def _entry(trusted: str, identity: StoredSecret) -> dict[str, str]:
+    return {
+        "cacrt": trusted,
+        "clicrt": certificate_pem(identity.cert),
+        "clikey": private_key_pem(identity.private),
+    }
+
+
+def _complete(name: str, value: StoredSecret | None) -> StoredSecret:
+    if value is None or not (value.cert and value.private):
+        raise ConflictError(
+            f"secret {quoted(name)}, which a port is served with, has no certificate or key yet",
+            hint="a user has to upload both with POST /api/v2/secrets",
+        )
+    return value

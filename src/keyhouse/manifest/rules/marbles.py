@@ -1,4 +1,4 @@
-"""Rules for ``Marbles`` and their parameters."""
+"""Rules for ``Marbles`` and their parameters: what fits together in their templates, too."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from keyhouse.base.place import Place, quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
 from keyhouse.manifest.rules.references import meant_by, refuse_undefined
-from keyhouse.manifest.rules.templates import call_problem, is_undefined
 from keyhouse.manifest.rules.tls import port_number
-from keyhouse.manifest.templates import Template, parse
+from keyhouse.manifest.templates import Call, Source, Template, parse
+from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_types import SecretType
 
 MOST_PORTS = 1_000_000
@@ -20,6 +20,17 @@ MOST_ACTIONS = 50_000
 """Different templates are parsed up to this many actions: half a second of one core."""
 
 _Types = Mapping[str, SecretType | None]
+
+_ANYWHERE = {"pem", "hex", "base64"}
+_IN_FILES = _ANYWHERE | {"raw"}
+_IN_ENV = _ANYWHERE | {"string"}
+
+_RESERVED = {
+    "RootCA": {"Cert"},
+    "MarbleCert": {"Cert", "Public", "Private"},
+    "CoordinatorRoot": {"Cert"},
+    "CoordinatorIntermediate": {"Cert"},
+}
 
 _PREDEFINED = {
     "MARBLE_PREDEFINED_ROOT_CA",
@@ -137,7 +148,7 @@ def _check_entry(
     for call in template.calls:
         problem = call_problem(call, in_env=in_env, types=types)
         if problem is not None:
-            meant = meant_by(call.name, types, findings) if is_undefined(call, types) else ""
+            meant = meant_by(call.name, types, findings) if _is_undefined(call, types) else ""
             findings.refuse(here, problem[0], meant or problem[1])
 
 
@@ -165,3 +176,59 @@ class _Parsed:
             self._actions += actions
             template = self._templates[data] = parse(data)
         return template
+
+
+def call_problem(
+    call: Call, *, in_env: bool, types: Mapping[str, SecretType | None]
+) -> tuple[str, str] | None:
+    """Return what is wrong with ``call`` and what to do, or None if it can work.
+
+    ``types`` holds the type of each defined secret, None for one with an unknown type, of which
+    nothing is said. The outcome is that of a dry run (manifest format, "Functions").
+    """
+    if call.function not in (_IN_ENV if in_env else _IN_FILES):
+        return _wrong_function(call.function, in_env=in_env)
+    if call.source is Source.MARBLERUN:
+        return _reserved_problem(call)
+    if _is_undefined(call, types):
+        return f"names the secret {quoted(call.name)}, which is not in Secrets", "define it there"
+    secret_type = types[call.name]
+    return None if secret_type is None else _secret_problem(call, secret_type)
+
+
+def _is_undefined(call: Call, types: Mapping[str, SecretType | None]) -> bool:
+    """Tell whether ``call`` names a secret that is not among ``types``."""
+    return call.source is not Source.MARBLERUN and call.name not in types
+
+
+def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
+    where, instead = ("Env", "string, hex or base64") if in_env else ("Files", "raw")
+    return f"uses {function}, which is not available in {where}", f"use {instead}"
+
+
+def _reserved_problem(call: Call) -> tuple[str, str] | None:
+    members = _RESERVED.get(call.name)
+    if members is None:
+        problem = f"names {quoted(call.name)}, which is not in .MarbleRun"
+        return problem, nearest(call.name, tuple(_RESERVED))
+    if call.member not in members:
+        return f"reads .MarbleRun.{call.name}.{call.member}, which is always empty", "use .Cert"
+    if call.function == "string":
+        return _STRING
+    return None
+
+
+_STRING = "uses string for something else than a bare secret of type plain", "use hex or base64"
+
+
+def _secret_problem(call: Call, secret_type: SecretType) -> tuple[str, str] | None:
+    if call.function == "string" and (secret_type is not SecretType.PLAIN or call.member):
+        return _STRING
+    if call.function == "pem" and not call.member:
+        return "uses pem for a bare secret", "add .Cert, .Public or .Private"
+    if call.member == "Cert" and not secret_type.is_certificate:
+        return (
+            f"reads the certificate of {quoted(call.name)}, which is a {secret_type} and has none",
+            "leave .Cert out",
+        )
+    return None
