@@ -31,7 +31,15 @@ from keyhouse.journal import (
 from keyhouse.journal.chain import NONCE_SIZE, Kind, Sealer
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replaying
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    first_link,
+)
 
 
 async def new(store: MemoryStore, *base: bytes) -> Journal:
@@ -400,10 +408,15 @@ class Failing(MemoryStore):
         self._fail()
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        beside: Beside = NOTHING,
+        /,
     ) -> None:
         if self.fail is None or self.saved:
-            await super().begin_epoch(expected, start, records)
+            await super().begin_epoch(expected, start, records, beside)
         else:
             list(records)
         self._fail()

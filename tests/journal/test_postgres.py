@@ -12,13 +12,17 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, NotDurableError
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_connection import create_schema
+from keyhouse.journal.store.postgres_database import LARGEST_NOTE, PostgresDatabase
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
     StoreConflictError,
     StoreDamagedError,
     StoreUnreadableError,
+    SupersededError,
 )
+from keyhouse.journal.store.records import Beside, Note
 
+OTHER_ID = bytes(16)
 BACKENDS = (
     "SELECT {}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%record%'"
 )
@@ -31,10 +35,15 @@ class Shared:
         self.server, self.name = server, name
         self.url = server.url(name)
         self.stores: list[PostgresStore] = []
+        self.databases: list[PostgresDatabase] = []
 
     async def store(self) -> PostgresStore:
         self.stores.append(await PostgresStore.open(self.url, STORE_ID))
         return self.stores[-1]
+
+    def database(self) -> PostgresDatabase:
+        self.databases.append(PostgresDatabase(self.url))
+        return self.databases[-1]
 
     async def created(self) -> Journal:
         store = await self.store()
@@ -56,6 +65,8 @@ async def shared(postgres: PostgresServer) -> AsyncIterator[Shared]:
     yield shared
     for store in shared.stores:
         await store.close()
+    for database in shared.databases:
+        await database.close()
 
 
 async def until(server: PostgresServer, statement: str) -> None:
@@ -279,6 +290,8 @@ async def test_rows_that_are_not_ours_are_refused(shared: Shared, change: str) -
 
 async def test_an_answer_of_any_size_is_not_taken_in(shared: Shared) -> None:
     await shared.created()
+    # Compressed on the disk, so that the test does not wait for 70 MB.
+    await shared.ask("ALTER TABLE keyhouse.record ALTER ciphertext SET STORAGE EXTENDED")
     await shared.ask(
         "UPDATE keyhouse.record SET ciphertext = convert_to(repeat('x', 70000000), 'UTF8')"
     )
@@ -295,6 +308,76 @@ async def test_what_the_database_sets_for_its_users_does_not_count(
     assert store._reader is not None
     name, _, value = setting.split()
     assert await store._reader.fetch(f"SHOW {name}") != [(value,)]
+
+
+async def test_what_is_beside_an_epoch_is_committed_with_it(shared: Shared) -> None:
+    journal, database = await shared.created(), shared.database()
+    for name in (b"old", b"kept"):
+        kind = {b"old": "switch", b"kept": "ask"}[name]
+        await database.put_note(STORE_ID, Note(kind, name, b"raw"))
+    beside = Beside(b"index", ((b"machine", b"sealed"),), (Note("switch", b"new", b"raw"),))
+    await journal.begin_epoch([b"base"], beside=beside)
+    assert await database.recovery_index(STORE_ID, 2) == b"index"
+    assert await database.recovery_index(STORE_ID, 1) is None
+    assert await database.sealed(STORE_ID, [b"machine", b"other"]) == (b"sealed",)
+    assert await database.notes(STORE_ID, "switch") == beside.notes
+    assert await database.notes(STORE_ID, "ask") == (Note("ask", b"kept", b"raw"),)
+    assert await database.notes(OTHER_ID, "ask") == ()
+
+
+async def test_a_note_takes_the_place_of_the_one_of_its_name(shared: Shared) -> None:
+    database = shared.database()
+    for raw in (b"first", b"second"):
+        for name in (b"one", b"other"):
+            await database.put_note(STORE_ID, Note("ask", name, raw))
+    await shared.ask("UPDATE keyhouse.note SET at = at - interval '2 hours' WHERE name = 'one'")
+    await database.put_note(STORE_ID, Note("ask", b"other", b"third"))
+    assert await database.notes(STORE_ID, "ask") == (Note("ask", b"other", b"third"),)
+    with pytest.raises(ValueError, match="too large"):
+        await database.put_note(STORE_ID, Note("ask", b"one", bytes(LARGEST_NOTE + 1)))
+
+
+async def test_a_key_is_sealed_for_the_epoch_that_there_is(shared: Shared) -> None:
+    journal, database = await shared.created(), shared.database()
+    await database.seal(STORE_ID, b"machine", b"first", epoch=1)
+    await journal.begin_epoch([b"base"])
+    await database.seal(STORE_ID, b"machine", b"late", epoch=1)
+    assert await database.sealed(STORE_ID, [b"machine"]) == (b"first",)
+    await database.seal(STORE_ID, b"machine", b"second", epoch=2)
+    assert await database.sealed(STORE_ID, [b"machine"]) == (b"second",)
+
+
+async def test_one_has_a_claim_until_it_closes_or_is_cut_off(shared: Shared) -> None:
+    one, other = shared.database(), shared.database()
+    assert await one.claim("founder")
+    assert await one.claim("founder")
+    assert not await other.claim("founder")
+    assert await other.claim("desk")
+    await shared.ask(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks"
+        " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+    )
+    assert await other.claim("founder")
+    await other.close()
+    assert await one.claim("founder")
+
+
+async def test_one_store_takes_the_place_of_another(shared: Shared) -> None:
+    """The replicas that serve the other stop."""
+    one, database = await shared.created(), shared.database()
+    assert await database.current() is None
+    await database.make_current(STORE_ID, before=None)
+    for before in (None, OTHER_ID):
+        with pytest.raises(StoreConflictError):
+            await database.make_current(b"x" * 16, before=before)
+    assert await database.current() == STORE_ID
+    await one.append([b"event"])
+    await database.make_current(OTHER_ID, before=STORE_ID)
+    assert await database.current() == OTHER_ID
+    with pytest.raises(SupersededError, match="archived"):
+        await one.catch_up()
+    with pytest.raises(SupersededError, match="archived"):
+        await one.append([b"late"])
 
 
 async def test_a_pooler_is_refused(shared: Shared) -> None:

@@ -18,7 +18,15 @@ from keyhouse.journal.store.protocol import (
     StoreConflictError,
     StoreDamagedError,
 )
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, first_link
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    first_link,
+)
 from keyhouse.journal.writing import (
     NotDurableError,
     OutcomeLostError,
@@ -92,6 +100,7 @@ class Journal:
         dek: Secret,
         base: Iterable[bytes],
         after: Position | None = None,
+        beside: Beside = NOTHING,
     ) -> "Journal":
         """Begin an epoch with ``base`` in an empty store; it is durable when this returns.
 
@@ -102,7 +111,7 @@ class Journal:
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
         journal = cls(store, store_id=store_id, dek=dek, position=before)
-        await journal._begin(base, dek, expected=None)
+        await journal._begin(base, dek, expected=None, beside=beside)
         return journal
 
     @classmethod
@@ -177,7 +186,9 @@ class Journal:
             self._weight += weight(events)
             return Continuation(tuple(events))
 
-    async def begin_epoch(self, base: Iterable[bytes], *, dek: Secret | None = None) -> Position:
+    async def begin_epoch(
+        self, base: Iterable[bytes], *, dek: Secret | None = None, beside: Beside = NOTHING
+    ) -> Position:
         """Return once ``base`` has replaced all older records, under ``dek`` if one is given.
 
         ``base`` has at least one payload, each of bounded size; it is consumed and sealed off the
@@ -186,7 +197,7 @@ class Journal:
         async with self._turn:
             self._require_settled()
             key = self._dek if dek is None else dek
-            return await self._begin(base, key, expected=self.position)
+            return await self._begin(base, key, expected=self.position, beside=beside)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the next write is that of this journal, as ``Store.turn``."""
@@ -230,14 +241,14 @@ class Journal:
         )
 
     async def _begin(
-        self, base: Iterable[bytes], dek: Secret, *, expected: Position | None
+        self, base: Iterable[bytes], dek: Secret, *, expected: Position | None, beside: Beside
     ) -> Position:
         """Begin the next epoch in the store, which ends at ``expected``."""
         start = self._next_start(dek)
         sealer = Sealer(dek, self.store_id, start.epoch)
         write = Write(sealer, dek, expected=expected, after=start.before)
         return await self._carry_out(
-            write, self._store.begin_epoch(expected, start, write.seal_base(base))
+            write, self._store.begin_epoch(expected, start, write.seal_base(base), beside)
         )
 
     async def _carry_out(self, write: Write, attempt: Coroutine[None, None, None]) -> Position:

@@ -22,7 +22,7 @@ from keyhouse.journal import (
     StoreConflictError,
     StoreFullError,
 )
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
+from keyhouse.journal.store.records import NOTHING, Batch, Beside, EpochStart, Position, Sealed
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -52,9 +52,14 @@ class FaultyStore:
         return await self.inner.head()
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        beside: Beside = NOTHING,
+        /,
     ) -> None:
-        await self.inner.begin_epoch(expected, start, records)
+        await self.inner.begin_epoch(expected, start, records, beside)
 
     async def settle(self) -> Position | None:
         if self.unreadable:

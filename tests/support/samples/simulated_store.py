@@ -12,7 +12,16 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from keyhouse.journal import OutcomeUnknownError, StoreConflictError, StoreUnreadableError
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Note,
+    Position,
+    Sealed,
+    follow,
+)
 
 __all__ = ["Database", "Fault", "SimulatedStore"]
 
@@ -40,8 +49,9 @@ class Stored(NamedTuple):
 class Database:
     """The content, and how it came about."""
 
-    def __init__(self, history: Iterable[Stored] = ()) -> None:
+    def __init__(self, history: Iterable[Stored] = (), notes: Iterable[Note] = ()) -> None:
         self.history = list(history) or [Stored()]
+        self.notes = list(notes)
         self.lock = asyncio.Lock()
         self.owner: SimulatedStore | None = None
         self.connections: list[SimulatedStore] = []
@@ -58,6 +68,8 @@ class Database:
             raise StoreConflictError("simulated: another was first")
         start, before = (at.start, at.records) if write.start is None else (write.start, ())
         self.history.append(Stored(start, (*before, *write.records), write.head))
+        kinds = {note.kind for note in write.notes}
+        self.notes = [note for note in self.notes if note.kind not in kinds] + list(write.notes)
         for connection in self.connections:
             connection.notify()
 
@@ -73,6 +85,7 @@ class Sent(NamedTuple):
     start: EpochStart | None
     records: tuple[Sealed, ...]
     head: Position
+    notes: tuple[Note, ...] = ()
 
 
 class SimulatedStore:
@@ -112,7 +125,7 @@ class SimulatedStore:
 
     def fork(self) -> None:
         """Lead this replica to a copy, which from then on has a history of its own."""
-        self._move(Database(self.database.history))
+        self._move(Database(self.database.history, self.database.notes))
 
     def heal(self, database: Database) -> None:
         """Lead it to ``database`` again, and show what is there."""
@@ -148,7 +161,12 @@ class SimulatedStore:
         return (self.frozen or self.database.stored).head
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        beside: Beside = NOTHING,
+        /,
     ) -> None:
         base, head = [], start.before
         for record in records:
@@ -156,7 +174,7 @@ class SimulatedStore:
             head = follow(head, record)
             for _ in range(_PIECE):  # others write meanwhile
                 await asyncio.sleep(0)
-        await self._write(Sent(expected, start, tuple(base), head))
+        await self._write(Sent(expected, start, tuple(base), head, beside.notes))
 
     async def settle(self) -> Position | None:
         await self._ask()
@@ -177,6 +195,15 @@ class SimulatedStore:
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
+
+    async def notes(self, kind: str) -> tuple[Note, ...]:
+        await self._ask()
+        return tuple(note for note in reversed(self.database.notes) if note.kind == kind)
+
+    async def put_note(self, note: Note) -> None:
+        await self._ask()
+        others = [each for each in self.database.notes if not _is_same(each, note)]
+        self.database.notes = [*others, note]
 
     async def close(self) -> None:
         self._changed = lambda: None
@@ -221,3 +248,7 @@ class SimulatedStore:
         self.database.commit(sent)
         if fault is Fault.LOST_ANSWER:
             raise OutcomeUnknownError("simulated: no answer")
+
+
+def _is_same(one: Note, other: Note) -> bool:
+    return (one.kind, one.name) == (other.kind, other.name)

@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from keyhouse.journal.store.protocol import StoreConflictError
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    follow,
+)
 
 __all__ = ["MemoryStore"]
 
@@ -41,7 +49,12 @@ class MemoryStore:
         return self._head
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        _beside: Beside = NOTHING,
+        /,
     ) -> None:
         """Replace everything by ``records``, which are consumed in a thread."""
         self._compare(expected)

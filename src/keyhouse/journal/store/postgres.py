@@ -6,14 +6,29 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_connection import Connection, ConnectionDroppedError, connect
+from keyhouse.journal.store.postgres_connection import (
+    Connection,
+    ConnectionDroppedError,
+    connect,
+    unreadable,
+)
 from keyhouse.journal.store.protocol import (
     OutcomeUnknownError,
     StoreConflictError,
     StoreDamagedError,
     StoreUnreadableError,
+    SupersededError,
 )
-from keyhouse.journal.store.records import CHAIN_SIZE, Batch, EpochStart, Position, Sealed, follow
+from keyhouse.journal.store.records import (
+    CHAIN_SIZE,
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    follow,
+)
 
 __all__ = ["PostgresStore"]
 
@@ -21,28 +36,35 @@ _PIECE_RECORDS = 1000
 _PIECE_BYTES = 1024 * 1024
 _EVERY = 1.0  # seconds between two looks of a watcher
 _CHANNEL = "keyhouse"
+_ONE_ROW = "INSERT 0 1"
 
 _FENCE = """
-INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence) VALUES ($1, 0, 0, '', 0)
+INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence, ended)
+VALUES ($1, 0, 0, '', 0, '')
 ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + 1
-RETURNING epoch, sequence, chain, fence"""
-_COMMIT = f"SELECT pg_logical_emit_message(true, '{_CHANNEL}', '')"  # takes no lock of a row
-_HEAD = "SELECT epoch, sequence, chain, fence FROM keyhouse.head WHERE store_id = $1"
+RETURNING epoch, sequence, chain, fence, ended"""
+_HEAD = "SELECT epoch, sequence, chain, fence, ended FROM keyhouse.head WHERE store_id = $1"
 _ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
 _INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
 _APPEND = f"""
 WITH moved AS (
   UPDATE keyhouse.head SET sequence = $6, chain = $7
   WHERE store_id = $1 AND epoch = $8 AND sequence = $9 AND chain = $10 AND fence = $11
+    AND ended = ''
   RETURNING store_id, pg_notify('{_CHANNEL}', ''))
 INSERT INTO keyhouse.record SELECT m.store_id, r.* FROM moved m, {_ROWS}"""  # noqa: S608
-_INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5)"
+_INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5, $6)"
+_SEAL = """
+INSERT INTO keyhouse.sealed VALUES ($1, $2, $3)
+ON CONFLICT (store_id, machine) DO UPDATE SET raw = excluded.raw"""
+_CLEAR_NOTES = "DELETE FROM keyhouse.note WHERE store_id = $1 AND kind = ANY ($2::text[])"
+_INSERT_NOTE = "INSERT INTO keyhouse.note VALUES ($1, $2, $3, $4)"
 _MOVE_HEAD = f"""
 UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
 WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
 # One statement is one snapshot: start, records and head belong together.
 _READ = """
-SELECT h.epoch, h.sequence, h.chain, e.epoch, e.first, e.previous, e.key_check,
+SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
   r.sequence, r.header, r.nonce, r.ciphertext
 FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
 LEFT JOIN LATERAL (
@@ -117,7 +139,12 @@ class PostgresStore:
         return _head(rows)[0] if rows else None
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        beside: Beside = NOTHING,
+        /,
     ) -> None:
         """Replace everything by ``records``, consumed in threads while the head row is locked.
 
@@ -131,7 +158,8 @@ class PostgresStore:
                     await connection.execute("ROLLBACK")
                     raise _conflict()
                 try:
-                    await self._replace(connection, start, iter(records))
+                    await self._put_beside(connection, beside)
+                    await self._replace(connection, start, beside, iter(records))
                 except ConnectionDroppedError:
                     raise
                 except BaseException:
@@ -145,7 +173,7 @@ class PostgresStore:
             if self._writer is not None:
                 self._writer.drop()
             connection = await self._for_writing()
-            with _unreadable():
+            with unreadable():
                 return _head(await connection.fetch(_HEAD, self._id))[0]
 
     @asynccontextmanager
@@ -153,7 +181,7 @@ class PostgresStore:
         """Return a context that has the lock of the head row."""
         async with self._writing:
             connection = await self._for_writing()
-            with _unreadable():
+            with unreadable():
                 await self._lock_head(connection)
         connection.in_turn = True
         try:
@@ -199,9 +227,9 @@ class PostgresStore:
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         async with self._reading:
-            with _unreadable():
+            with unreadable():
                 if self._reader is None or self._reader.closed:
-                    self._reader = await self._connected(_commit)
+                    self._reader = await self._connected(Connection.commit_something)
                     await self._reader.listen(_CHANNEL, self._heard)
                 yield self._reader
 
@@ -211,7 +239,7 @@ class PostgresStore:
             raise StoreUnreadableError("the store was closed")
         connection = await connect(self._url)
         try:
-            with _unreadable():
+            with unreadable():
                 await begin(connection)
         except BaseException:
             connection.drop()
@@ -238,16 +266,20 @@ class PostgresStore:
         return head
 
     async def _replace(
-        self, connection: Connection, start: EpochStart, records: Iterator[Sealed]
+        self,
+        connection: Connection,
+        start: EpochStart,
+        beside: Beside,
+        records: Iterator[Sealed],
     ) -> None:
-        """Do all of ``begin_epoch`` but the commit."""
+        """Do all of ``begin_epoch`` that the journal consists of."""
         for table in ("epoch", "record"):
             await connection.execute(
                 f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
                 self._id,
             )
-        row = (start.store_id, start.epoch, start.first, start.previous, start.key_check)
-        _require(connection, await connection.execute(_INSERT_EPOCH, *row), "INSERT 0 1")
+        what = (start.epoch, start.first, start.previous, start.key_check, beside.recovery_index)
+        _require(connection, await connection.execute(_INSERT_EPOCH, self._id, *what), _ONE_ROW)
         place = start.before
         while True:
             piece, place = await asyncio.to_thread(_piece, records, place)
@@ -258,9 +290,15 @@ class PostgresStore:
         end = (self._id, place.epoch, place.sequence, place.chain)
         _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
 
-
-async def _commit(connection: Connection) -> None:
-    await connection.execute(_COMMIT)
+    async def _put_beside(self, connection: Connection, beside: Beside) -> None:
+        for machine, raw in beside.sealed:
+            done = await connection.execute(_SEAL, self._id, machine, raw)
+            _require(connection, done, _ONE_ROW)
+        kinds = {note.kind for note in beside.notes}
+        await connection.execute(_CLEAR_NOTES, self._id, sorted(kinds))
+        for note in beside.notes:
+            row = (note.kind, note.name, note.raw)
+            _require(connection, await connection.execute(_INSERT_NOTE, self._id, *row), _ONE_ROW)
 
 
 @contextmanager
@@ -271,16 +309,6 @@ def _outcome_unknown() -> Iterator[None]:
         raise OutcomeUnknownError(
             "a write to the database failed and may or may not be there",
             hint="look at the database server",
-        ) from None
-
-
-@contextmanager
-def _unreadable() -> Iterator[None]:
-    try:
-        yield
-    except ConnectionDroppedError:
-        raise StoreUnreadableError(
-            "the database did not answer", hint="look at the database server"
         ) from None
 
 
@@ -316,10 +344,11 @@ def _columns(records: Sequence[Sealed]) -> tuple[list[Any], ...]:
 
 
 def _head(rows: list[tuple[Any, ...]]) -> tuple[Position | None, int]:
-    """Return where the store ends, and its fence."""
-    if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int):
+    """Return where the store ends, and its fence. Raises ``SupersededError`` if it has ended."""
+    if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int, str):
         raise _damaged()
-    *place, fence = rows[0]
+    *place, fence, ended = rows[0]
+    _require_current(ended)
     return _position(*place), fence
 
 
@@ -334,12 +363,14 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
 def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     if not rows:
         return Batch(None, ())
-    if not _has_types(rows[0][:3], int, int, bytes):
+    if not _has_types(rows[0][:4], int, int, bytes, str):
         raise _damaged()
-    head = _position(*rows[0][:3])
-    described = rows[0][3:7]
+    *place, ended = rows[0][:4]
+    _require_current(ended)
+    head = _position(*place)
+    described = rows[0][4:8]
     if head is None:
-        if any(value is not None for row in rows for value in row[3:]):
+        if any(value is not None for row in rows for value in row[4:]):
             raise _damaged()
         return Batch(None, ())
     if not _has_types(described, int, int, bytes, bytes):
@@ -348,11 +379,19 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
         raise _damaged()
     # A row without a record is what the outer join makes of none.
-    found = [row[7:] for row in rows if row[7:] != (None,) * 4]
+    found = [row[8:] for row in rows if row[8:] != (None,) * 4]
     if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
         raise _damaged()
     start = EpochStart(store_id, epoch, first, previous, check)
     return Batch(start, tuple(Sealed(*each) for each in found), head)
+
+
+def _require_current(ended: str) -> None:
+    if ended:
+        raise SupersededError(
+            f"the store in the database has ended: it was {ended}",
+            hint="start the coordinator again: it serves what has taken its place",
+        )
 
 
 def _has_types(values: tuple[Any, ...], *types: type) -> bool:

@@ -4,8 +4,8 @@ Everything the server says is untrusted, and its texts are never shown: they may
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -14,7 +14,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
 
-__all__ = ["Connection", "ConnectionDroppedError", "connect", "create_schema"]
+__all__ = ["Connection", "ConnectionDroppedError", "connect", "create_schema", "unreadable"]
 
 T = TypeVar("T")
 
@@ -76,6 +76,10 @@ class Connection:
         """Return the rows. Raises ``ConnectionDroppedError``."""
         return [tuple(row) for row in await self._guarded(self._raw.fetch(statement, *values))]
 
+    async def commit_something(self) -> None:
+        """Commit what is nothing, and locks nothing: what was visible before has a standby then."""
+        await self.execute("SELECT pg_logical_emit_message(true, 'keyhouse', '')")
+
     async def listen(self, channel: str, heard: Callable[[int], None]) -> None:
         """Call ``heard`` with the process that notifies. Raises ``ConnectionDroppedError``."""
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
@@ -109,6 +113,17 @@ class Connection:
     def _take_notice(self, _connection: object, message: Any) -> None:
         if getattr(message, "severity_en", None) not in {"NOTICE", "INFO", "LOG", "DEBUG"}:
             self._warned = True
+
+
+@contextmanager
+def unreadable() -> Iterator[None]:
+    """Raise ``StoreUnreadableError`` where the connection was dropped."""
+    try:
+        yield
+    except ConnectionDroppedError:
+        raise StoreUnreadableError(
+            "the database did not answer", hint="look at the database server"
+        ) from None
 
 
 async def connect(url: Secret) -> Connection:

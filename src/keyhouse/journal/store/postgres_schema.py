@@ -8,18 +8,26 @@ __all__ = ["CREATE", "EXPECTED", "FOUND"]
 
 CREATE = """
 CREATE SCHEMA keyhouse;
+CREATE TABLE keyhouse.current (one boolean PRIMARY KEY CHECK (one), store_id bytea NOT NULL);
 CREATE TABLE keyhouse.head (
   store_id bytea PRIMARY KEY, epoch bigint NOT NULL, sequence bigint NOT NULL,
-  chain bytea NOT NULL, fence bigint NOT NULL) WITH (fillfactor = 10);
+  chain bytea NOT NULL, fence bigint NOT NULL, ended text NOT NULL) WITH (fillfactor = 10);
 CREATE TABLE keyhouse.epoch (
   store_id bytea PRIMARY KEY, epoch bigint NOT NULL, first bigint NOT NULL,
-  previous bytea NOT NULL, key_check bytea NOT NULL);
+  previous bytea NOT NULL, key_check bytea NOT NULL, recovery_index bytea NOT NULL);
 CREATE TABLE keyhouse.record (
   store_id bytea, sequence bigint, header bytea NOT NULL, nonce bytea NOT NULL,
   ciphertext bytea NOT NULL, PRIMARY KEY (store_id, sequence));
 ALTER TABLE keyhouse.record ALTER ciphertext SET STORAGE EXTERNAL;
+CREATE TABLE keyhouse.sealed (
+  store_id bytea, machine bytea, raw bytea NOT NULL, PRIMARY KEY (store_id, machine));
+CREATE TABLE keyhouse.note (
+  store_id bytea, kind text, name bytea, raw bytea NOT NULL, at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (store_id, kind, name));
 """
-"""``head``: one row for each store, also for an empty one, whose epoch is 0."""
+"""``current``: the store that is served, no row before the first manifest. ``head``: a row for each
+store, also for an empty one, whose epoch is 0; ``ended`` is empty, ``archived`` or ``moved``.
+``sealed``: the data key as each machine sealed it. ``note.at``: to tidy, trusted by nobody."""
 
 FOUND = """
 WITH relation AS (
@@ -44,11 +52,22 @@ LIMIT 100
 """Describes what is in the schema, a text in each row, for a connection with no search path."""
 
 _COLUMNS = {
-    "head": "store_id bytea, epoch bigint, sequence bigint, chain bytea, fence bigint",
-    "epoch": "store_id bytea, epoch bigint, first bigint, previous bytea, key_check bytea",
+    "current": "one boolean, store_id bytea",
+    "head": "store_id bytea, epoch bigint, sequence bigint, chain bytea, fence bigint, ended text",
+    "epoch": "store_id bytea, epoch bigint, first bigint, previous bytea, key_check bytea,"
+    " recovery_index bytea",
     "record": "store_id bytea, sequence bigint, header bytea, nonce bytea, ciphertext bytea",
+    "sealed": "store_id bytea, machine bytea, raw bytea",
+    "note": "store_id bytea, kind text, name bytea, raw bytea, at timestamp with time zone default",
 }
-_KEYS = {"head": "store_id", "epoch": "store_id", "record": "store_id, sequence"}
+_CONSTRAINTS = {
+    "current": ("PRIMARY KEY (one)", "CHECK (one)"),
+    "head": ("PRIMARY KEY (store_id)",),
+    "epoch": ("PRIMARY KEY (store_id)",),
+    "record": ("PRIMARY KEY (store_id, sequence)",),
+    "sealed": ("PRIMARY KEY (store_id, machine)",),
+    "note": ("PRIMARY KEY (store_id, kind, name)",),
+}
 
 EXPECTED = sorted(
     [
@@ -58,7 +77,7 @@ EXPECTED = sorted(
             for table, all_ in _COLUMNS.items()
             for each in all_.split(", ")
         ),
-        *(f"constraint {table} PRIMARY KEY ({key})" for table, key in _KEYS.items()),
+        *(f"constraint {table} {each}" for table, all_ in _CONSTRAINTS.items() for each in all_),
     ]
 )
 """The rows of ``FOUND`` in a database as ``CREATE`` makes it, sorted."""

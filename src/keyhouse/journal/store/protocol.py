@@ -5,10 +5,19 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from keyhouse.base.errors import BrokenError, UnavailableError
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Note,
+    Position,
+    Sealed,
+)
 
 __all__ = [
     "Fence",
+    "Notes",
     "OutcomeUnknownError",
     "Step",
     "Store",
@@ -121,7 +130,12 @@ class Store(Protocol):
         ...
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        beside: Beside = NOTHING,
+        /,
     ) -> None:
         """Replace everything older by ``records``, in one transaction.
 
@@ -158,4 +172,19 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Release the store. It may be closed twice."""
+        ...
+
+
+class Notes(Protocol):
+    """Where the replicas of one shared store leave notes for each other. Untrusted, like the store.
+
+    Both calls raise ``UnavailableError`` where the store does not answer.
+    """
+
+    async def notes(self, kind: str) -> tuple[Note, ...]:
+        """Return the notes of ``kind``, the newest first: a bounded number of bounded size."""
+        ...
+
+    async def put_note(self, note: Note) -> None:
+        """Leave ``note`` in place of the one of its kind and name; old ones of its kind may go."""
         ...

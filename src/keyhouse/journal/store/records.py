@@ -5,13 +5,17 @@ in the journal is the same place only where all records before it are the same.
 """
 
 import hashlib
+from typing import Final
 
 import msgspec
 
 __all__ = [
     "CHAIN_SIZE",
+    "NOTHING",
     "Batch",
+    "Beside",
     "EpochStart",
+    "Note",
     "Position",
     "Sealed",
     "first_link",
@@ -67,6 +71,32 @@ class Batch(msgspec.Struct, frozen=True):
     start: EpochStart | None
     records: tuple[Sealed, ...]
     head: Position | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a replica leaves in a shared store for others. Nothing in it is proven.
+
+    ``kind`` is ``ask``, ``give``, ``member`` or ``switch``. There is one of each kind and name.
+    """
+
+    kind: str
+    name: bytes  # at most 64 bytes
+    raw: bytes  # at most 64 KiB
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What a shared store commits together with an epoch. One that has one writer keeps none of it.
+
+    ``sealed``: the sealed data key of each machine that is named. ``notes`` replace those of their
+    kinds.
+    """
+
+    recovery_index: bytes = b""
+    sealed: tuple[tuple[bytes, bytes], ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+NOTHING: Final = Beside()
 
 
 def first_link(store_id: bytes) -> bytes:

@@ -16,7 +16,15 @@ from keyhouse.journal.store.protocol import (
     no_fence,
     no_step,
 )
-from keyhouse.journal.store.records import Batch, EpochStart, Position, Sealed, follow
+from keyhouse.journal.store.records import (
+    NOTHING,
+    Batch,
+    Beside,
+    EpochStart,
+    Position,
+    Sealed,
+    follow,
+)
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
 from keyhouse.journal.store.worker import Worker
 
@@ -91,7 +99,12 @@ class SqliteStore:
         return await self._worker.run(self._head)
 
     async def begin_epoch(
-        self, expected: Position | None, start: EpochStart, records: Iterable[Sealed]
+        self,
+        expected: Position | None,
+        start: EpochStart,
+        records: Iterable[Sealed],
+        _beside: Beside = NOTHING,
+        /,
     ) -> None:
         """Replace everything by ``records``, consumed on the store's thread."""
         await self._worker.run(lambda: self._begin_epoch(expected, start, records))

@@ -1,0 +1,176 @@
+"""What replicas share beside the journal: which store is served, claims, sealed keys and notes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+from zlib import crc32
+
+from keyhouse.base.secret import Secret
+from keyhouse.journal.keys import STORE_ID_SIZE
+from keyhouse.journal.store.postgres_connection import (
+    Connection,
+    ConnectionDroppedError,
+    connect,
+    unreadable,
+)
+from keyhouse.journal.store.protocol import (
+    OutcomeUnknownError,
+    StoreConflictError,
+    StoreDamagedError,
+)
+from keyhouse.journal.store.records import Note
+
+__all__ = ["LARGEST_NOTE", "PostgresDatabase"]
+
+LARGEST_NOTE: Final = 64 * 1024
+"""Bytes of a note."""
+
+_MOST_NOTES = 200
+_LONGEST_NAME = 64
+_LARGEST_SEALED = 64 * 1024
+_CLAIMS = 0x6B657968  # "keyh": the first key of all advisory locks
+
+_CURRENT = "SELECT store_id FROM keyhouse.current"
+_FIRST = "INSERT INTO keyhouse.current VALUES (true, $1) ON CONFLICT DO NOTHING"
+_NEXT = """
+WITH moved AS (UPDATE keyhouse.current SET store_id = $1 WHERE store_id = $2 RETURNING store_id)
+UPDATE keyhouse.head h SET ended = 'archived' FROM moved WHERE h.store_id = $2"""
+_INDEX = """
+SELECT recovery_index FROM keyhouse.epoch
+WHERE store_id = $1 AND epoch = $2 AND octet_length(recovery_index) <= 16777216"""
+_SEALED = """
+SELECT raw FROM keyhouse.sealed
+WHERE store_id = $1 AND machine = ANY ($2::bytea[]) AND octet_length(raw) <= $3"""
+# The lock waits for an epoch that begins meanwhile, and sees whether it has.
+_SEAL = """
+INSERT INTO keyhouse.sealed SELECT h.store_id, $2, $3 FROM (
+  SELECT store_id FROM keyhouse.head WHERE store_id = $1 AND epoch = $4 AND ended = '' FOR SHARE
+) AS h
+ON CONFLICT (store_id, machine) DO UPDATE SET raw = excluded.raw"""
+_NOTES = """
+SELECT name, raw FROM keyhouse.note
+WHERE store_id = $1 AND kind = $2 AND octet_length(raw) <= $3 AND octet_length(name) <= $4
+ORDER BY at DESC LIMIT $5"""
+_PUT_NOTE = """
+WITH old AS (DELETE FROM keyhouse.note WHERE store_id = $1 AND kind = $2 AND name <> $3
+  AND at < now() - interval '1 hour' AND kind <> 'switch')
+INSERT INTO keyhouse.note VALUES ($1, $2, $3, $4)
+ON CONFLICT (store_id, kind, name) DO UPDATE SET raw = excluded.raw, at = now()"""
+
+
+class PostgresDatabase:
+    """One replica's way to what a database has beside the journal. Nothing in it is trusted.
+
+    It has a connection of its own, so that neither writes nor reads of the journal wait for it.
+    Calls wait for each other; each raises ``StoreUnreadableError`` if the database does not answer.
+    """
+
+    def __init__(self, url: Secret) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+        self._claimed: set[str] = set()
+
+    async def current(self) -> bytes | None:
+        """Return the id of the store that is served; None before the first manifest."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_CURRENT)
+        if not rows:
+            return None
+        ((found,),) = rows[:1]
+        return _bytes(found, STORE_ID_SIZE, exactly=True)
+
+    async def make_current(self, store_id: bytes, *, before: bytes | None) -> None:
+        """Let ``store_id`` be served in place of ``before``, which ends with that.
+
+        Raises ``StoreConflictError`` if it is not ``before`` that is served, or
+        ``OutcomeUnknownError``.
+        """
+        async with self._asking() as connection:
+            try:
+                if before is None:
+                    done = await connection.execute(_FIRST, store_id)
+                else:
+                    done = await connection.execute(_NEXT, store_id, before)
+            except ConnectionDroppedError:
+                raise OutcomeUnknownError(
+                    "a write to the database failed and may or may not be there",
+                    hint="look at the database server",
+                ) from None
+        if done not in {"INSERT 0 1", "UPDATE 1"}:
+            raise StoreConflictError("another coordinator has set a manifest first")
+
+    async def claim(self, word: str) -> bool:
+        """Tell whether this replica has what ``word`` names, and no other: from now on, or already.
+
+        It has it until ``close``, or until the connection is lost. Then ask again. A claim only
+        keeps replicas from doing the same at once: what must not happen twice compares.
+        """
+        async with self._asking() as connection:
+            if word in self._claimed:
+                await connection.execute("SELECT 1")
+            else:
+                key = crc32(word.encode()) - 2**31
+                rows = await connection.fetch("SELECT pg_try_advisory_lock($1, $2)", _CLAIMS, key)
+                if rows == [(True,)]:
+                    self._claimed.add(word)
+        return word in self._claimed
+
+    async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
+        """Return what the holders of recovery keys need in ``epoch``; None if there is none."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_INDEX, store_id, epoch)
+        return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
+
+    async def sealed(self, store_id: bytes, machines: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the sealed keys of ``machines``."""
+        async with self._asking() as connection:
+            rows = await connection.fetch(_SEALED, store_id, list(machines), _LARGEST_SEALED)
+        return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
+
+    async def seal(self, store_id: bytes, machine: bytes, raw: bytes, *, epoch: int) -> None:
+        """Keep the sealed key of ``machine``. Nothing happens if the store is at another epoch."""
+        async with self._asking() as connection:
+            await connection.execute(_SEAL, store_id, machine, raw, epoch)
+
+    async def notes(self, store_id: bytes, kind: str) -> tuple[Note, ...]:
+        """Return up to 200 notes of ``kind``, the newest first."""
+        async with self._asking() as connection:
+            limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES)
+            rows = await connection.fetch(_NOTES, store_id, kind, *limits)
+        return tuple(
+            Note(kind, _bytes(name, _LONGEST_NAME), _bytes(raw, LARGEST_NOTE)) for name, raw in rows
+        )
+
+    async def put_note(self, store_id: bytes, note: Note) -> None:
+        """Leave ``note``. Those of its kind that are older than an hour go, except switches."""
+        if len(note.raw) > LARGEST_NOTE or len(note.name) > _LONGEST_NAME:
+            raise ValueError("a note is too large")
+        async with self._asking() as connection:
+            await connection.execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
+
+    async def close(self) -> None:
+        """Close the connection, which gives claims back. It may be closed twice."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[Connection]:
+        async with self._turn:
+            with unreadable():
+                if self._connection is None or self._connection.closed:
+                    self._claimed.clear()
+                    self._connection = await connect(self._url)
+                    await self._connection.commit_something()
+                yield self._connection
+
+
+def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:
+    """Return ``value`` if it is what the column holds: the server might send anything."""
+    if not isinstance(value, bytes) or len(value) > most or (exactly and len(value) != most):
+        raise StoreDamagedError(
+            "the database does not hold what Keyhouse wrote",
+            hint="restore the database from a backup",
+        )
+    return value
