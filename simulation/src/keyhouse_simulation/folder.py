@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import (
     Collateral,
@@ -77,9 +78,10 @@ def open_platform(
     """Return the machine in ``folder``, made there if the folder is empty or does not exist.
 
     ``tcb``: what new collateral says of the machine from now on.
-    The public files are up to date afterwards, and the production verifier has accepted a quote
-    under them. Without ``upkeep`` they stay as they are, also where ``now`` differs from the clock
-    that they were made by. Raises ``FolderDamagedError`` or ``RefusedError``, naming the file.
+    The public files are up to date afterwards. Collateral that was made for a machine of before was
+    tried out: the production verifier has accepted a quote under it. Without ``upkeep`` they stay
+    as they are, also where ``now`` differs from the clock that they were made by. Raises
+    ``FolderDamagedError`` or ``RefusedError``, naming the file.
     """
     try:
         with _locked(folder):
@@ -116,13 +118,14 @@ def add_machine(
 
 def _open(folder: Path, now: Clock, tcb: SimulatedTcb | None, *, upkeep: bool) -> SimulatedPlatform:
     moment = now()
+    is_new = not (folder / _MACHINE).exists()
     machine = _machine(folder, moment)
     collateral = _usable_collateral(folder, machine, moment) if tcb is None else None
     said = tcb or _said(folder)
     parameters = msgspec.structs.replace(_saying(said), enclave=_enclave(folder))
     platform = SimulatedPlatform(machine, parameters, now=now, collateral=collateral)
     try:
-        if collateral is None:  # else it was tried out
+        if collateral is None and (tcb or not is_new):
             _try_out(platform, platform.collateral, moment)
     except QuoteRefusedError as exc:
         raise _damaged(folder, f"its own quote is refused ({exc.reason})") from None
@@ -202,9 +205,9 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         return None
     try:
         collateral = read_collateral(_read(path, MAX_COLLATERAL))
-        platform = SimulatedPlatform(machine, collateral=collateral)
-        end = _try_out(platform, collateral, moment)
-    except (CollateralRefusedError, ConfigurationRefusedError, QuoteRefusedError):
+        root = machine.root.public_bytes(Encoding.DER)
+        end = require_sound(collateral, root, moment).expires
+    except CollateralRefusedError:
         return None  # it is public and is made again
     return collateral if end - moment > _RENEW_BEFORE else None
 
@@ -254,10 +257,10 @@ def _saying(said: SimulatedTcb) -> Parameters:
     return Parameters(tcb_info=sgx, td_tcb_info=tdx)
 
 
-def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> datetime:
-    """Return until when the production verifier accepts a quote of ``platform``."""
+def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> None:
+    """Have the production verifier accept a quote of ``platform``."""
     quote = platform.quote(report_data(bytes(32)))
-    return Verifier(platform.root_ca).verify(quote, collateral, moment).freshness.expires
+    Verifier(platform.root_ca).verify(quote, collateral, moment)
 
 
 def _read(path: Path, maximum: int) -> bytes:
