@@ -11,7 +11,6 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar, Final
 
-import structlog
 from fuzz.mutations import mutated
 from fuzz.target import FindingError, Target
 from h2.config import H2Configuration
@@ -20,6 +19,7 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import Frame
 
 from keyhouse.base.errors import BadRequestError
+from keyhouse.base.log import log
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.limits import WorkloadLimits
@@ -95,8 +95,8 @@ class FrameTarget(Target):
         self._loop.set_exception_handler(self._note_exception)
         self._failures: list[str] = []  # of h2, which end a connection
         self._broken: list[str] = []  # of ours
-        self._logging = structlog.get_config()
-        structlog.configure(processors=[self._note], cache_logger_on_first_use=False)
+        self._logging = log.sink
+        log.sink = self._note
 
     def draw(self, chance: Random) -> bytes:
         """Return the bytes of a session; a plain one begins with ``!``."""
@@ -129,14 +129,12 @@ class FrameTarget(Target):
     def close(self) -> None:
         """Close the loop."""
         self._loop.close()
-        structlog.configure(**self._logging)
+        log.sink = self._logging
 
-    def _note(self, _logger: object, level: str, event: structlog.typing.EventDict) -> str:
-        if level in {"error", "critical"}:
-            by_library = event.get("event") == "connection failed"
-            noted = self._failures if by_library else self._broken
-            noted.append(f"{event.get('event')}: {event.get('error')}")
-        raise structlog.DropEvent
+    def _note(self, level: str, event: str, fields: dict[str, object]) -> None:
+        if level == "error":
+            noted = self._failures if event == "connection failed" else self._broken
+            noted.append(f"{event}: {fields.get('error')}")
 
     def _note_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         self._broken.append(repr(context.get("exception") or context.get("message")))

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from fuzz.target import FindingError, Target
 from hypothesis import HealthCheck, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.samples.replica_machine import Replicas
 
 __all__ = ["ReplicaTarget"]

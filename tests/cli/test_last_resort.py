@@ -9,7 +9,6 @@ from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.last_resort import UnexpectedError, place_of
 from keyhouse.cli.output.show import show_rows
-from keyhouse.server.process.logs import _escape
 from keyhouse.server.process.settings import _address
 
 
@@ -42,9 +41,6 @@ def test_nothing_shown_forges_a_line_or_drives_a_terminal(text: str) -> None:
         lines = error_text(error).splitlines()
         assert len(lines) == count
         assert all(line.isprintable() for line in lines)
-    logged = _escape(None, "info", {"event": f"e{text}", "n": 1, "exc_info": True})
-    assert str(logged["event"]).isprintable()
-    assert "exc_info" not in logged
 
 
 def test_problems_say_of_what_they_are() -> None:

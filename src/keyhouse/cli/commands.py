@@ -9,7 +9,6 @@ import click
 
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
 from keyhouse.cli.parser.command import ANY_WORDS, REFUSED
 from keyhouse.cli.parser.group import Root, Sections
@@ -116,10 +115,23 @@ ROOT: Final = _Keyhouse(
 )
 
 
+def leave_out() -> None:
+    """Let this process import no optional module that libraries import, and no command needs.
+
+    httpx imports ``pygments`` and ``rich`` for a command of its own, which takes as long as
+    importing httpx itself. httpcore imports ``h2`` for HTTP/2, which no command speaks. Both do
+    without them where they are not installed, and neither has a setting for that. What is ``None``
+    in ``sys.modules`` counts as not installed:
+    https://docs.python.org/3/reference/import.html#the-module-cache
+    """
+    for name in ("pygments", "h2"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # typeshed knows no None
+
+
 def run() -> None:
     """Run the command that was typed and end the process; no traceback is ever shown."""
     stand_in_streams()
-    leave_out("pygments", "h2")
+    leave_out()
     try:
         try:
             ROOT.main(prog_name="keyhouse")

@@ -72,7 +72,7 @@ def hostile(tmp_path: Path) -> dict[str, str]:
     modules = tmp_path / "modules"
     modules.mkdir()
     spoil = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-    for name in ("httptools", "uvloop", "structlog", "dcap_qvl"):
+    for name in ("httptools", "uvloop", "msgspec", "dcap_qvl"):
         (modules / f"{name}.py").write_text(spoil)
     (tmp_path / "start.py").write_text(spoil)
     (tmp_path / "openssl.cnf").write_text("openssl_conf = nonsense\n[nonsense]\nengines = x\n")

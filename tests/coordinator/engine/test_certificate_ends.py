@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.samples.deployment import (
     NOW,
     moment,

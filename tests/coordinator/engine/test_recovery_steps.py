@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.samples.crafted import Made, made
 from support.samples.deployment import (
     NOW,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.samples.deployment import (
     NOW,
     FixedClock,

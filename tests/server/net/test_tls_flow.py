@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.peers.https import ALICE, BOB, SERVER, Pair, client_context, make_pair
 from support.peers.tls_wire import Wire
 from support.samples.fixed_keys import COSTLY, unused_rsa_key

@@ -5,7 +5,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 from support.peers.client_api import application_of
 from support.samples.deployment import NOW, FixedClock, moment, running_engine, set_manifest
 from support.samples.expiry import manifest_with

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
+from support.captured_log import capture_logs
 
 from keyhouse.attestation import (
     Collateral,

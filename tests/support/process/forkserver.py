@@ -29,7 +29,6 @@ EXIT: Final = struct.Struct("i")
 _MODULES: Final = {
     "serve": (
         "uvloop",
-        "structlog",
         "keyhouse.server.client_api",
         "keyhouse.attestation",
         "keyhouse.base.process.last_resort",
@@ -52,17 +51,15 @@ _MODULES: Final = {
     ),
 }
 
-# As each does itself, when it begins.
-_LEFT_OUT: Final = {"serve": ("rich",), "command": ("pygments", "h2")}
-
 # What the parser of commands imports when it first shows a result, a list and a mistake.
 _WARMING: Final = (["version"], ["--help"], ["no-such-command"])
 
 
 def _preload(kind: str) -> None:
-    from keyhouse.base.process.left_out import leave_out
+    if kind == "command":
+        from keyhouse.cli.commands import leave_out
 
-    leave_out(*_LEFT_OUT[kind])
+        leave_out()  # as it does itself, when it begins
     for name in _MODULES[kind]:
         importlib.import_module(name)
     if kind == "command":

@@ -10,9 +10,8 @@ import sys
 import threading
 from traceback import walk_tb
 
-import structlog
-
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.log import log
 
 
 class UnexpectedError(BrokenError):
@@ -51,7 +50,7 @@ def install_last_resort() -> None:
 
 def _log(error: BaseException | None) -> None:
     fields = {"error": type(error).__qualname__, "place": place_of(error)} if error else {}
-    structlog.get_logger("keyhouse").error("an error was not handled", **fields)
+    log.error("an error was not handled", **fields)
 
 
 class _Passing(logging.Handler):
@@ -59,6 +58,6 @@ class _Passing(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
-            structlog.get_logger("keyhouse").warning(
+            log.warning(
                 "a library logged", logger=record.name, place=f"{record.module}:{record.lineno}"
             )

@@ -10,17 +10,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-import structlog
-
 from keyhouse.authority import expiry
+from keyhouse.base.log import log
 from keyhouse.base.place import quoted
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import moment
 
 __all__ = ["NOTICE_DAYS", "TOLD", "secret_expiry", "user_expiry", "warn_of_expiry"]
-
-log = structlog.get_logger(__name__)
 
 NOTICE_DAYS: Final = 30
 """Days before the end of a certificate in which the log warns of it."""

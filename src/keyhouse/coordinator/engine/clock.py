@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import structlog
-
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.log import log
 
 __all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "SecurityClock"]
 
@@ -76,8 +75,6 @@ class HostClock:
             self._seen = seen
             return self._elapsed
 
-
-log = structlog.get_logger(__name__)
 
 _DAY: Final = 24 * 3600 * 1_000_000  # microseconds
 _YEAR: Final = 365 * _DAY

@@ -17,9 +17,8 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final, NamedTuple
 
-import structlog
-
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.log import log
 from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
@@ -55,8 +54,6 @@ from keyhouse.journal import (
 )
 
 __all__ = ["Engine", "Process"]
-
-log = structlog.get_logger(__name__)
 
 WAITING = 1024
 """Commands that may wait; one more is refused, to be retried."""

@@ -3,10 +3,9 @@
 import asyncio
 from typing import NamedTuple
 
-import structlog
-
 from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.log import log
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import BUILD_TIME, Clock, SecurityClock
@@ -16,8 +15,6 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Fresh, Home, Locked, Opened
 
 __all__ = ["NewDeployment", "open_engine", "require_clock_of_fresh"]
-
-log = structlog.get_logger(__name__)
 
 
 class NewDeployment(NamedTuple):

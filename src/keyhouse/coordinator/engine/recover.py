@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
+from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
@@ -34,8 +34,6 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import Opened
 
 __all__ = ["MakeReady", "Recovered", "Recovery", "recover"]
-
-log = structlog.get_logger(__name__)
 
 MakeReady = Callable[[CoordinatorKeys], Awaitable[Callable[[], None]]]
 """Prepares all that serving under recovered keys needs; the returned function begins to serve."""

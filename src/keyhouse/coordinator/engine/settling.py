@@ -5,15 +5,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-import structlog
-
 from keyhouse.base.errors import UnavailableError, UnsettledError
+from keyhouse.base.log import log
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import OutcomeUnknownError
 
 __all__ = ["TELL_AFTER", "not_settled", "paused", "settle"]
-
-log = structlog.get_logger(__name__)
 
 TELL_AFTER: Final = 10.0
 """Seconds after which the callers of a write are told that its outcome is not known."""

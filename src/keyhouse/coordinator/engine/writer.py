@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 
-import structlog
-
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
+from keyhouse.base.log import log as _log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import SetManifest
@@ -29,8 +28,6 @@ from keyhouse.journal import (
 from keyhouse.manifest import SealMode
 
 __all__ = ["JournalWriter"]
-
-_log = structlog.get_logger(__name__)
 
 HEAD_EVERY = 1024
 """Records between two writes of the sealed head; a rollback of fewer may not be detected."""

@@ -3,20 +3,18 @@
 Names of users and secrets are the manifest's, which is public; no value is told.
 """
 
-import logging
 from typing import Final, Self
 
 import msgspec
-import structlog
 
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import log
 from keyhouse.base.place import beginning
 from keyhouse.coordinator import Operation, Running, View, policy_of
 from keyhouse.server.client_api.routes import Route
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
 
-_log = structlog.get_logger(__name__)
 _NOBODY: Final = "nobody"
 
 
@@ -29,23 +27,21 @@ class CallLog:
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
         """Return a log; None at a higher level: calls are not slowed down by what is not told."""
-        return cls(view) if _log.is_enabled_for(logging.DEBUG) else None
+        return cls(view) if log.tells("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:
         """Tell which secrets were read, and what has changed."""
         if route.operation is Operation.READ_SECRETS:
             names = [beginning(name) for name in values(head.query, "s")]
-            _log.debug("secrets were read", user=_caller(view, head), secrets=names)
+            log.debug("secrets were read", user=_caller(view, head), secrets=names)
         for line in view.log.lines(self._told):
-            _log.debug("the update log has a new entry", entry=msgspec.json.decode(line))
+            log.debug("the update log has a new entry", entry=msgspec.json.decode(line))
         self._told = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
         """Tell why a call was refused."""
         call = f"{head.method} {beginning(head.path)}"
-        _log.debug(
-            "a call was refused", call=call, user=_caller(view, head), reason=problem.message
-        )
+        log.debug("a call was refused", call=call, user=_caller(view, head), reason=problem.message)
 
 
 def _caller(view: View, head: Head) -> str:

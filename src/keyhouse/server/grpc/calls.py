@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-import structlog
 from h2.errors import ErrorCodes
 from h2.events import (
     DataReceived,
@@ -27,6 +26,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import log
 from keyhouse.server.grpc.call import Call, CallRefusedError, framed, read_timeout
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
@@ -34,8 +34,6 @@ from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.error_mapping import wording
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.grpc_status import Status, as_message
-
-_log = structlog.get_logger("keyhouse.server.grpc")
 
 _FRAME: Final = 16 * 1024  # bytes of data: what every client takes
 _ALLOWED_BY_ANSWER: Final = 16  # frames without a use
@@ -227,7 +225,7 @@ class GrpcCalls:
             self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
         else:
             number = secrets.token_hex(8)
-            _log.error("call failed", id=number, error=type(error).__qualname__)
+            log.error("call failed", id=number, error=type(error).__qualname__)
             self._refuse(call, Status.INTERNAL, f"internal error {number}")
         self._settled()
 

@@ -11,18 +11,16 @@ nothing the transport reads nothing, so what h2 has to say never piles up.
 import math
 from enum import Enum, auto
 
-import structlog
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.exceptions import H2Error
 
+from keyhouse.base.log import log
 from keyhouse.server.grpc.calls import GrpcCalls
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.transport import Transport
-
-_log = structlog.get_logger("keyhouse.server.grpc")
 
 
 class _Phase(Enum):
@@ -106,7 +104,7 @@ class GrpcConnection:
             self._break()
             return
         except Exception as error:  # noqa: BLE001 - bytes of an anonymous client end its connection only
-            _log.error("connection failed", error=type(error).__qualname__)
+            log.error("connection failed", error=type(error).__qualname__)
             self._break(ErrorCodes.PROTOCOL_ERROR)
             return
         for event in events:

@@ -21,9 +21,8 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Final
 
-import structlog
-
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.log import log
 from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
@@ -40,8 +39,6 @@ from keyhouse.server.http.service import HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.transport import Transport
-
-_log = structlog.get_logger("keyhouse.server.http.connection")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LONGEST_KNOWN_HEAD: Final = 2048
@@ -519,6 +516,6 @@ def _too_long(limit: int) -> MalformedError:
 def _internal_error(error: BaseException) -> Answer:
     """Log an unexpected exception by id and type alone, and return the answer that names the id."""
     number = secrets.token_hex(8)
-    _log.error("request failed", id=number, error=type(error).__qualname__)
+    log.error("request failed", id=number, error=type(error).__qualname__)
     body = f'{{"status":"error","data":null,"message":"internal error {number}"}}'
     return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body.encode("ascii"))

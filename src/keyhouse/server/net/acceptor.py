@@ -14,17 +14,14 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
-import structlog
-
 from keyhouse.base.errors import UnavailableError
+from keyhouse.base.log import log
 from keyhouse.server.net.connections import Connection, Connections
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import ConnectionLimits
 from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
-
-_log = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = 100
@@ -136,7 +133,7 @@ class Acceptor:
             async with asyncio.timeout(grace):
                 await connections.none_left.wait()
         if connections:
-            _log.warning("connections aborted", count=len(connections))
+            log.warning("connections aborted", count=len(connections))
         for connection in connections.all():
             connection.abort()
         await connections.none_left.wait()
@@ -201,7 +198,7 @@ class Acceptor:
         listening = self._socket
         if listening is None:
             return
-        _log.warning("out of descriptors", connections=self.open_connections)
+        log.warning("out of descriptors", connections=self.open_connections)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
         self._pause = loop.call_later(
@@ -219,7 +216,7 @@ class Acceptor:
         except OSError:  # the client has gone already
             pass
         except Exception as error:  # noqa: BLE001 - this task is not awaited; its type is logged
-            _log.error("connection failed", error=type(error).__qualname__)
+            log.error("connection failed", error=type(error).__qualname__)
         finally:
             if not begun:
                 accepted.close()
@@ -246,7 +243,7 @@ def _possible_connections(wanted: int) -> int:
     if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_DESCRIPTORS:
         return wanted
     possible = max(1, limit - _OTHER_DESCRIPTORS)
-    _log.warning("the limit of open files allows few connections", connections=possible)
+    log.warning("the limit of open files allows few connections", connections=possible)
     return possible
 
 

@@ -2,14 +2,11 @@
 
 from typing import Final
 
-import structlog
-
+from keyhouse.base.log import log
 from keyhouse.server.net.pace import Pace
 
 COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
 TOO_LARGE: Final = "what the client sends is too large, its certificates above all"
-
-_log = structlog.get_logger(__name__)
 
 
 class Handshakes:
@@ -25,6 +22,6 @@ class Handshakes:
     def refused(self, reason: str) -> None:
         """Tell the log of one refusal, or count it."""
         if untold := self._pace.finished():
-            _log.warning("more TLS handshakes were refused", untold=untold)
+            log.warning("more TLS handshakes were refused", untold=untold)
         if self._pace.admits():
-            _log.warning("a TLS handshake was refused", reason=reason)
+            log.warning("a TLS handshake was refused", reason=reason)

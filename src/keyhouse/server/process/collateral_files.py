@@ -9,8 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from keyhouse.attestation import (
     Collateral,
     CollateralRefusedError,
@@ -24,11 +22,10 @@ from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.collateral.cache import Kept
 from keyhouse.attestation.collateral.lists import with_newer_lists
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason
 
 __all__ = ["CollateralFiles", "read_bundles"]
-
-log = structlog.get_logger(__name__)
 
 _MINUTE: Final = timedelta(minutes=1)
 

@@ -1,28 +1,33 @@
 """Structured logs: text on a terminal, one JSON object on a line otherwise.
 
-No traceback shows local variables, and control characters are escaped, so that nothing logged can
-forge a line or drive a terminal.
+No traceback is shown, and control characters are escaped, so that nothing logged can forge a line
+or drive a terminal.
 """
 
-import logging
+import json
 import os
 import warnings
-from collections.abc import MutableMapping
-from typing import Any, Final, TextIO, cast
+from datetime import UTC, datetime
+from typing import Final
 
-import structlog
-
+from keyhouse.base.log import log
 from keyhouse.base.printable import printable
 from keyhouse.base.process.standard_streams import StandardError
 
 __all__ = ["configure_logs"]
 
-_LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
+_BRIGHT: Final = "\33[1m"
+_DIM: Final = "\33[2m"
+_CYAN: Final = "\33[36m"
+_MAGENTA: Final = "\33[35m"
+_GREEN: Final = "\33[32m"
+_YELLOW: Final = "\33[33m"
+_RED: Final = "\33[31m"
+_OF_LEVELS: Final = {"debug": _GREEN, "info": _GREEN, "warning": _YELLOW, "error": _RED}
+
+_LEVEL_WIDTH: Final = 9
+_EVENT_WIDTH: Final = 30
+_QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
 def configure_logs(level: str, form: str) -> None:
@@ -32,38 +37,46 @@ def configure_logs(level: str, form: str) -> None:
     """
     warnings.simplefilter("ignore")
     stream = StandardError()
-    text = form == "text" or (form == "auto" and stream.isatty())
-    last: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=_colours(stream), exception_formatter=_plain)]
-        if text
-        else [structlog.processors.JSONRenderer()]
+    is_text = form == "text" or (form == "auto" and stream.isatty())
+    has_colours = stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def write(level: str, event: str, fields: dict[str, object]) -> None:
+        safe = {name: _safe(value) for name, value in fields.items()}
+        now = datetime.now(UTC).replace(tzinfo=None).isoformat() + "Z"
+        line = (
+            _text(now, level, printable(event), safe, has_colours=has_colours)
+            if is_text
+            else _object(now, level, printable(event), safe)
+        )
+        stream.write(line + "\n")
+
+    log.sink, log.least = write, level
+
+
+def _safe(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
+
+
+def _object(now: str, level: str, event: str, fields: dict[str, object]) -> str:
+    return json.dumps(fields | {"event": event, "level": level, "timestamp": now}, default=repr)
+
+
+def _text(now: str, level: str, event: str, fields: dict[str, object], *, has_colours: bool) -> str:
+    def styled(style: str, text: str) -> str:
+        return f"{style}{text}\33[0m" if has_colours else text
+
+    head = (
+        styled(_DIM, now),
+        f"[{styled(_OF_LEVELS[level] + _BRIGHT, level.ljust(_LEVEL_WIDTH))}]",
+        styled(_BRIGHT, event.ljust(_EVENT_WIDTH)),
     )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _escape,
-            *last,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stream)),
-        cache_logger_on_first_use=True,
+    tail = (
+        f"{styled(_CYAN, name)}={styled(_MAGENTA, _value(fields[name]))}" for name in sorted(fields)
     )
+    return " ".join((*head, *tail)).rstrip(" ")
 
 
-def _escape(
-    _logger: Any, _method: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = printable(value)
-    event.pop("exc_info", None)  # what went wrong is said in words; tracebacks may hold values
-    return event
-
-
-def _colours(stream: StandardError) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def _plain(*_: Any) -> None:
-    """Print no traceback."""
+def _value(value: object) -> str:
+    if isinstance(value, str) and _QUOTED.isdisjoint(value):
+        return value
+    return repr(value)

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.log import log
 from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from keyhouse.coordinator import Engine
 
 __all__ = ["amd_checks", "pccs_of", "quote_checks"]
-
-log = structlog.get_logger(__name__)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import InvalidError, KeyhouseError
+from keyhouse.base.log import log
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.hardening import harden
-from keyhouse.base.process.left_out import leave_out
 from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.flags import SettingMisusedError
 from keyhouse.server.process.settings import Settings, read_settings
@@ -59,7 +59,6 @@ def main(arguments: Sequence[str], explained: Callable[[KeyhouseError], str] = e
 
 
 def _run(settings: Settings) -> None:
-    leave_out("rich")
     import uvloop
 
     from keyhouse.server.process.logs import configure_logs
@@ -72,14 +71,11 @@ async def _serve(settings: Settings) -> None:
     """Open what the settings name, serve until the end, and close it, whatever happens."""
     import asyncio
 
-    import structlog
-
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.last_resort import install_last_resort
     from keyhouse.server.process.opening import new_deployment, opened, require_clock
 
-    log = structlog.get_logger(__name__)
     install_last_resort()
     stop = _stop_signals()
     missing = harden()
@@ -102,7 +98,6 @@ async def _serve(settings: Settings) -> None:
 async def _serve_home(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
 ) -> None:
-    import structlog
 
     from keyhouse.coordinator import FirstManifestRule, HostClock, open_engine
     from keyhouse.server.process.opening import process_on, sealing_note, writing
@@ -123,7 +118,7 @@ async def _serve_home(
         confirm_clock=settings.confirm_clock,
     )
     if note := sealing_note(platform.kind, engine.view.state):
-        structlog.get_logger(__name__).warning(note)
+        log.warning(note)
     async with writing(engine) as task:
         await _apply_startup_manifest(settings, engine)
         async with (
@@ -143,13 +138,11 @@ async def _serve_home(
 
 async def _start(settings: Settings, platform: str, engine: "Engine", listener: "Listener") -> None:
     """Serve the Client API: all else is there."""
-    import structlog
-
     from keyhouse.base.version import VERSION
 
     _settle_memory()
     await listener.start(*settings.client_addr)
-    structlog.get_logger(__name__).info(
+    log.info(
         "serving the Client API",
         phase=engine.view.phase.words,
         address=f"{settings.client_addr.host or '*'}:{listener.port}",

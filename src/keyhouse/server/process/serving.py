@@ -5,10 +5,9 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-import structlog
-
 from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
+from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine
 from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
@@ -130,7 +129,7 @@ async def _workloads_served(
     try:
         await listener.start(host, port)
         where = f"{host or '*'}:{listener.port}"
-        structlog.get_logger(__name__).info("serving the workload API", address=where)
+        log.info("serving the workload API", address=where)
         yield listener
     finally:
         await listener.stop(GRACE)
@@ -170,7 +169,7 @@ async def _metrics_served(
     watched = metrics_listener(sources, events)
     host, port = address
     await watched.start(host, port)
-    structlog.get_logger(__name__).info("serving metrics", address=f"{host or '*'}:{watched.port}")
+    log.info("serving metrics", address=f"{host or '*'}:{watched.port}")
     try:
         yield
     finally:

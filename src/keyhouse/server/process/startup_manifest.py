@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from keyhouse import manifest as manifests
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BrokenError, InvalidError, Problem, RefusedError
+from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason
 from keyhouse.coordinator import AcceptingManifest, Engine, Recovering, Running
 from keyhouse.manifest import fingerprint
@@ -32,8 +32,6 @@ __all__ = [
     "read_startup_manifest",
     "require_free",
 ]
-
-log = structlog.get_logger(__name__)
 
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a manifest, as for one that is sent."""

@@ -4,15 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import log
 from keyhouse.base.place import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.server.net.pace import Pace
 from keyhouse.server.services.events import Events, Refusal
-
-log = structlog.get_logger(__name__)
 
 UNKNOWN: Final = "unknown"
 """The label of all types that no manifest in force has had: one, whatever clients send."""

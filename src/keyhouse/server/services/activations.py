@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
-import structlog
 from msgspec.structs import replace
 
 from keyhouse.attestation import Verdict
@@ -23,6 +22,7 @@ from keyhouse.authority import (
     read_signing_request,
 )
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import log
 from keyhouse.coordinator import (
     Activate,
     Activated,
@@ -52,8 +52,6 @@ from keyhouse.server.services.activation_checks import (
 from keyhouse.server.services.activation_outcomes import UNKNOWN, ActivationCounts, RefusalLog
 from keyhouse.server.services.events import Activation, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
-
-log = structlog.get_logger(__name__)
 
 WAITING: Final = 4096
 """Activations that may wait for their turn to have slow certificates made.

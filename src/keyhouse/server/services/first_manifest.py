@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import structlog
-
+from keyhouse.base.log import log
 from keyhouse.coordinator import (
     Engine,
     Operation,
@@ -19,8 +18,6 @@ from keyhouse.coordinator import (
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.recovery import RecoverySession
-
-log = structlog.get_logger(__name__)
 
 WAITING: Final = 12_000
 """First manifests that may wait while one is prepared: anyone may send one.

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Final
 
 import msgspec
-import structlog
 
 from keyhouse.authority import (
     PLAIN_SIZES,
@@ -29,6 +28,7 @@ from keyhouse.authority import (
     verify_share,
 )
 from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
+from keyhouse.base.log import log
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import (
@@ -41,8 +41,6 @@ from keyhouse.coordinator import (
     require,
 )
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
-
-log = structlog.get_logger(__name__)
 
 WAITING: Final = 12_000
 """Uploads, and callers who wait for the public key, at a time; one more is told to try again.

@@ -1,0 +1,22 @@
+"""The log of this process as values, for tests of what it says."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keyhouse.base.log import log
+
+
+@contextmanager
+def capture_logs() -> Iterator[list[dict[str, Any]]]:
+    """Yield the list of the entries of every level: ``event``, ``log_level`` and the fields."""
+    entries: list[dict[str, Any]] = []
+    before = log.sink, log.least
+    log.least = "debug"
+    log.sink = lambda level, event, fields: entries.append(
+        {"event": event, "log_level": level, **fields}
+    )
+    try:
+        yield entries
+    finally:
+        log.sink, log.least = before
