@@ -1,6 +1,6 @@
 """What the certificate library refuses, in our words: its own may repeat the value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
@@ -34,3 +34,22 @@ def attempt(
     except LIBRARY_REFUSALS:
         findings.refuse(place, problem, hint)
         return None
+
+
+def attempt_each(
+    findings: Findings,
+    make: Callable[[V], T],
+    values: Iterable[V],
+    field: str,
+    problem: str,
+    hint: str,
+) -> Iterator[tuple[Place, T]]:
+    """Yield what ``make`` returns for each value of a template's field, with the value's place.
+
+    Values that the library refuses are noted, and left out.
+    """
+    for position, value in enumerate(values):
+        here = ("Cert", field, position)
+        made = attempt(findings, make, value, here, problem, hint)
+        if made is not None:
+            yield here, made

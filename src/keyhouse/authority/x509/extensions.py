@@ -1,7 +1,7 @@
 """The extensions of a generated certificate that its template asks for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.library import attempt
+from keyhouse.authority.library import attempt, attempt_each
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs, from_dots
 from keyhouse.authority.x509.name_constraints import name_constraints
@@ -82,6 +82,8 @@ SET_HERE: Final = frozenset(
 )
 """Extensions that have fields of their own in a template, or come from the coordinator."""
 
+_NOT_AN_OID: Final = "is not an object identifier"
+_ARCS: Final = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
 _UNLIMITED: Final = -1  # how Go programs write "no limit" for MaxPathLen
 
 
@@ -162,18 +164,15 @@ def _extended_key_usage(
         else:
             here, most = ("Cert", "ExtKeyUsage", position), len(EXTENDED_USAGES) - 1
             findings.refuse(here, "is not a known usage", f"use 0 to {most}, or UnknownExtKeyUsage")
-    for position, numbers in enumerate(template.unknown_ext_key_usage):
-        identifier = _oid(numbers, ("Cert", "UnknownExtKeyUsage", position), findings)
-        if identifier is not None:
-            known.append(identifier)
+    given = template.unknown_ext_key_usage
+    known.extend(oid for _, oid in _oids(given, "UnknownExtKeyUsage", findings))
     return x509.ExtendedKeyUsage(known) if known else None
 
 
-def _oid(
-    numbers: tuple[int, ...], place: Place, findings: Findings
-) -> x509.ObjectIdentifier | None:
-    hint = "write it as a list of integers, such as [1, 3, 6, 1, 4, 1, 311]"
-    return attempt(findings, from_arcs, numbers, place, "is not an object identifier", hint)
+def _oids(
+    given: Iterable[tuple[int, ...]], field: str, findings: Findings
+) -> Iterator[tuple[Place, x509.ObjectIdentifier]]:
+    return attempt_each(findings, from_arcs, given, field, _NOT_AN_OID, _ARCS)
 
 
 def _basic_constraints(
@@ -224,28 +223,29 @@ def _revocation_lists(
 def _locations(
     values: tuple[str, ...], field: str, findings: Findings
 ) -> Iterator[x509.UniformResourceIdentifier]:
-    for position, value in enumerate(values):
-        if value and all("!" <= c <= "~" for c in value):
-            yield x509.UniformResourceIdentifier(value)
-        else:
-            hint = "use ASCII without spaces, such as http://example.com/ca.crl"
-            findings.refuse(("Cert", field, position), "is not a URL", hint)
+    hint = "use ASCII without spaces, such as http://example.com/ca.crl"
+    return (url for _, url in attempt_each(findings, _url, values, field, "is not a URL", hint))
+
+
+def _url(text: str) -> x509.UniformResourceIdentifier:
+    if not text or not all("!" <= c <= "~" for c in text):
+        raise ValueError("it is empty, or has other characters")
+    return x509.UniformResourceIdentifier(text)
 
 
 def _policies(template: CertificateTemplate, findings: Findings) -> x509.CertificatePolicies | None:
     found: list[x509.ObjectIdentifier] = []
-    for position, text in enumerate(template.policies):
-        here, hint = ("Cert", "Policies", position), "write it with dots, such as 1.3.6.1.4.1.311.1"
-        identifier = attempt(findings, from_dots, text, here, "is not an object identifier", hint)
-        if identifier in found:
+    hint = "write it with dots, such as 1.3.6.1.4.1.311.1"
+    for here, oid in attempt_each(
+        findings, from_dots, template.policies, "Policies", _NOT_AN_OID, hint
+    ):
+        if oid in found:
             findings.refuse(here, "is given twice", "remove one of them")
-        elif identifier is not None:
-            found.append(identifier)
-    for position, numbers in enumerate(template.policy_identifiers):
-        here = ("Cert", "PolicyIdentifiers", position)
-        identifier = _oid(numbers, here, findings)
-        if identifier is not None and identifier not in found:  # Go writes each in both fields
-            found.append(identifier)
+        else:
+            found.append(oid)
+    for _, oid in _oids(template.policy_identifiers, "PolicyIdentifiers", findings):
+        if oid not in found:  # Go writes each in both fields
+            found.append(oid)
     policies = [x509.PolicyInformation(each, policy_qualifiers=None) for each in found]
     return x509.CertificatePolicies(policies) if policies else None
 
@@ -282,18 +282,9 @@ def _addresses(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> Iterator[x509.GeneralName]:
     given = DEFAULT_IP_ADDRESSES if template.ip_addresses is None else template.ip_addresses
-    for position, text in enumerate(given):
-        here = ("Cert", "IPAddresses", position)
-        address = attempt(
-            findings,
-            read_address,
-            text,
-            here,
-            "is not an IP address",
-            "write it like 192.0.2.1 or 2001:db8::1, without a zone or prefix",
-        )
-        if address is None:
-            continue
+    problem = "is not an IP address"
+    hint = "write it like 192.0.2.1 or 2001:db8::1, without a zone or prefix"
+    for here, address in attempt_each(findings, read_address, given, "IPAddresses", problem, hint):
         if takes_own_address(keys, str(address)):
             findings.refuse(here, "is an address of the coordinator itself", "choose another one")
         else:
@@ -301,37 +292,25 @@ def _addresses(
 
 
 def _emails(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
-    for position, text in enumerate(template.email_addresses):
-        here = ("Cert", "EmailAddresses", position)
-        local, _, domain = text.rpartition("@")
-        if not local or not domain or not all("!" <= c <= "~" for c in text):
-            findings.refuse(here, "is not an e-mail address", "write it like someone@example.com")
-            continue
-        name = attempt(
-            findings,
-            x509.RFC822Name,
-            text,
-            here,
-            "is not an e-mail address",
-            "write it like someone@example.com",
-        )
-        if name is not None:
-            yield name
+    given, field = template.email_addresses, "EmailAddresses"
+    problem, hint = "is not an e-mail address", "write it like someone@example.com"
+    return (name for _, name in attempt_each(findings, _email, given, field, problem, hint))
+
+
+def _email(text: str) -> x509.RFC822Name:
+    local, _, domain = text.rpartition("@")
+    if not local or not domain or not all("!" <= c <= "~" for c in text):
+        raise ValueError("a part is missing, or it has other characters")
+    return x509.RFC822Name(text)
 
 
 def _uris(template: CertificateTemplate, findings: Findings) -> Iterator[x509.GeneralName]:
-    for position, parts in enumerate(template.uris):
-        text = attempt(
-            findings,
-            uri,
-            parts,
-            ("Cert", "URIs", position),
-            "is not a URI",
-            'give "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
-            " that begins with /",
-        )
-        if text is not None:
-            yield x509.UniformResourceIdentifier(text)
+    hint = (
+        'give "Scheme", "Host" such as a.example:443, and "Path"; without "Host", a "Path"'
+        " that begins with /"
+    )
+    texts = attempt_each(findings, uri, template.uris, "URIs", "is not a URI", hint)
+    return (x509.UniformResourceIdentifier(text) for _, text in texts)
 
 
 def _extra(
@@ -340,7 +319,7 @@ def _extra(
     seen: set[x509.ObjectIdentifier] = set()
     for position, extra in enumerate(template.extra_extensions):
         here = ("Cert", "ExtraExtensions", position, "Id")
-        identifier = _oid(extra.id, here, findings)
+        identifier = attempt(findings, from_arcs, extra.id, here, _NOT_AN_OID, _ARCS)
         if identifier is None:
             continue
         if identifier == MARBLE_TYPE:

@@ -8,7 +8,7 @@ from typing import Final
 from cryptography import x509
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
-from keyhouse.authority.library import attempt
+from keyhouse.authority.library import attempt_each
 from keyhouse.authority.x509.own_names import own_domains, own_networks
 from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
@@ -75,18 +75,12 @@ def _texts(
     kind: Callable[[str], x509.GeneralName],
     findings: Findings,
 ) -> Iterator[x509.GeneralName]:
-    for position, value in enumerate(values):
-        name = attempt(
-            findings,
-            kind,
-            value,
-            ("Cert", field, position),
-            "cannot be a name constraint",
-            "write a domain such as example.com or .example.com, without a wildcard; of e-mail also"
-            " an address such as a@example.com",
-        )
-        if name is not None:
-            yield name
+    problem = "cannot be a name constraint"
+    hint = (
+        "write a domain such as example.com or .example.com, without a wildcard; of e-mail also"
+        " an address such as a@example.com"
+    )
+    return (name for _, name in attempt_each(findings, kind, values, field, problem, hint))
 
 
 def _dns_domain(text: str) -> x509.DNSName:
@@ -110,17 +104,10 @@ def _mail(text: str) -> x509.RFC822Name:
 def _ranges(
     values: tuple[AddressRange, ...], field: str, findings: Findings
 ) -> Iterator[x509.GeneralName]:
-    for position, value in enumerate(values):
-        network = attempt(
-            findings,
-            _network,
-            value,
-            ("Cert", field, position),
-            "is not a range of IP addresses",
-            "give the first address of the range, and a mask of as many bytes without gaps",
-        )
-        if network is not None:
-            yield x509.IPAddress(network)
+    problem = "is not a range of IP addresses"
+    hint = "give the first address of the range, and a mask of as many bytes without gaps"
+    made = attempt_each(findings, _network, values, field, problem, hint)
+    return (x509.IPAddress(network) for _, network in made)
 
 
 def _network(value: AddressRange) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
