@@ -8,9 +8,7 @@ from keyhouse.cli.options.connect import chain_pem, trusted
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser import AsJson, Group, Option
 
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator

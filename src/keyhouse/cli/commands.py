@@ -10,8 +10,7 @@ import click
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.standard_streams import stand_in_streams, write_error
-from keyhouse.cli.parser.command import ANY_WORDS, REFUSED
-from keyhouse.cli.parser.group import Root, Sections
+from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
 class Entry(NamedTuple):

@@ -6,8 +6,7 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Argument
+from keyhouse.cli.parser import Argument, AsJson, command
 
 
 @command

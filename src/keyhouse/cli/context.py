@@ -21,10 +21,7 @@ from keyhouse.cli.options.target import (
 from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.client.contexts import (
     NAMES,
     Context,

@@ -18,10 +18,7 @@ from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, WrongUsageError
 from keyhouse.cli.secret_values import raw_value, shown_values
 from keyhouse.manifest import decode
 

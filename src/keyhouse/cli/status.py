@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from keyhouse.cli.options.connect import trusted
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
+from keyhouse.cli.parser import AsJson, command
 from keyhouse.wire.vm_identity import kind_of_vm
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument
+from keyhouse.cli.parser import Argument, AsJson, Group
 
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory

@@ -4,8 +4,7 @@ from typing import Final
 
 import click
 
-from keyhouse.cli.parser.command import ANY_WORDS, Command
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import ANY_WORDS, Command, WrongUsageError
 
 _CHART: Final = "the Helm chart under deploy/ does that; see docs/how-to"
 _CHECK: Final = (

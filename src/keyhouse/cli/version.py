@@ -6,8 +6,7 @@ import click
 
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Argument
+from keyhouse.cli.parser import Argument, AsJson, command
 
 
 @command

@@ -10,9 +10,7 @@ from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser import AsJson, Group, Option
 from keyhouse.manifest import Manifest, decode
 
 if TYPE_CHECKING:

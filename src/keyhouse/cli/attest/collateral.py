@@ -14,9 +14,7 @@ from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind

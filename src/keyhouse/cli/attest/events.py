@@ -14,8 +14,7 @@ from keyhouse.cli.attest.event_log import read_event_log, replayed
 from keyhouse.cli.attest.quote_explanation import quote_of_file
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser.command import TRUST_FAILED, AsJson
-from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option
 
 
 def events(

@@ -30,9 +30,7 @@ from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import read_file, reading
 from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import REFUSED, TRUST_FAILED, AsJson
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
+from keyhouse.cli.parser import REFUSED, TRUST_FAILED, Argument, AsJson, Group, Option, OptionGroup
 
 app = Group()
 app.command("events")(events)

@@ -18,8 +18,7 @@ from keyhouse.cli.attest.quote_explanation import quote_of_file
 from keyhouse.cli.output.files import read_file
 from keyhouse.cli.output.measurements import rows_of_vm
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Argument
+from keyhouse.cli.parser import Argument, AsJson, command
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
 SIZE: Final = 1808

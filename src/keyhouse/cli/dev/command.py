@@ -22,9 +22,7 @@ from keyhouse.cli.dev.watching import line_of, show_line
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import AsJson, Option, WrongUsageError, command
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

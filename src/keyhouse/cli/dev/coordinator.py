@@ -15,7 +15,7 @@ from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.dev.below import process_below
 from keyhouse.cli.dev.folder import Folder
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import WrongUsageError
 from keyhouse.wire.address import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _PATIENCE: Final = 60.0  # seconds until a start is given up

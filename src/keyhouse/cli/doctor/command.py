@@ -14,8 +14,7 @@ from keyhouse.cli.doctor.finding import Finding
 from keyhouse.cli.options.context_chosen import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser.command import REFUSED, AsJson, command
-from keyhouse.cli.parser.parameters import Option, OptionGroup
+from keyhouse.cli.parser import REFUSED, AsJson, Option, OptionGroup, command
 from keyhouse.client.contexts import contexts_path
 
 _SHADES: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}

@@ -16,9 +16,7 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
 from keyhouse.manifest import fingerprint
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser.command import REFUSED, AsJson, command
-from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser import REFUSED, Argument, AsJson, Option, command
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import Change, diff
 

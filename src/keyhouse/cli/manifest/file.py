@@ -16,7 +16,7 @@ import msgspec
 from keyhouse.base.errors import InvalidError, RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file, write_output
-from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser import Option
 from keyhouse.wire.json_parser import read_json
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """`keyhouse manifest`: commands about manifests."""
 
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
-from keyhouse.cli.parser.group import Group
+from keyhouse.cli.parser import Group
 
 app = Group()
 app.add_command(offline.schema, "schema")

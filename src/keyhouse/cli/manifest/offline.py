@@ -13,9 +13,7 @@ from keyhouse.cli.manifest.file import open_manifest, read_manifest
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects
-from keyhouse.cli.parser.command import REFUSED, AsJson, command
-from keyhouse.cli.parser.parameters import Argument, Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import REFUSED, Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 
 

@@ -17,9 +17,7 @@ from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import coloured, show_json
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.views.plan import agreement, danger_texts, harmless, signed, summary
 

@@ -13,9 +13,7 @@ from keyhouse.cli.options.connect import coordinator_of, keep, unpinned
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Argument, Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.json_parser import read_json
 

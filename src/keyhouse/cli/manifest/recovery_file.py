@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import FileUnwritableError, NewFile
-from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser import Option
 from keyhouse.manifest import fingerprint
 
 RecoveryOption = Annotated[

@@ -22,8 +22,7 @@ from keyhouse.cli.manifest.template_parts import (
 )
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.parameters import Option, OptionGroup
+from keyhouse.cli.parser import AsJson, Option, OptionGroup, command
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from keyhouse.cli.options.pccs import from_pccs, vendor_root
 from keyhouse.cli.options.target import Target, context_notice
 from keyhouse.cli.output.files import FileUnwritableError, NewFile, read_file, reading
 from keyhouse.cli.output.show import working
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import WrongUsageError
 from keyhouse.client.contexts import contexts_path
 from keyhouse.wire.base64_text import decode_base64
 

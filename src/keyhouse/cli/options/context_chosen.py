@@ -7,8 +7,7 @@ from typing import Annotated, Final
 import click
 
 from keyhouse.base.errors import KeyhouseError, Problem
-from keyhouse.cli.parser.parameters import Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Option, WrongUsageError
 from keyhouse.client.contexts import (
     ContextsSyntaxError,
     NamedContext,

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from keyhouse.cli.parser.parameters import Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Option, WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import StateMemory

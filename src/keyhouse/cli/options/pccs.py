@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.parser.parameters import Option
+from keyhouse.cli.parser import Option
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral

@@ -17,8 +17,7 @@ from keyhouse.cli.options.context_chosen import (
 )
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 from keyhouse.client.contexts import NamedContext
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Annotated
 from keyhouse.base.pem import is_encrypted
 from keyhouse.base.secret import Secret
 from keyhouse.cli.output.files import read_file, reading
-from keyhouse.cli.parser.parameters import Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Option, WrongUsageError
 from keyhouse.client.tokens.config import (
     TokenFile,
     TokenFileUnusableError,

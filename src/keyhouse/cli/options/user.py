@@ -24,8 +24,7 @@ from keyhouse.cli.options.token import (
     token_file,
 )
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.parser.parameters import Option, OptionGroup
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import ClientIdentity, PemIdentity, TokenIdentity

@@ -16,10 +16,7 @@ from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Option
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import AsJson, Group, Option, WrongUsageError, command
 from keyhouse.cli.recover.options import Holder, OutputFile, ShareFile, ShareName
 
 if TYPE_CHECKING:

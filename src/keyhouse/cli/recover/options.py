@@ -20,8 +20,7 @@ from keyhouse.cli.options.token import (
     token_file,
 )
 from keyhouse.cli.output.files import read_file
-from keyhouse.cli.parser.parameters import Argument, Option, OptionGroup
-from keyhouse.cli.parser.usage import WrongUsageError
+from keyhouse.cli.parser import Argument, Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.client import RecoveryKey

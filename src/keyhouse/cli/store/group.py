@@ -12,9 +12,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser.command import AsJson, command
-from keyhouse.cli.parser.group import Group
-from keyhouse.cli.parser.parameters import Argument, Option
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
