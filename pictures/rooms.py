@@ -22,11 +22,13 @@ _ABOUT: Final = {
     "authority": "keys, certificates",
     "journal": "sealed records",
     "attestation": "quotes",
+    "transparency": "logs that outsiders verify",
     "wire": "what both sides share",
     "base": "errors, secrets, files",
 }
 _TRUSTED: Final = {
-    *("server", "coordinator", "manifest", "authority", "journal", "attestation", "wire", "base"),
+    *("server", "coordinator", "manifest", "authority", "journal", "attestation"),
+    *("transparency", "wire", "base"),
 }
 
 

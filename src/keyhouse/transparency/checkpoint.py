@@ -1,0 +1,48 @@
+"""Checkpoints (C2SP tlog-checkpoint): the text that a log signs about its tree."""
+
+import re
+from base64 import b64encode
+from typing import Final, NamedTuple
+
+from keyhouse.base.errors import BadRequestError
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tree import HASH_BYTES, LARGEST
+from keyhouse.wire.base64_text import decode_base64
+
+__all__ = ["Checkpoint"]
+
+_SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+
+
+class Checkpoint(NamedTuple):
+    """A tree of a log: its origin, its size, its root. Ours have no extension lines."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    def encode(self) -> bytes:
+        """Return the text of the note: three lines."""
+        root = b64encode(self.root).decode("ascii")
+        return f"{self.origin}\n{self.size}\n{root}\n".encode()
+
+    @classmethod
+    def read(cls, text: bytes) -> "Checkpoint":
+        """Return the checkpoint in the ``text`` of a note. Lines after the third are not kept.
+
+        Raises ``LogInvalidError`` unless it is written in the one way that the format has.
+        """
+        try:
+            lines = text.decode().split("\n")
+        except UnicodeDecodeError:
+            raise LogInvalidError("the checkpoint is not UTF-8") from None
+        if len(lines) <= 3 or lines.pop() or "" in lines:  # noqa: PLR2004 the specification's
+            raise LogInvalidError("the checkpoint has fewer than three lines, or an empty one")
+        origin, size, encoded = lines[:3]
+        try:
+            root = decode_base64(encoded)
+        except BadRequestError:
+            root = b""
+        if not _SIZE.fullmatch(size) or int(size) > LARGEST or len(root) != HASH_BYTES:
+            raise LogInvalidError("the checkpoint has no size, or no root of 32 bytes in base64")
+        return cls(origin, int(size), root)

@@ -1,0 +1,14 @@
+"""What is said of parts of a log that cannot be relied on."""
+
+from keyhouse.base.errors import KeyhouseError
+
+__all__ = ["LogInvalidError"]
+
+
+class LogInvalidError(KeyhouseError):
+    """A proof, note, tile or leaf that does not verify, or is not written as its format demands.
+
+    The text repeats nothing of it: it may come from anyone.
+    """
+
+    code = "log-invalid"

@@ -1,0 +1,82 @@
+"""Signed notes (C2SP signed-note): a text, and lines with signatures over it."""
+
+from base64 import b64encode
+from typing import Final, NamedTuple
+
+from keyhouse.base.errors import BadRequestError
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.wire.base64_text import decode_base64
+
+__all__ = ["KEY_ID_BYTES", "MOST_BYTES", "Signature", "SignedNote", "require_key_name"]
+
+MOST_BYTES: Final = 256 * 1024
+"""Bytes of the largest note that is read: more than 16 signatures of 5 KB, as verifiers must."""
+
+MOST_SIGNATURES: Final = 64
+KEY_ID_BYTES: Final = 4
+
+_DASH: Final = "\N{EM DASH} "
+_FIRST_PRINTED: Final = " "
+
+
+class Signature(NamedTuple):
+    """A signature line. ``key_id`` has 4 bytes; ``raw`` is what its algorithm made."""
+
+    name: str
+    key_id: bytes
+    raw: bytes
+
+    def encode(self) -> bytes:
+        """Return the line, with its newline."""
+        data = b64encode(self.key_id + self.raw).decode("ascii")
+        return f"{_DASH}{self.name} {data}\n".encode()
+
+
+class SignedNote(NamedTuple):
+    """A note as it was read; nothing of it is verified. ``text`` ends with a newline."""
+
+    text: bytes
+    signatures: tuple[Signature, ...]
+
+    def encode(self) -> bytes:
+        """Return the note."""
+        return self.text + b"\n" + b"".join(line.encode() for line in self.signatures)
+
+    @classmethod
+    def read(cls, raw: bytes) -> "SignedNote":
+        """Return the note in ``raw``. Raises ``LogInvalidError`` unless it is exactly one."""
+        if len(raw) > MOST_BYTES:
+            raise LogInvalidError(f"a signed note of more than {MOST_BYTES} bytes is not read")
+        try:
+            decoded = raw.decode()
+        except UnicodeDecodeError:
+            raise LogInvalidError("the signed note is not UTF-8") from None
+        if any(char < _FIRST_PRINTED and char != "\n" for char in set(decoded)):
+            raise LogInvalidError("the signed note has a control character")
+        text, separator, lines = decoded.rpartition("\n\n")
+        if not separator or not lines.endswith("\n"):
+            raise LogInvalidError("the signed note does not end with lines of signatures")
+        found = lines[:-1].split("\n")
+        if len(found) > MOST_SIGNATURES:
+            raise LogInvalidError(f"the signed note has more than {MOST_SIGNATURES} signatures")
+        return cls(f"{text}\n".encode(), tuple(map(_signature, found)))
+
+
+def require_key_name(name: str) -> None:
+    """Raise ``LogInvalidError`` unless ``name`` can be that of a key."""
+    if not name or "+" in name or any(char.isspace() or char < _FIRST_PRINTED for char in name):
+        raise LogInvalidError("the name of a key is empty, or has a space or a plus in it")
+
+
+def _signature(line: str) -> Signature:
+    if not line.startswith(_DASH):
+        raise LogInvalidError("a line of signatures does not begin with a dash")
+    name, space, data = line[len(_DASH) :].partition(" ")
+    require_key_name(name)
+    try:
+        raw = decode_base64(data)
+    except BadRequestError:
+        raw = b""
+    if not space or len(raw) <= KEY_ID_BYTES:
+        raise LogInvalidError("a line of signatures has no signature in base64")
+    return Signature(name, raw[:KEY_ID_BYTES], raw[KEY_ID_BYTES:])

@@ -1,0 +1,176 @@
+"""The tree and its entries in pieces that never change (C2SP tlog-tiles).
+
+A tile of hashes has up to 256 roots of perfect subtrees of 256**level leaves each, in order; a
+bundle has up to 256 entries, each behind its length in two bytes, big-endian. Those at the right
+edge of a tree are partial: one of width ``w`` is the beginning of every wider one.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.byte_reader import ByteReader, LayoutError
+from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.tree import HASH_BYTES, LARGEST, Frontier, Nodes, perfect_root
+
+__all__ = [
+    "ENTRIES",
+    "ENTRY_BYTES",
+    "WIDTH",
+    "Tile",
+    "bundle",
+    "bundled",
+    "frontier_of",
+    "nodes_of",
+    "right_edge",
+]
+
+WIDTH: Final = 256
+"""What a full tile or bundle has of hashes or entries."""
+
+ENTRIES: Final = -1
+"""The level of bundles of entries."""
+
+ENTRY_BYTES: Final = 65_535
+"""Bytes of the longest entry that a bundle can hold."""
+
+_HIGHEST: Final = 63
+_NUMBER: Final = "(?:0|[1-9][0-9]?)"
+_PATH: Final = re.compile(
+    rf"(entries|{_NUMBER})/((?:x[0-9]{{3}}/){{0,6}}[0-9]{{3}})(?:\.p/([1-9][0-9]{{0,2}}))?",
+    re.ASCII,
+)
+
+
+class Tile(msgspec.Struct, frozen=True):
+    """One tile, or one bundle where ``level`` is ``ENTRIES``; full unless ``width`` is less."""
+
+    level: int
+    index: int
+    width: int = WIDTH
+
+    @classmethod
+    def read(cls, path: str) -> "Tile":
+        """Return the tile of a path below ``tile/``, as ``0/x001/234.p/5`` or ``entries/000``.
+
+        Every tile has exactly one path. Raises ``LogInvalidError`` for every other text.
+        """
+        found = _PATH.fullmatch(path)
+        if found is None:
+            raise LogInvalidError("this is not the path of a tile")
+        level, number, width = found.groups()
+        tile = cls(
+            ENTRIES if level == "entries" else int(level),
+            int(number.replace("x", "").replace("/", "")),
+            int(width) if width else WIDTH,
+        )
+        if tile.path != path or tile.level > _HIGHEST or tile.width > WIDTH:
+            raise LogInvalidError("this is not the path of a tile")
+        return tile
+
+    @property
+    def path(self) -> str:
+        """The path below ``tile/``."""
+        number, rest = f"{self.index % 1000:03d}", self.index // 1000
+        while rest:
+            number, rest = f"x{rest % 1000:03d}/{number}", rest // 1000
+        level = "entries" if self.level == ENTRIES else str(self.level)
+        partial = "" if self.width == WIDTH else f".p/{self.width}"
+        return f"{level}/{number}{partial}"
+
+    @property
+    def full(self) -> "Tile":
+        """The full tile that this one is the beginning of."""
+        return msgspec.structs.replace(self, width=WIDTH)
+
+    def is_in(self, size: int) -> bool:
+        """Tell whether a tree of ``size`` leaves has all of this tile."""
+        here = size >> (8 * max(self.level, 0))
+        return self.index * WIDTH + self.width <= here
+
+
+def right_edge(size: int) -> Iterator[Tile]:
+    """Yield the partial tiles of a tree of ``size`` leaves, from level 0 up; no empty ones."""
+    level = 0
+    while size:
+        if width := size % WIDTH:
+            yield Tile(level, size // WIDTH, width)
+        size, level = size // WIDTH, level + 1
+
+
+def bundle(entries: Iterable[bytes]) -> bytes:
+    """Return ``entries``, each behind its length. Raises ``LogInvalidError`` for a longer one."""
+    parts = []
+    for entry in entries:
+        if len(entry) > ENTRY_BYTES:
+            raise LogInvalidError(f"an entry has at most {ENTRY_BYTES} bytes")
+        parts.append(len(entry).to_bytes(2, "big") + entry)
+    return b"".join(parts)
+
+
+def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
+    """Return the first ``width`` entries of a bundle; if it is the ``whole``, it has no more.
+
+    Raises ``LogInvalidError``.
+    """
+    reader = ByteReader(raw, "big")
+    try:
+        entries = [reader.framed(2, "entry") for _ in range(width)]
+        if whole:
+            reader.finish("last entry")
+    except LayoutError as fault:
+        raise LogInvalidError(f"a bundle of entries is damaged: {fault}") from None
+    return entries
+
+
+def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
+    """Return the nodes of the tree of ``size`` leaves, from its tiles as ``read`` returns them.
+
+    They are not verified: what is made from them is compared with a known root. Raises
+    ``LogInvalidError`` for a tile that has not the bytes of its width.
+    """
+
+    @lru_cache(maxsize=64)
+    def hashes(level: int, index: int) -> list[bytes]:
+        there = (size >> (8 * level)) - index * WIDTH
+        tile = Tile(level, index, min(there, WIDTH))
+        return _hashes(read(tile), tile)
+
+    def node(level: int, index: int) -> bytes:
+        below, height = divmod(level, 8)
+        first = index << height
+        row = hashes(below, first // WIDTH)
+        at = first % WIDTH
+        return perfect_root(row[at : at + (1 << height)])
+
+    return node
+
+
+def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
+    """Return the frontier of the tree of ``size`` leaves, from its right edge. Errors: as above."""
+    if not 0 <= size <= LARGEST:
+        raise LogInvalidError("no tree has this size")
+    roots: list[bytes] = []
+    for tile in right_edge(size):
+        row = _hashes(read(tile), tile)
+        roots[:0] = _perfect_roots(row)
+    return Frontier(size, tuple(roots))
+
+
+def _perfect_roots(row: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the roots of the perfect subtrees over fewer than 256 hashes, the largest first."""
+    at = 0
+    for bit in range(8, -1, -1):
+        leaves = 1 << bit
+        if len(row) & leaves:
+            yield perfect_root(row[at : at + leaves])
+            at += leaves
+
+
+def _hashes(raw: bytes, tile: Tile) -> list[bytes]:
+    if len(raw) != HASH_BYTES * tile.width:
+        raise LogInvalidError(f"the tile {tile.path} has not the bytes of its width")
+    return [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]

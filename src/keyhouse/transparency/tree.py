@@ -1,0 +1,218 @@
+"""Merkle trees of RFC 6962 over SHA-256: the hashes, what a tree needs to grow, and proofs.
+
+Leaf ``i`` of ``n`` has the hash SHA-256(0x00 || entry); a node has SHA-256(0x01 || left || right).
+All hashes have 32 bytes. Sizes and indexes are below 2**63, as in all software around such logs.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from keyhouse.transparency.errors import LogInvalidError
+
+__all__ = [
+    "EMPTY_ROOT",
+    "HASH_BYTES",
+    "LARGEST",
+    "Frontier",
+    "Nodes",
+    "consistency_proof",
+    "inclusion_proof",
+    "leaf_hash",
+    "node_hash",
+    "perfect_root",
+    "require_consistent",
+    "require_included",
+]
+
+HASH_BYTES: Final = 32
+LARGEST: Final = 2**63 - 1
+"""The largest size of a tree."""
+
+EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+"""The root of the tree without leaves."""
+
+Nodes = Callable[[int, int], bytes]
+"""Returns the root of the perfect subtree of 2**level leaves that is number ``index`` of these."""
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """Return the hash of a leaf."""
+    return hashlib.sha256(b"\0" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of the node above two others."""
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+def perfect_root(hashes: Sequence[bytes]) -> bytes:
+    """Return the root of the perfect tree over ``hashes``, whose number is a power of two."""
+    row = list(hashes)
+    while len(row) > 1:
+        row = [node_hash(row[i], row[i + 1]) for i in range(0, len(row), 2)]
+    return row[0]
+
+
+class Frontier(msgspec.Struct, frozen=True):
+    """All that a tree needs to grow: its size, and the roots of the perfect subtrees it is made of.
+
+    ``roots``: the largest first, one for each bit of the size.
+    """
+
+    size: int = 0
+    roots: tuple[bytes, ...] = ()
+
+    def extended(self, hashes: Iterable[bytes]) -> "Frontier":
+        """Return the frontier after more leaves, given by their hashes."""
+        size, roots = self.size, list(self.roots)
+        for each in hashes:
+            grown, rest = each, size
+            while rest & 1:
+                grown = node_hash(roots.pop(), grown)
+                rest >>= 1
+            roots.append(grown)
+            size += 1
+        return Frontier(size, tuple(roots))
+
+    @property
+    def root(self) -> bytes:
+        """The root of the whole tree."""
+        if not self.roots:
+            return EMPTY_ROOT
+        found = self.roots[-1]
+        for left in reversed(self.roots[:-1]):
+            found = node_hash(left, found)
+        return found
+
+
+def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
+    """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (2.1.1).
+
+    Raises ``LogInvalidError`` if there is no such leaf.
+    """
+    if not 0 <= index < size <= LARGEST:
+        raise LogInvalidError("there is no such leaf in a tree of this size")
+    proof: list[bytes] = []
+    first, end = 0, size
+    while end - first > 1:
+        middle = first + _split(end - first)
+        if index < middle:
+            proof.append(_range_root(nodes, middle, end))
+            end = middle
+        else:
+            proof.append(_range_root(nodes, first, middle))
+            first = middle
+    return proof[::-1]
+
+
+def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
+    """Return the proof that a tree of ``size`` leaves continues its first ``old`` ones (2.1.2).
+
+    Raises ``LogInvalidError`` unless 1 <= ``old`` <= ``size``.
+    """
+    _require_sizes(old, size)
+    proof: list[bytes] = []
+    first, end = 0, size
+    while old != end:
+        middle = first + _split(end - first)
+        if old <= middle:
+            proof.append(_range_root(nodes, middle, end))
+            end = middle
+        else:
+            proof.append(_range_root(nodes, first, middle))
+            first = middle
+    if first:
+        proof.append(_range_root(nodes, first, end))
+    return proof[::-1]
+
+
+def require_included(
+    leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
+) -> None:
+    """Return if ``proof`` shows that the leaf with this hash is number ``index`` of the tree.
+
+    Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
+    """
+    if not 0 <= index < size <= LARGEST:
+        raise LogInvalidError("there is no such leaf in a tree of this size")
+    found, at, last = leaf, index, size - 1
+    for each in proof:
+        if last == 0:
+            raise _does_not_hold()
+        if at & 1 or at == last:
+            found = node_hash(each, found)
+            at, last = _above(at, last)
+        else:
+            found = node_hash(found, each)
+        at, last = at >> 1, last >> 1
+    if last or not hmac.compare_digest(found, root):
+        raise _does_not_hold()
+
+
+def require_consistent(
+    old: int, size: int, proof: Sequence[bytes], old_root: bytes, root: bytes
+) -> None:
+    """Return if ``proof`` shows that the tree of ``size`` leaves continues the one of ``old``.
+
+    Raises ``LogInvalidError``. The empty tree is no such one: everything continues it. Source:
+    RFC 9162, 2.1.4.2.
+    """
+    _require_sizes(old, size)
+    if old == size:
+        if proof or not hmac.compare_digest(old_root, root):
+            raise _does_not_hold()
+        return
+    path = list(proof) if old & (old - 1) else [old_root, *proof]
+    if not path:
+        raise _does_not_hold()
+    at, last = old - 1, size - 1
+    while at & 1:
+        at, last = at >> 1, last >> 1
+    before = after = path[0]
+    for each in path[1:]:
+        if last == 0:
+            raise _does_not_hold()
+        if at & 1 or at == last:
+            before, after = node_hash(each, before), node_hash(each, after)
+            at, last = _above(at, last)
+        else:
+            after = node_hash(after, each)
+        at, last = at >> 1, last >> 1
+    equal = hmac.compare_digest(before, old_root) & hmac.compare_digest(after, root)
+    if last or not equal:
+        raise _does_not_hold()
+
+
+def _above(at: int, last: int) -> tuple[int, int]:
+    """Return both places on the level where ``at`` is a right child, or the first of its level."""
+    while at and not at & 1:
+        at, last = at >> 1, last >> 1
+    return at, last
+
+
+def _require_sizes(old: int, size: int) -> None:
+    if not 1 <= old <= size <= LARGEST:
+        raise LogInvalidError("a tree continues only one that has leaves, and not more than itself")
+
+
+def _split(leaves: int) -> int:
+    """Return the largest power of two below ``leaves``."""
+    return 1 << ((leaves - 1).bit_length() - 1)
+
+
+def _range_root(nodes: Nodes, first: int, end: int) -> bytes:
+    """Return the root over the leaves from ``first`` to ``end``, as trees and their splits have."""
+    leaves = end - first
+    if leaves & (leaves - 1) == 0:
+        level = leaves.bit_length() - 1
+        return nodes(level, first >> level)
+    middle = first + _split(leaves)
+    return node_hash(_range_root(nodes, first, middle), _range_root(nodes, middle, end))
+
+
+def _does_not_hold() -> LogInvalidError:
+    return LogInvalidError("the proof does not hold")

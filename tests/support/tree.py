@@ -1,0 +1,30 @@
+"""A tree to ask for its nodes, whose leaf ``i`` is the number ``i`` in decimal."""
+
+from keyhouse.transparency.tree import Frontier, leaf_hash, node_hash
+
+__all__ = ["Tree"]
+
+
+class Tree:
+    """All perfect subtrees over ``size`` leaves, in memory."""
+
+    def __init__(self, size: int) -> None:
+        row = [leaf_hash(b"%d" % number) for number in range(size)]
+        self.levels = [row]
+        while len(row) > 1:
+            row = [node_hash(row[i], row[i + 1]) for i in range(0, len(row) - 1, 2)]
+            self.levels.append(row)
+
+    def node(self, level: int, index: int) -> bytes:
+        return self.levels[level][index]
+
+    def frontier(self, size: int) -> Frontier:
+        roots, first = [], 0
+        for level in range(size.bit_length() - 1, -1, -1):
+            if size >> level & 1:
+                roots.append(self.node(level, first >> level))
+                first += 1 << level
+        return Frontier(size, tuple(roots))
+
+    def root(self, size: int) -> bytes:
+        return self.frontier(size).root
