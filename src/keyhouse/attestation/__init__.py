@@ -39,10 +39,11 @@ from keyhouse.attestation.quote.binding import quote_binding, report_data, requi
 from keyhouse.attestation.quote.form import QuoteForm, Tee, add_header, read_form
 from keyhouse.attestation.quote.snp import SnpMeasurements
 from keyhouse.attestation.quote.td import TdMeasurements
-from keyhouse.attestation.quote.verdict import Freshness, TcbStatus, Verdict
+from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.attestation.verifier import Verifier
 from keyhouse.wire.snp import SnpIdentity, SnpTcb
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 
 __all__ = [

@@ -7,13 +7,14 @@ import msgspec
 
 from keyhouse.attestation.errors import ConfigurationRefusedError, IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.verdict import TcbStatus, Verdict, tee_of
+from keyhouse.attestation.quote.verdict import Verdict, tee_of
 from keyhouse.attestation.tcb import accept_tcb
 from keyhouse.base.errors import BadRequestError, Problem
 from keyhouse.base.readable import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import UnreadableError, nearest, read
 from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, lower_case, problems_of_identity
 

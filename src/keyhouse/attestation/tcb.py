@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from keyhouse.attestation.errors import IdentityRefusedError
-from keyhouse.attestation.quote.verdict import TcbStatus
+from keyhouse.wire.tcb_status import TcbStatus
 
 __all__ = ["accept_advisories", "accept_status", "accept_tcb"]
 

@@ -22,23 +22,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.base.errors import BadRequestError, BrokenError
+from keyhouse.wire.tcb_status import TcbStatus
 
 EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 RECOVERY_INDEX_CONTEXT: Final = b"keyhouse recovery index v1\0"
 
 _JSON_SPACE: Final = b" \t\r\n"
-_STATUSES: Final = frozenset(
-    {
-        "UpToDate",
-        "OutOfDate",
-        "Revoked",
-        "ConfigurationNeeded",
-        "OutOfDateConfigurationNeeded",
-        "SWHardeningNeeded",
-        "ConfigurationAndSWHardeningNeeded",
-        "Unknown",
-    }
-)
+_STATUSES: Final = frozenset({*TcbStatus, "Unknown"})
 
 
 def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:

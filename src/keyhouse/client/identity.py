@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from keyhouse.base.file_hints import reading_hint
+from keyhouse.base.named_files import reading_hint
 from keyhouse.base.pem import certificate_fault, is_encrypted, key_fault
 from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable

@@ -19,9 +19,9 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_hints import reading_hint
+from keyhouse.base.named_files import read_named_file
 from keyhouse.base.pem import certificate_fault
-from keyhouse.base.printable import os_reason, printable
+from keyhouse.base.printable import printable
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.wire.json_decoder import nearest
 
@@ -37,16 +37,7 @@ class RootUnreadableError(ClientSetupError):
 
 def read_named(path: str | Path) -> bytes:
     """Return the content of a file. Raises ``ClientSetupError``, which names it."""
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise ClientSetupError(
-            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
-        ) from None
-    if len(content) > _LARGEST:
-        raise ClientSetupError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
-    return content
+    return read_named_file(path, _LARGEST, ClientSetupError)
 
 
 def expected_identity(

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
-from keyhouse.attestation.quote.verdict import TcbStatus
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.wire.json_decoder import resembling
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.vm_identity import VmIdentity
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from keyhouse.attestation.quote.verdict import TcbStatus
+from keyhouse.wire.tcb_status import TcbStatus
 
 __all__ = ["Claims", "PckClaims", "read_claims"]
 

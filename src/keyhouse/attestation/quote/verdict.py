@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from enum import StrEnum
 
 import msgspec
 
@@ -11,25 +10,11 @@ from keyhouse.attestation.quote.snp import SnpMeasurements, snp_differences, snp
 from keyhouse.attestation.quote.td import TdMeasurements, identity_of, td_differences
 from keyhouse.base.readable import Readable
 from keyhouse.wire.exact_fields import Difference
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
-__all__ = ["Freshness", "TcbStatus", "Verdict", "tee_of"]
-
-
-class TcbStatus(StrEnum):
-    """The state of a platform's trusted computing base, in Intel's words.
-
-    ``REVOKED`` appears in lists of accepted statuses only: the verifier refuses such a quote.
-    """
-
-    UP_TO_DATE = "UpToDate"
-    OUT_OF_DATE = "OutOfDate"
-    REVOKED = "Revoked"
-    CONFIGURATION_NEEDED = "ConfigurationNeeded"
-    OUT_OF_DATE_CONFIGURATION_NEEDED = "OutOfDateConfigurationNeeded"
-    SW_HARDENING_NEEDED = "SWHardeningNeeded"
-    CONFIGURATION_AND_SW_HARDENING_NEEDED = "ConfigurationAndSWHardeningNeeded"
+__all__ = ["Freshness", "Verdict", "tee_of"]
 
 
 class Freshness(msgspec.Struct, frozen=True):

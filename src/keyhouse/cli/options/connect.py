@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
-from keyhouse.base.file_hints import writing_hint
+from keyhouse.base.named_files import writing_hint
 from keyhouse.base.pem import certificate_fault
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_chosen import not_applied

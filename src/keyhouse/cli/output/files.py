@@ -8,7 +8,7 @@ from typing import Final
 
 from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError, RefusedError
-from keyhouse.base.file_hints import reading_hint, writing_hint
+from keyhouse.base.named_files import read_named_file, writing_hint
 from keyhouse.base.printable import os_reason
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
@@ -32,21 +32,14 @@ def read_file(path: str) -> bytes:
     Raises:
         FileUnreadableError: it does not exist, cannot be read, or is over 64 MiB.
     """
+    if path != "-":
+        return read_named_file(path, _LARGEST_FILE, FileUnreadableError)
     try:
-        if path == "-":
-            content = sys.stdin.buffer.read(_LARGEST_FILE + 1)
-        else:
-            with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
-                content = file.read(_LARGEST_FILE + 1)
+        content = sys.stdin.buffer.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise FileUnreadableError(
-            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
-        ) from None
+        raise FileUnreadableError(f"cannot read standard input: {os_reason(error)}") from None
     if len(content) > _LARGEST_FILE:
-        raise FileUnreadableError(
-            f"cannot read {path}: it is larger than {_LARGEST_FILE} bytes",
-            hint="check that it is the file that you mean",
-        )
+        raise FileUnreadableError(f"standard input is larger than {_LARGEST_FILE} bytes")
     return content
 
 

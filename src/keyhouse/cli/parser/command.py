@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import click
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
-from keyhouse.base.file_hints import reading_hint
+from keyhouse.base.named_files import reading_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnreadableError
 from keyhouse.cli.output.show import ShownError, show_error

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.base.file_hints import reading_hint
-from keyhouse.base.printable import os_reason
+from keyhouse.base.named_files import read_named_file
 from keyhouse.cli.run.settings import RunSettings
 from keyhouse.launcher import (
     Anchor,
@@ -23,20 +22,6 @@ if TYPE_CHECKING:
 
 _LARGEST: Final = 65_536  # bytes
 _UNSET: Final = bytes(32)
-
-
-def read_small_file(path: Path) -> bytes:
-    """Return the content of ``path``. Raises ``LaunchRefusedError``, also for more than 64 KiB."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise LaunchRefusedError(
-            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
-        ) from None
-    if len(content) > _LARGEST:  # the beginning alone might mean something else
-        raise LaunchRefusedError(f"cannot read {path}: it is larger than {_LARGEST} bytes")
-    return content
 
 
 Anchors = Callable[[float], Anchor | None]
@@ -62,7 +47,11 @@ def anchors(settings: RunSettings) -> Anchors | None:
 
 
 def _pinned(path: Path | None) -> Anchor | None:
-    return None if path is None else read_anchor(read_small_file(path), str(path))
+    return (
+        None
+        if path is None
+        else read_anchor(read_named_file(path, _LARGEST, LaunchRefusedError), str(path))
+    )
 
 
 def _proven(settings: RunSettings, pinned: Anchor | None, seconds: float) -> Anchor:
@@ -112,7 +101,7 @@ def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
 
     if path is None:
         return None
-    found = read_expected_identity(read_small_file(path))
+    found = read_expected_identity(read_named_file(path, _LARGEST, LaunchRefusedError))
     if found.vm is not None:
         return found.vm
     return Measurements(

@@ -14,18 +14,11 @@ from keyhouse.base.place import Place
 from keyhouse.manifest.model import Infrastructure, Package
 from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.snp import SnpIdentity
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, problems_of_identity
 
-TCB_STATUSES = (
-    "UpToDate",
-    "OutOfDate",
-    "Revoked",
-    "ConfigurationNeeded",
-    "OutOfDateConfigurationNeeded",
-    "SWHardeningNeeded",
-    "ConfigurationAndSWHardeningNeeded",
-)
+_STATUSES: Final = frozenset(TcbStatus)
 _MEASUREMENT = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
 
@@ -101,8 +94,8 @@ def check_statuses(place: Place, statuses: Iterable[str], findings: Findings) ->
     """Check the field ``AcceptedTCBStatuses`` of the object at ``place``."""
     for index, status in enumerate(statuses):
         here = (*place, "AcceptedTCBStatuses", index)
-        if status not in TCB_STATUSES:
-            findings.refuse(here, "is no TCB status", nearest(status, TCB_STATUSES))
+        if status not in _STATUSES:
+            findings.refuse(here, "is no TCB status", nearest(status, tuple(TcbStatus)))
         elif status == "Revoked":
             findings.warn(here, "is never accepted: revoked platforms are refused", "remove it")
 

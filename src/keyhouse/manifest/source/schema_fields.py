@@ -34,12 +34,12 @@ from keyhouse.manifest.model import (
     TlsTag,
 )
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
-from keyhouse.manifest.rules.packages import TCB_STATUSES
 from keyhouse.manifest.rules.replicas import PLATFORM
 from keyhouse.wire import snp, tdx
 from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
 from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
+from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 
 Rule = Mapping[str, Any]
@@ -283,7 +283,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "AcceptedTCBStatuses": _texts(
                 "TCB statuses of platforms that are accepted beside UpToDate. "
                 "Not given: SWHardeningNeeded.",
-                {"enum": [*TCB_STATUSES]},
+                {"enum": [*map(str, TcbStatus)]},
             ),
             "AcceptedAdvisories": _texts(
                 "With the status SWHardeningNeeded, the only advisories that are accepted, such "
@@ -643,7 +643,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "AcceptedTCBStatuses": _texts(
                 "TCB statuses of their platforms that are accepted beside UpToDate. Not given: "
                 "none.",
-                {"enum": [*TCB_STATUSES]},
+                {"enum": [*map(str, TcbStatus)]},
             ),
             "Platforms": _texts(
                 "Their platforms: PPID, or CHIP_ID of AMD, in hex. None: any.",

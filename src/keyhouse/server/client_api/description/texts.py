@@ -66,7 +66,7 @@ _PLACE: Final = {
 
 _ACKNOWLEDGE: Final = (*_CHANGE, ForbiddenError, NotFoundError, ConflictError)
 
-DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
+_VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/openapi.json"): Described(
         summary="This description, without an envelope.", data=RawObject
     ),
@@ -171,56 +171,48 @@ DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
         query=_PLACE,
         refused=(BadRequestError, ForbiddenError),
     ),
-    ("GET", "/status"): Described(
-        summary="The phase that the coordinator is in.", data=wire.OldStatusData
-    ),
-    ("GET", "/manifest"): Described(
-        summary="The manifest that is enforced, or nothing.", data=wire.OldManifestData
-    ),
-    ("POST", "/manifest"): Described(
-        summary="Set the first manifest, or in recovery mode a new one. Without recovery keys the "
-        "data is null.",
-        body=RawManifest,
-        data=wire.OldSetManifestData | None,
-        refused=(*_CHANGE, ForbiddenError),
-    ),
-    ("GET", "/quote"): Described(
-        summary="Evidence: certificates, and a quote over the root certificate.",
-        data=wire.EvidenceData,
-    ),
-    ("GET", "/secrets"): Described(
-        summary="Secrets by name: all that are asked for, or none.",
-        data=dict[str, wire.SecretObject],
-        query=_NAMES,
-        refused=(BadRequestError, ForbiddenError),
-    ),
-    ("POST", "/secrets"): Described(
-        summary="Upload user-defined secrets: all or none.",
-        body=dict[str, UserSecret],
-        refused=(*_CHANGE, ForbiddenError),
-    ),
-    ("GET", "/update"): Described(
-        summary="The update log, as a text that holds a JSON array of objects.", data=str
-    ),
-    ("POST", "/update"): Described(
-        summary="Raise security versions of packages, or initiate an update of the manifest.",
-        body=RawManifest,
-        data=wire.UpdateAnswer,
-        refused=(*_CHANGE, ForbiddenError, ConflictError),
-    ),
-    ("GET", "/update-manifest"): Described(
-        summary="The update that waits for acknowledgements.",
-        data=wire.Pending,
-        refused=(NotFoundError,),
-    ),
-    ("POST", "/update-manifest"): Described(
-        summary="Acknowledge the pending update with the same manifest, byte by byte.",
-        body=RawManifest,
-        data=wire.AcknowledgedData,
-        refused=_ACKNOWLEDGE,
-    ),
-    ("POST", "/update-cancel"): Described(
-        summary="Give the pending update up.", data=str, refused=(ForbiddenError, NotFoundError)
-    ),
-    ("POST", "/recover"): Described(summary="Moved to /api/v2/recover.", refused=(GoneError,)),
+}
+
+_VERSION_1: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("GET", "/status"): {"data": wire.OldStatusData},
+    ("GET", "/manifest"): {
+        "summary": "The manifest that is enforced, or nothing.",
+        "data": wire.OldManifestData,
+    },
+    ("POST", "/manifest"): {
+        "summary": "Set the first manifest, or in recovery mode a new one. Without recovery keys "
+        "the data is null.",
+        "body": RawManifest,
+        "data": wire.OldSetManifestData | None,
+    },
+    ("GET", "/quote"): {
+        "summary": "Evidence: certificates, and a quote over the root certificate.",
+        "query": {},
+        "refused": (),
+    },
+    ("GET", "/secrets"): {"data": dict[str, wire.SecretObject]},
+    ("POST", "/secrets"): {"body": dict[str, UserSecret]},
+    ("GET", "/update"): {
+        "summary": "The update log, as a text that holds a JSON array of objects.",
+        "data": str,
+    },
+    ("POST", "/update"): {"body": RawManifest},
+    ("GET", "/update-manifest"): {},
+    ("POST", "/update-manifest"): {"body": RawManifest},
+    ("POST", "/update-cancel"): {"data": str},
+    ("POST", "/recover"): {
+        "summary": "Moved to /api/v2/recover.",
+        "body": None,
+        "data": None,
+        "refused": (GoneError,),
+    },
+}
+"""What is not as in version 2."""
+
+DESCRIPTIONS: Final[Mapping[tuple[str, str], Described]] = {
+    **_VERSION_2,
+    **{
+        (method, path): msgspec.structs.replace(_VERSION_2[method, f"/api/v2{path}"], **differing)
+        for (method, path), differing in _VERSION_1.items()
+    },
 }

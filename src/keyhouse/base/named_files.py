@@ -1,11 +1,35 @@
-"""What a person can do about a file that cannot be read or written."""
+"""Files that a person names: read whole, or refused with what can be done about it."""
 
 import os
 from pathlib import Path
 from typing import Final
 
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.printable import os_reason
+
 _COMPARED: Final = 1000  # names of a directory
 _CLOSE: Final = 0.8  # how much of both names is the same: an ending like .json is not enough
+
+
+def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:
+    """Return the content of ``path``, ``most`` bytes at the most.
+
+    Raises ``refused``, which names the file, also if it is larger: its beginning alone might mean
+    something else.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
+            content = file.read(most + 1)
+    except OSError as error:
+        raise refused(
+            f"cannot read {path}: {os_reason(error)}", hint=reading_hint(path, error)
+        ) from None
+    if len(content) > most:
+        raise refused(
+            f"cannot read {path}: it is larger than {most} bytes",
+            hint="check that it is the file that you mean",
+        )
+    return content
 
 
 def reading_hint(path: str | Path, error: OSError) -> str:

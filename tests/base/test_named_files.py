@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.base.file_hints import reading_hint, writing_hint
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.named_files import read_named_file, reading_hint, writing_hint
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,20 @@ def test_hint_fits_the_reason(number: int, reading: str, writing: str) -> None:
 
     assert reading_hint("a", error).startswith(reading)
     assert writing_hint(error).startswith(writing)
+
+
+def test_whole_file_is_read_or_none_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "root.pem"
+    file.write_bytes(b"x" * 65_536)
+    assert read_named_file(file, 65_536, RefusedError) == b"x" * 65_536
+
+    file.write_bytes(b"x" * 65_537)
+    with pytest.raises(RefusedError, match="larger than 65536 bytes"):
+        read_named_file(file, 65_536, RefusedError)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("none", "no such file"), (".", "is a directory")])
+def test_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(RefusedError, match=reason) as refused:
+        read_named_file(tmp_path / name, 65_536, RefusedError)
+    assert str(tmp_path / name) in refused.value.message

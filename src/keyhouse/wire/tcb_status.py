@@ -1,0 +1,18 @@
+"""What Intel says of a platform: the words of manifests, quotes and signatures."""
+
+from enum import StrEnum
+
+
+class TcbStatus(StrEnum):
+    """The state of a platform's trusted computing base, in Intel's words.
+
+    ``REVOKED`` appears in lists of accepted statuses only: the verifier refuses such a quote.
+    """
+
+    UP_TO_DATE = "UpToDate"
+    OUT_OF_DATE = "OutOfDate"
+    REVOKED = "Revoked"
+    CONFIGURATION_NEEDED = "ConfigurationNeeded"
+    OUT_OF_DATE_CONFIGURATION_NEEDED = "OutOfDateConfigurationNeeded"
+    SW_HARDENING_NEEDED = "SWHardeningNeeded"
+    CONFIGURATION_AND_SW_HARDENING_NEEDED = "ConfigurationAndSWHardeningNeeded"
