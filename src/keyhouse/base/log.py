@@ -30,7 +30,7 @@ class Log:
         self._log("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Log what somebody should look at."""
+        """Log what wants to be looked at."""
         self._log("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:

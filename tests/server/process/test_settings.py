@@ -188,6 +188,11 @@ def test_the_days_of_certificates_are_a_small_whole_number() -> None:
         (["--yes"], "unknown setting --yes (keyhouse serve --help lists all settings)"),
         (["word"], "unexpected argument 'word' (keyhouse serve --help)"),
         (["--data-dir"], "--data-dir needs a value (keyhouse serve --help)"),
+        (["--data-dir", "--curve"], "--data-dir needs a value (keyhouse serve --help)"),
+        (["--data-dir", "-x"], "--data-dir needs a value (keyhouse serve --help)"),
+        (["--yes", "--data-dir"], "--data-dir needs a value (keyhouse serve --help)"),
+        (["--", "--help"], "unknown setting -- (keyhouse serve --help lists all settings)"),
+        (["--yes=secret", "x"], "unknown setting --yes (keyhouse serve --help lists all settings)"),
         (["--confirm-clock=1"], "--confirm-clock takes no value (keyhouse serve --help)"),
     ],
 )

@@ -5,10 +5,10 @@ they come from the command line, which the platform measures, and never from the
 *Host* settings may cost availability, never confidentiality or integrity.
 """
 
-import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.version import VERSION
@@ -69,10 +69,57 @@ def read_flags(
     Raises ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
-    parser = argparse.ArgumentParser(
-        prog=name, usage=usage, description=about, allow_abbrev=False, exit_on_error=False
-    )
-    parser.add_argument("--version", action="version", version=VERSION, help="print the version")
+    known = {each.flag: each for each in settings}
+    found: dict[str, object] = {each.name: False if each.is_switch else None for each in settings}
+    others = []
+    words = list(arguments)
+    while words:
+        given = words.pop(0)
+        setting = known.get(given.partition("=")[0])
+        if given in {"-h", "--help"}:
+            _show_help(settings, name, usage, about)
+        elif given == "--version":
+            sys.stdout.write(f"{VERSION}\n")
+            sys.exit(0)
+        elif setting is None:
+            others.append(given)
+            if given == "--":  # what is behind it is no flag
+                break
+        elif (value := _given_value(setting, given, words)) is None:
+            wrong = "takes no value" if setting.is_switch else "needs a value"
+            raise SettingMisusedError(f"{setting.flag} {wrong}", hint=f"{name} --help")
+        else:
+            found[setting.name] = value
+    if others:
+        raise _unknown(name, others[0], list(known), word)
+    return found
+
+
+def _given_value(setting: Setting, given: str, words: list[str]) -> object:
+    """Return what the word ``given`` sets: behind ``=``, or the first of ``words``, which it takes.
+
+    True for a switch; None: the value is missing, or one too many.
+    """
+    _, has_value, value = given.partition("=")
+    if setting.is_switch:
+        return None if has_value else True
+    if has_value:
+        return value
+    return words.pop(0) if words and not _is_flag(words[0]) else None
+
+
+def _is_flag(word: str) -> bool:
+    """Tell whether ``word`` is a flag to everybody: no negative number and no text with spaces."""
+    is_number = word[1:].replace(".", "", 1).isdecimal()
+    return word.startswith("-") and word != "-" and not is_number and " " not in word
+
+
+def _show_help(settings: Sequence[Setting], name: str, usage: str, about: str) -> NoReturn:
+    """Print what the settings are, and end the process."""
+    from argparse import ArgumentParser  # it takes longer than reading the flags of a start
+
+    parser = ArgumentParser(prog=name, usage=usage, description=about)
+    parser.add_argument("--version", action="version", help="print the version")
     for setting in settings:
         variables = f" [{', '.join(setting.variables)}]" if setting.variables else ""
         default = f" (default: {setting.default})" if setting.default else ""
@@ -81,16 +128,8 @@ def read_flags(
             parser.add_argument(setting.flag, action="store_true", help=text)
         else:
             parser.add_argument(setting.flag, metavar="VALUE", help=text)
-    try:
-        given, others = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:  # all that can be wrong with a flag that there is
-        flag = error.argument_name or ""
-        takes_value = any(each.flag == flag and not each.is_switch for each in settings)
-        wrong = "needs a value" if takes_value else "takes no value"
-        raise SettingMisusedError(f"{flag} {wrong}", hint=f"{name} --help") from None
-    if others:
-        raise _unknown(name, others[0], [setting.flag for setting in settings], word)
-    return vars(given)
+    parser.print_help()
+    sys.exit(0)
 
 
 def read_values(
