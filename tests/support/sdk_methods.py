@@ -24,8 +24,6 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 from keyhouse.client import operations
 from keyhouse.client.http.connection import Connection
 from keyhouse.client.http.connection_async import AsyncConnection
-
-__all__ = ["AsyncMethods", "Methods"]
 '''
 _BLOCKING: Final = '''
 
