@@ -13,6 +13,7 @@ _LEFT, _RIGHT, _TALL, _GAP = 24.0, 912.0, 62.0, 26.0
 _ABOUT: Final = {
     "testing": "a kit for tests",
     "cli": "the command",
+    "console": "deployments in a browser",
     "views": "what people are shown of manifests and plans",
     "server": "both interfaces, the process",
     "client": "the SDK",

@@ -22,7 +22,7 @@ from typing import IO, Any, ClassVar, Final, NamedTuple, Self
 from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import User
 
-PATIENCE = 30.0  # seconds until a process that should serve is given up
+PATIENCE = 90.0  # seconds until a process that should serve is given up: machines are busy
 
 
 class Reply(NamedTuple):

@@ -1,0 +1,111 @@
+"""Who can read or write what, and which code gets which secret, by which rule."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from keyhouse.manifest import Action, Manifest, Source, TemplateIndex, index_templates
+
+__all__ = ["COLUMNS", "Arrow", "Graph", "Node", "graph_of", "secrets_of"]
+
+COLUMNS: Final = ("Packages", "Marbles", "Secrets", "Roles", "Users")
+"""From code on the left to people on the right."""
+
+_SECRET_ACTIONS: Final = {Action.READ_SECRET: "reads", Action.WRITE_SECRET: "writes"}
+
+
+class Node(msgspec.Struct, frozen=True, order=True):
+    """An entry of the manifest: its section and its name."""
+
+    section: str
+    name: str
+
+
+class Arrow(msgspec.Struct, frozen=True, order=True):
+    """``left`` and ``right`` belong together: ``rule`` says how, with a verb."""
+
+    left: Node
+    right: Node
+    rule: str
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A part of the manifest. ``left_out``: how many nodes are not in it, by section."""
+
+    nodes: tuple[Node, ...]
+    arrows: tuple[Arrow, ...]
+    left_out: Mapping[str, int]
+
+
+def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
+    """Return the names of the secrets that the templates of ``marble`` read, sorted."""
+    return sorted(index.marbles[marble].names(Source.SECRETS))
+
+
+def graph_of(manifest: Manifest, focus: Node | None, most: int) -> Graph:
+    """Return the graph of ``manifest``: all that leads to ``focus`` or from it; None: everything.
+
+    No column has more than ``most`` nodes.
+    """
+    arrows = sorted(set(_arrows(manifest)))
+    if focus is not None:
+        arrows = _around(focus, arrows)
+        nodes = {focus, *(each.left for each in arrows), *(each.right for each in arrows)}
+    else:
+        nodes = set(_nodes(manifest))
+    kept, left_out = set[Node](), dict[str, int]()
+    for section in COLUMNS:
+        here = sorted(node for node in nodes if node.section == section)
+        kept |= set(here[:most]) | ({focus} & set(here) if focus is not None else set())
+        if len(here) > most:
+            left_out[section] = len(here) - most
+    shown = tuple(each for each in arrows if each.left in kept and each.right in kept)
+    return Graph(tuple(sorted(kept)), shown, left_out)
+
+
+def _nodes(manifest: Manifest) -> Iterator[Node]:
+    sections: tuple[Iterable[str], ...] = (
+        manifest.packages,
+        manifest.marbles,
+        manifest.secrets,
+        manifest.roles,
+        manifest.users,
+    )
+    for section, names in zip(COLUMNS, sections, strict=True):
+        yield from (Node(section, name) for name in names)
+
+
+def _arrows(manifest: Manifest) -> Iterator[Arrow]:
+    index = index_templates(manifest)
+    for name, marble in manifest.marbles.items():
+        here = Node("Marbles", name)
+        yield Arrow(Node("Packages", marble.package), here, "may run as")
+        for secret in secrets_of(index, name):
+            if secret in manifest.secrets:
+                yield Arrow(here, Node("Secrets", secret), "is given")
+    for name, role in manifest.roles.items():
+        for action in role.actions:
+            if verb := _SECRET_ACTIONS.get(action, ""):
+                for secret in role.resource_names:
+                    yield Arrow(Node("Secrets", secret), Node("Roles", name), verb)
+    for name, user in manifest.users.items():
+        for role_name in user.roles:
+            yield Arrow(Node("Roles", role_name), Node("Users", name), "has")
+
+
+def _around(focus: Node, arrows: list[Arrow]) -> list[Arrow]:
+    """Return the arrows on every path through ``focus``: to the left of it, and to the right."""
+    into: dict[Node, list[Arrow]] = {}
+    out: dict[Node, list[Arrow]] = {}
+    for each in arrows:
+        into.setdefault(each.right, []).append(each)
+        out.setdefault(each.left, []).append(each)
+    found: set[Arrow] = set()
+    for table, leads_to_left in ((into, True), (out, False)):
+        edge = [focus]
+        while edge:
+            step = [arrow for node in edge for arrow in table.get(node, ())]
+            found |= set(step)
+            edge = sorted({arrow.left if leads_to_left else arrow.right for arrow in step})
+    return sorted(found)

@@ -1,0 +1,125 @@
+"""The console as a web application: its routes, its static files, and how a browser comes in."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from keyhouse.console.guard import OPEN, Guard, cookie_name
+from keyhouse.console.page import Console, View, console_of, rendered
+from keyhouse.console.pages import history, manifest, recovery, secrets, trust, updates, workloads
+
+__all__ = ["application"]
+
+_TYPES: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "theme.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+_COME_IN: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta http-equiv="refresh" content="0;url=/"><title>Keyhouse</title><p><a href="/">Continue</a></p>
+"""
+
+
+def application(console: Console, port: int) -> Guard:
+    """Return the application, which answers on ``port`` of loopback and no other address."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await console.deployments.close()
+
+    at = "/d/{name}"
+    routes = [
+        Route("/", first_page),
+        Route(OPEN, come_in),
+        Route("/here", here_still),
+        Route("/lock", lock, methods=["POST"]),
+        Route("/static/{file}", static),
+        Route(at, to_trust),
+        Route(f"{at}/trust", trust.show),
+        Route(f"{at}/trust/verify", trust.verify, methods=["POST"]),
+        Route(f"{at}/unlock", trust.unlock, methods=["POST"]),
+        Route(f"{at}/manifest", manifest.show),
+        Route(f"{at}/manifest/picture", manifest.picture),
+        Route(f"{at}/manifest/source", manifest.source),
+        Route(f"{at}/manifest/compare", manifest.compare, methods=["GET", "POST"]),
+        Route(f"{at}/updates", updates.show),
+        Route(f"{at}/updates/plan", updates.plan, methods=["POST"]),
+        Route(f"{at}/updates/propose", updates.propose, methods=["POST"]),
+        Route(f"{at}/updates/approve", updates.approve, methods=["POST"]),
+        Route(f"{at}/updates/cancel", updates.cancel, methods=["POST"]),
+        Route(f"{at}/secrets", secrets.show),
+        Route(f"{at}/secrets/read", secrets.read, methods=["POST"]),
+        Route(f"{at}/secrets/write", secrets.write, methods=["POST"]),
+        Route(f"{at}/workloads", workloads.show),
+        Route(f"{at}/history", history.show),
+        Route(f"{at}/recovery", recovery.show),
+        Route(f"{at}/recovery/shares", recovery.shares, methods=["POST"]),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.console = console
+    app.state.port = port
+    return Guard(app, console.gate, port)
+
+
+async def come_in(request: Request) -> Response:
+    """Turn the link of the terminal into a cookie. A link works once."""
+    session = console_of(request).gate.open(request.query_params.get("token", ""))
+    if session is None:
+        return PlainTextResponse(
+            "This link has been used, or a newer one is in the terminal.\n", 403
+        )
+    # A page of ours leads on: after a redirect, a browser that came from another site would keep
+    # the cookie back, which is SameSite=Strict.
+    answer = HTMLResponse(_COME_IN)
+    answer.set_cookie(
+        cookie_name(request.app.state.port),
+        session.cookie,
+        httponly=True,
+        samesite="strict",
+        path="/",
+    )
+    return answer
+
+
+async def lock(request: Request) -> Response:
+    """End the session."""
+    console_of(request).gate.lock()
+    return PlainTextResponse("Locked. A new link is in the terminal.\n")
+
+
+async def here_still(request: Request) -> Response:
+    """Answer a page whose reader is active; that it was asked keeps the session."""
+    del request
+    return Response(status_code=204)
+
+
+async def first_page(request: Request) -> Response:
+    """Lead to the context in use, or else say how one is made."""
+    console = console_of(request)
+    known = console.deployments.read()
+    name = console.deployments.current if console.deployments.current in known else ""
+    if not known:
+        return rendered(request, "", None, View("no_contexts"))
+    return RedirectResponse(f"/d/{name or next(iter(known))}/trust", 303)
+
+
+async def to_trust(request: Request) -> Response:
+    """Lead to the first page of a deployment."""
+    return RedirectResponse(f"/d/{request.path_params['name']}/trust", 303)
+
+
+async def static(request: Request) -> Response:
+    """Answer a file of the package."""
+    name = request.path_params["file"]
+    if name not in _TYPES:
+        return PlainTextResponse("there is no such file\n", 404)
+    content = files("keyhouse.console").joinpath("static", name).read_bytes()
+    return Response(content, media_type=_TYPES[name])

@@ -1,0 +1,220 @@
+"""Deployments as this user's contexts name them, each with one verified session.
+
+A coordinator that has failed to prove itself stays distrusted until someone asks again.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from keyhouse.base.errors import NotFoundError
+from keyhouse.base.pem import is_encrypted
+from keyhouse.base.secret import Secret
+from keyhouse.client import (
+    AsyncCoordinator,
+    ClientIdentity,
+    ClientSetupError,
+    PemIdentity,
+    TokenIdentity,
+    TrustError,
+    User,
+    verify_async,
+)
+from keyhouse.client.contexts import Context, contexts_path, read
+from keyhouse.client.from_context import Described, described
+from keyhouse.manifest import Manifest, Permissions, decode
+
+__all__ = ["Deployment", "Deployments", "InForce", "Link"]
+
+_TIMEOUT: Final = 30.0  # seconds for a whole call
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A verified session. ``certificate`` is the user's (DER); empty: anonymous."""
+
+    coordinator: AsyncCoordinator
+    described: Described
+    verified: datetime  # UTC
+    certificate: bytes
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """The manifest in force, and what the user is in it. ``user``: "" if it has no such user."""
+
+    manifest: Manifest
+    fingerprint: str
+    permissions: Permissions
+    user: str
+
+
+class Deployment:
+    """One deployment. ``read_only``: the user's key is never read."""
+
+    def __init__(self, name: str, context: Context, *, read_only: bool) -> None:
+        self.name = name
+        self.context = context
+        self.read_only = read_only
+        self.distrust: TrustError | None = None
+        self._password: Secret | None = None
+        self._link: Link | None = None
+        self._in_force: InForce | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it proves nothing about hardware."""
+        return bool(self.context.simulation_root)
+
+    @property
+    def verified(self) -> datetime | None:
+        """When its quote was verified; None: not yet, or it is not trusted any more."""
+        return self._link.verified if self._link is not None and self.distrust is None else None
+
+    async def link(self) -> Link:
+        """Return the session; verify the coordinator first if there is none.
+
+        Raises what ``AsyncCoordinator.connect`` does, and the ``TrustError`` of before.
+        """
+        async with self._connecting:
+            if self.distrust is not None:
+                raise self.distrust
+            if self._link is None:
+                self._link = await self._verified()
+            return self._link
+
+    async def _verified(self) -> Link:
+        found = await asyncio.to_thread(self._described)
+        try:
+            trusted = await verify_async(found.address, found.trust, found.memory, timeout=_TIMEOUT)
+        except TrustError as error:
+            self.distrust = error
+            raise
+        certificate = await asyncio.to_thread(_certificate_of, found.user)
+        coordinator = AsyncCoordinator(trusted, found.user, timeout=_TIMEOUT)
+        return Link(coordinator, found, datetime.now(UTC), certificate)
+
+    def _described(self) -> Described:
+        found = described(self.name, self._password)
+        return msgspec.structs.replace(found, user=None) if self.is_anonymous else found
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it is used without the context's user."""
+        return self.read_only or self.needs_password or not self.context.user_is_on
+
+    @property
+    def needs_password(self) -> bool:
+        """Whether the user's key cannot be used until a password is given."""
+        if self._password is not None or self.read_only:
+            return False
+        match self.context.user_is_on:
+            case "files":
+                return _is_encrypted(Path(self.context.key))
+            case "pkcs12" | "token":
+                return True
+            case "":
+                return False
+
+    async def unlock(self, password: Secret) -> None:
+        """Use the user's key with ``password`` from now on. Raises ``ClientSetupError``."""
+        before, self._password = self._password, password
+        try:
+            await asyncio.to_thread(self._described)
+        except BaseException:
+            self._password = before
+            raise
+        await self.close()
+
+    def distrusted(self, error: TrustError) -> None:
+        """Remember that an answer contradicted what was known."""
+        self.distrust = error
+
+    async def verify_again(self) -> None:
+        """Verify the coordinator with a fresh nonce, whatever was found before."""
+        self.distrust = None
+        await self.close()
+        await self.link()
+
+    async def close(self) -> None:
+        """Close the session."""
+        async with self._connecting:
+            link, self._link = self._link, None
+            if link is not None:
+                await link.coordinator.close()
+
+    async def in_force(self) -> InForce:
+        """Return the manifest in force; it is decoded once."""
+        link = await self.link()
+        found = await link.coordinator.manifest()
+        kept = self._in_force
+        if kept is None or kept.fingerprint != found.fingerprint:
+            manifest = await asyncio.to_thread(decode, found.manifest)
+            permissions = Permissions(manifest)
+            kept = InForce(manifest, found.fingerprint, permissions, "")
+        user = kept.permissions.find_user(link.certificate) if link.certificate else None
+        self._in_force = msgspec.structs.replace(kept, user=user or "")
+        return self._in_force
+
+
+class Deployments:
+    """Every context that has an address and an attestation file, by name."""
+
+    def __init__(self, *, read_only: bool) -> None:
+        self._read_only = read_only
+        self._open: dict[str, Deployment] = {}
+        self.current = ""
+
+    def read(self) -> Mapping[str, Context]:
+        """Return the contexts as their file has them now. Raises ``ContextUnusableError``."""
+        known = read(contexts_path())
+        self.current = known.current
+        return {
+            name: context
+            for name, context in sorted(known.contexts.items())
+            if context.address and context.attestation
+        }
+
+    def find(self, name: str) -> Deployment:
+        """Return the deployment of the context ``name``. Raises ``NotFoundError``."""
+        context = self.read().get(name)
+        if context is None:
+            raise NotFoundError(f"there is no context {name!r}", hint="keyhouse context list")
+        kept = self._open.get(name)
+        if kept is None or kept.context != context:
+            kept = self._open[name] = Deployment(name, context, read_only=self._read_only)
+        return kept
+
+    async def close(self) -> None:
+        """Close every session."""
+        for each in self._open.values():
+            await each.close()
+
+
+def _is_encrypted(key: Path) -> bool:
+    try:
+        return is_encrypted(key.read_bytes())
+    except OSError:
+        return False  # what reads it again says why it cannot
+
+
+def _certificate_of(user: User | None) -> bytes:
+    if not isinstance(user, ClientIdentity | PemIdentity | TokenIdentity):
+        return b""
+    certificate = user.certificate
+    pem = certificate if isinstance(certificate, bytes) else certificate.read_bytes()
+    try:
+        return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+    except ValueError:
+        raise ClientSetupError("the user's certificate cannot be read") from None
+
+
+def root_fingerprint(link: Link) -> str:
+    """Return the SHA-256 of the root certificate, in hex."""
+    return hashlib.sha256(link.coordinator.trusted.root_der).hexdigest()

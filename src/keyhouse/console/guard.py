@@ -1,0 +1,182 @@
+"""What every request has to pass before a page sees it, and the headers that every answer gets.
+
+==========================  ====================================================================
+another user's program      the kernel says whose socket is at the other end
+DNS rebinding               ``Host`` is this address and port, exactly
+a foreign page              ``Sec-Fetch-Site``; ``Origin`` of each change; a ``SameSite`` cookie
+a forged form               a token of the session in each change
+an injected script          no inline script or style, nothing from elsewhere
+what stays on the machine   nothing is cached
+==========================  ====================================================================
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keyhouse.console.gate import Gate
+
+__all__ = ["HOST", "OPEN", "REFRESH", "Guard", "cookie_name"]
+
+HOST: Final = "127.0.0.1"
+OPEN: Final = "/open"
+REFRESH: Final = "keyhouse-refresh"
+"""A request header: the page asks by itself, nobody has done anything."""
+
+_STATIC: Final = "/static/"
+_CONNECTIONS: Final = Path("/proc/net/tcp")
+_LOCAL, _REMOTE, _STATE, _OWNER = 1, 2, 3, 7  # columns
+_ESTABLISHED: Final = "01"
+_LARGEST: Final = 24 << 20  # bytes of a form: a manifest of 16 MiB, escaped
+_HEADERS: Final[Mapping[str, str]] = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def cookie_name(port: int) -> str:
+    """Return the name of the cookie: cookies of one host are shared by all its ports."""
+    return f"keyhouse-console-{port}"
+
+
+class Guard:
+    """The console ``app`` behind the checks above. It listens on ``port`` of loopback."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, port: int) -> None:
+        self._app = app
+        self._gate = gate
+        self._port = port
+        self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError("the console speaks HTTP only")
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refusal = self._refusal(scope) or await self._admitted(scope, receive)
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        """Return the answer to a request that is not this user's own browser's."""
+        headers, client = Headers(scope=scope), scope.get("client")
+        if client is None or _owner_of(tuple(client), (HOST, self._port)) != os.geteuid():
+            return _no("this console belongs to another user of this machine")
+        if headers.get("host", "") not in self._hosts:
+            return _no(f"this console is http://{HOST}:{self._port} and has no other name")
+        if scope["method"] not in {"GET", "HEAD", "POST"}:
+            return PlainTextResponse("only GET and POST\n", 405)
+        site = headers.get("sec-fetch-site", "none")
+        if site not in {"none", "same-origin"} and scope["path"] != OPEN:
+            return _no("another page has asked for this")
+        if scope["method"] == "POST" and not self._is_own(headers.get("origin", "")):
+            return _no("a change must come from a page of this console")
+        return None
+
+    def _is_own(self, origin: str) -> bool:
+        return origin.removeprefix("http://") in self._hosts and origin.startswith("http://")
+
+    async def _admitted(self, scope: Scope, receive: Receive) -> PlainTextResponse | None:
+        """Find the session, and the fields of a form; return the answer if there is none."""
+        if scope["path"] == OPEN or scope["path"].startswith(_STATIC):
+            return None
+        headers = Headers(scope=scope)
+        session = self._gate.session(
+            _cookie(headers.get("cookie", ""), cookie_name(self._port)),
+            is_activity=REFRESH not in headers,
+        )
+        if session is None:
+            return PlainTextResponse(
+                "Locked. A new link is in the terminal in which keyhouse console runs.\n", 401
+            )
+        fields: dict[str, str] = {}
+        if scope["method"] == "POST":
+            body = await _body(Request(scope, receive))
+            if body is None:
+                return PlainTextResponse("this is too large\n", 413)
+            fields = _fields(body)
+            if not self._gate.is_csrf(session, fields.pop("csrf", "")):
+                return _no("the page is of an older session: load it again")
+        scope["state"] = {**scope.get("state", {}), "session": session, "fields": fields}
+        return None
+
+
+def _no(why: str) -> PlainTextResponse:
+    return PlainTextResponse(f"Refused: {why}.\n", 403)
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        found = SimpleCookie(header).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return the body, or None if it is too large. It is never on a disk."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > _LARGEST:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    """Return the fields of a form (``application/x-www-form-urlencoded``), each once."""
+    try:
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        return {}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _owner_of(near: tuple[str, int], far: tuple[str, int]) -> int | None:
+    """Return the user id of the socket at ``near`` that is connected to ``far``.
+
+    Both are IPv4 addresses with ports. None: the kernel does not say. A port on loopback is open
+    to every user of the machine, and a cookie of ``127.0.0.1`` goes to all that listen on any of
+    its ports: the owner in ``/proc/net/tcp`` (proc(5)) is what tells users apart.
+    """
+    wanted = (_spelled(near), _spelled(far))
+    try:
+        lines = _CONNECTIONS.read_text(encoding="ascii").splitlines()[1:]
+    except OSError:
+        return None
+    for line in lines:
+        row = line.split()
+        if (row[_LOCAL], row[_REMOTE]) == wanted and row[_STATE] == _ESTABLISHED:
+            return int(row[_OWNER])
+    return None
+
+
+def _spelled(address: tuple[str, int]) -> str:
+    host = int.from_bytes(socket.inet_aton(address[0]), "little")
+    return f"{host:08X}:{address[1]:04X}"

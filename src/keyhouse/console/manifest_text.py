@@ -1,0 +1,48 @@
+"""Manifests as texts that people paste or read, JSON or YAML, and the bytes that are uploaded."""
+
+from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.manifest.source.json_source import canonical_json, json_places, json_problem
+from keyhouse.manifest.source.source_map import SourceMap
+from keyhouse.manifest.source.yaml_reader import read_yaml
+from keyhouse.manifest.source.yaml_writer import write_yaml
+from keyhouse.wire.json_parser import read_json
+
+__all__ = ["json_of", "located", "yaml_of"]
+
+
+def json_of(text: str) -> bytes:
+    """Return the bytes that are uploaded for ``text``; JSON stays as it is.
+
+    Browsers send line ends as CR LF; those are LF again. Raises ``InvalidError`` with every
+    problem of a text that is neither.
+    """
+    written = text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+    if _is_json(written):
+        problem = json_problem(written)
+        if problem is not None:
+            raise InvalidError("the manifest", located([problem], json_places(written)))
+        read_json(written)
+        return written
+    found = read_yaml(written)
+    if found.problems:
+        raise InvalidError("the manifest", located(found.problems, found.places))
+    return canonical_json(found.tree)
+
+
+def located(problems: "list[Problem] | tuple[Problem, ...]", places: SourceMap) -> list[Problem]:
+    """Return ``problems`` with the lines in which they are."""
+    found = []
+    for each in problems:
+        span = places.find(each.at, key=False)
+        where = f"line {span.line}: {each.at}" if span is not None else each.at
+        found.append(Problem(where.removesuffix(": "), each.problem, each.hint))
+    return found
+
+
+def yaml_of(raw: bytes) -> str:
+    """Return a YAML text that means what the manifest ``raw`` does."""
+    return write_yaml(read_json(raw))
+
+
+def _is_json(written: bytes) -> bool:
+    return written.lstrip(b" \t\r\n")[:1] == b"{"

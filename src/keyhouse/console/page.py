@@ -1,0 +1,155 @@
+"""How a page is made: its deployment, what it shows, and what is told when that cannot be had."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, RefusedError
+from keyhouse.base.place import quoted
+from keyhouse.client import CallRefusedError, TrustError, UnreachableError
+from keyhouse.console.deployments import Deployment, Deployments
+from keyhouse.console.gate import Gate
+
+__all__ = ["SECTIONS", "Console", "View", "change", "console_of", "fields_of", "page", "redirect"]
+
+SECTIONS: Final = {
+    "trust": "Trust",
+    "manifest": "Manifest",
+    "updates": "Updates",
+    "secrets": "Secrets",
+    "workloads": "Workloads",
+    "history": "History",
+    "recovery": "Recovery",
+}
+"""The pages of a deployment, in the order of the menu."""
+
+
+class Console:
+    """What all pages share."""
+
+    def __init__(self, gate: Gate, *, read_only: bool) -> None:
+        self.gate = gate
+        self.read_only = read_only
+        self.deployments = Deployments(read_only=read_only)
+        self._templates = Environment(
+            loader=PackageLoader("keyhouse.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters["quoted"] = quoted
+
+    def html(self, template: str, values: dict[str, Any]) -> str:
+        """Return the page."""
+        return self._templates.get_template(template).render(values)
+
+
+class View(msgspec.Struct, frozen=True):
+    """What a handler answers: a template's name without its ending, and what it shows."""
+
+    template: str
+    values: dict[str, Any] = {}
+    status: int = 200
+
+
+Handler = Callable[[Request, Deployment], Awaitable[View | Response]]
+
+
+def console_of(request: Request) -> Console:
+    """Return the console that serves ``request``."""
+    found: Console = request.app.state.console
+    return found
+
+
+def fields_of(request: Request) -> dict[str, str]:
+    """Return the fields of the form that was sent."""
+    found: dict[str, str] = request.state.fields
+    return found
+
+
+def redirect(deployment: Deployment, section: str) -> Response:
+    """Return the answer after a change: the page is asked for, so loading it again is harmless."""
+    return RedirectResponse(f"/d/{deployment.name}/{section}", 303)
+
+
+def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
+    """Make an endpoint of a handler. What it raises becomes a page that says what to do."""
+
+    def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        @functools.wraps(handler)
+        async def endpoint(request: Request) -> Response:
+            deployment: Deployment | None = None
+            try:
+                deployment = console_of(request).deployments.find(request.path_params["name"])
+                found = await handler(request, deployment)
+            except TrustError as error:
+                if deployment is None:
+                    raise
+                deployment.distrust = error
+                found = View("distrust", {"error": error}, 502)
+            except KeyhouseError as error:
+                found = _problem(error)
+            if isinstance(found, Response):
+                return found
+            return rendered(request, section, deployment, found)
+
+        return endpoint
+
+    return decorate
+
+
+def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
+    """Make an endpoint of a handler that changes something: refused in a read-only console."""
+
+    def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        @functools.wraps(handler)
+        async def allowed(request: Request, deployment: Deployment) -> View | Response:
+            if console_of(request).read_only:
+                raise ForbiddenError(
+                    "this console is read-only", hint="start it without --read-only"
+                )
+            return await handler(request, deployment)
+
+        return page(section)(allowed)
+
+    return decorate
+
+
+def rendered(
+    request: Request, section: str, deployment: Deployment | None, view: View
+) -> HTMLResponse:
+    """Return ``view`` inside the frame of all pages."""
+    console = console_of(request)
+    frame = {
+        "sections": SECTIONS,
+        "section": section,
+        "deployment": deployment,
+        "contexts": tuple(console.deployments.read()),
+        "read_only": console.read_only,
+        "csrf": request.state.session.csrf,
+        "idle": int(console.gate.idle),
+        "now": datetime.now(UTC),
+    }
+    return HTMLResponse(
+        console.html(f"{view.template}.html", {**frame, **view.values}), view.status
+    )
+
+
+def _problem(error: KeyhouseError) -> View:
+    """Return the page of a refusal, with the status that fits it."""
+    if isinstance(error, CallRefusedError):
+        status = error.http_status
+    elif isinstance(error, UnreachableError):
+        status = 502
+    else:
+        status = 404 if isinstance(error, NotFoundError) else 400
+    problems = getattr(error, "problems", ())
+    values = {"error": error, "problems": problems, "refused": isinstance(error, RefusedError)}
+    return View("problem", values, status)

@@ -1,0 +1,60 @@
+"""History: every change of the deployment, as its update log has it."""
+
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+
+from keyhouse.client import LogEntry
+from keyhouse.console.deployments import Deployment
+from keyhouse.console.page import View, page
+from keyhouse.console.paging import paged
+
+__all__ = ["show"]
+
+_KINDS: Final = {"manifest": "Manifests", "packages": "Packages", "secrets": "Secrets"}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An entry of the log. ``details``: its further keys, in words."""
+
+    time: str
+    kind: str
+    text: str
+    user: str
+    details: tuple[tuple[str, str], ...]
+
+
+@page("history")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show the log, newest entry first; of one kind, or with a word, if that is asked for."""
+    kind, word = request.query_params.get("kind", ""), request.query_params.get("q", "")
+    link = await deployment.link()
+    entries = await link.coordinator.update_log()
+    events = [_event(entry) for entry in reversed(entries)]
+    shown = [
+        each
+        for each in events
+        if (not kind or each.kind == kind) and word.casefold() in _searched(each)
+    ]
+    values = {"kinds": _KINDS, "kind": kind, "word": word, "total": len(events)}
+    return View("history", {**values, "events": paged(request, shown)})
+
+
+def _event(entry: LogEntry) -> Event:
+    keys: dict[str, Any] = msgspec.json.decode(entry.text)
+    further = {
+        name: value for name, value in keys.items() if name not in {"time", "update", "user"}
+    }
+    kind = "secrets" if "secret" in further else "packages" if "package" in further else "manifest"
+    details = tuple((name, _text(value)) for name, value in further.items())
+    return Event(entry.time, kind, entry.update, entry.user, details)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _searched(event: Event) -> str:
+    parts = (event.text, event.user, *(value for _, value in event.details))
+    return " ".join(parts).casefold()

@@ -1,0 +1,236 @@
+"""Manifest: what is in force, as tables, as a picture and as its source; and beside another."""
+
+import asyncio
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+
+from keyhouse.base.errors import NotFoundError, RefusedError
+from keyhouse.console.access import Node, graph_of
+from keyhouse.console.deployments import Deployment, InForce
+from keyhouse.console.manifest_text import json_of, yaml_of
+from keyhouse.console.page import View, fields_of, page
+from keyhouse.console.paging import paged
+from keyhouse.console.picture import drawing_of
+from keyhouse.manifest import Manifest, decode, fingerprint
+from keyhouse.manifest.diff import diff
+from keyhouse.views import difference
+from keyhouse.wire.json_parser import read_json
+from keyhouse.wire.secret_types import manifest_name
+
+__all__ = ["compare", "picture", "show", "source"]
+
+_SECTIONS: Final = tuple(
+    manifest_name(field) for field in Manifest.__struct_fields__ if field not in {"raw", "config"}
+)
+_OPENED: Final = frozenset({"Parameters"})  # whose members say enough
+_LONGEST: Final = 120  # characters of a value in a table
+_MOST_NODES: Final = 24  # of a column of the picture
+_MOST_LINES: Final = 20_000  # that are compared side by side
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An entry of a section: its fields as the manifest has them, long values cut."""
+
+    name: str
+    fields: tuple[tuple[str, str], ...]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of two texts side by side. ``kind``: same, changed, added or removed."""
+
+    kind: str
+    old: str
+    new: str
+    old_number: int  # 0: there is no line
+    new_number: int
+
+
+@page("manifest")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show one section as a table, or of all what has a word in it."""
+    section = request.query_params.get("section", "Packages")
+    word = request.query_params.get("q", "")
+    in_force = await deployment.in_force()
+    tree = _tree(in_force.manifest)
+    rows = [row for name, value in _entries(tree, section) if _has(row := _row(name, value), word)]
+    values = {
+        "counts": {each: len(_section(tree, each)) for each in _SECTIONS},
+        "chosen": section,
+        "word": word,
+        "rows": paged(request, rows),
+        "config": _row("", _section(tree, "Config")).fields,
+        "fingerprint": in_force.fingerprint,
+        "view": "tables",
+    }
+    return View("manifest", values)
+
+
+@page("manifest")
+async def picture(request: Request, deployment: Deployment) -> View:
+    """Show who may read what, and which code is given which secret, as a drawing."""
+    in_force = await deployment.in_force()
+    focus = _focus(request, in_force)
+    graph = await asyncio.to_thread(graph_of, in_force.manifest, focus, _MOST_NODES)
+    values = {
+        "drawing": drawing_of(graph),
+        "graph": graph,
+        "focus": focus,
+        "fingerprint": in_force.fingerprint,
+        "view": "picture",
+    }
+    return View("picture", values)
+
+
+@page("manifest")
+async def source(request: Request, deployment: Deployment) -> View:
+    """Show the manifest as text: as it was uploaded, or as YAML that means the same."""
+    as_yaml = request.query_params.get("as") == "yaml"
+    in_force = await deployment.in_force()
+    raw = in_force.manifest.raw
+    text = await asyncio.to_thread(yaml_of if as_yaml else _as_uploaded, raw)
+    values = {
+        "text": text,
+        "as_yaml": as_yaml,
+        "fingerprint": in_force.fingerprint,
+        "view": "source",
+    }
+    return View("source", values)
+
+
+@page("manifest")
+async def compare(request: Request, deployment: Deployment) -> View:
+    """Show two manifests side by side, and what differs by meaning.
+
+    Each is the one in force, the pending one, or a text that was given.
+    """
+    fields = fields_of(request) if request.method == "POST" else {}
+    link, in_force = await deployment.link(), await deployment.in_force()
+    pending = await link.coordinator.pending()
+    known: dict[str, bytes] = {"in force": in_force.manifest.raw}
+    if pending is not None:
+        known["pending"] = pending.manifest
+    left = fields.get("left", "in force")
+    right = fields.get("right", "pending" if pending is not None else "")
+    values: dict[str, Any] = {
+        "known": tuple(known),
+        "left": left,
+        "right": right,
+        "texts": {side: fields.get(f"{side}_text", "") for side in ("left", "right")},
+        "fingerprint": in_force.fingerprint,
+        "view": "compare",
+        "compared": None,
+    }
+    if not right:
+        return View("compare", values)
+    old = _side(left, fields.get("left_text", ""), known)
+    new = _side(right, fields.get("right_text", ""), known)
+    return View("compare", {**values, "compared": await asyncio.to_thread(_compared, old, new)})
+
+
+def _compared(old: bytes, new: bytes) -> dict[str, Any]:
+    before, after = decode(old), decode(new)
+    changes = diff(before, after)
+    return {
+        "fingerprints": (fingerprint(old), fingerprint(new)),
+        "changes": [line for each in changes for line in difference.signed(each)],
+        "summary": str(difference.summary(changes)),
+        "losses": difference.losses(before, after),
+        "lines": list(_side_by_side(yaml_of(old), yaml_of(new))),
+    }
+
+
+def _side(named: str, text: str, known: Mapping[str, bytes]) -> bytes:
+    if named == "text":
+        return json_of(text)
+    if named not in known:
+        raise NotFoundError(f"there is no manifest {named!r}", hint="load the page again")
+    return known[named]
+
+
+def _side_by_side(old: str, new: str) -> Iterator[Line]:
+    before, after = old.splitlines(), new.splitlines()
+    if len(before) + len(after) > _MOST_LINES:
+        raise RefusedError(
+            f"the two have more than {_MOST_LINES:,} lines",
+            hint="keyhouse manifest diff compares them by meaning",
+        )
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
+        for step in range(max(i2 - i1, j2 - j1)):
+            at, to = i1 + step, j1 + step
+            has_old, has_new = at < i2, to < j2
+            yield Line(
+                "same" if kind == "equal" else _kind(has_old, has_new),
+                before[at] if has_old else "",
+                after[to] if has_new else "",
+                at + 1 if has_old else 0,
+                to + 1 if has_new else 0,
+            )
+
+
+def _kind(has_old: bool, has_new: bool) -> str:  # noqa: FBT001 both are said of a line
+    return "changed" if has_old and has_new else "removed" if has_old else "added"
+
+
+def _as_uploaded(raw: bytes) -> str:
+    return msgspec.json.format(raw, indent=2).decode()
+
+
+def _tree(manifest: Manifest) -> dict[str, Any]:
+    found = read_json(manifest.raw)
+    return found if isinstance(found, dict) else {}
+
+
+def _section(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    """Return a section; names of fields match in any case."""
+    for name, value in tree.items():
+        if name.casefold() == section.casefold() and isinstance(value, dict):
+            return value
+    return {}
+
+
+def _entries(tree: Mapping[str, Any], section: str) -> Iterator[tuple[str, Any]]:
+    yield from sorted(_section(tree, section).items())
+
+
+def _row(name: str, value: Any) -> Row:
+    if not isinstance(value, dict):
+        return Row(name, (("", _short(value)),))
+    return Row(name, tuple(_fields("", value)))
+
+
+def _fields(before: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each field that is not an object itself, such as ``Env TOKEN`` of ``Parameters``."""
+    for field, one in value.items():
+        name = f"{before} {field}".strip()
+        if isinstance(one, dict) and one:
+            yield from _fields("" if field in _OPENED else name, one)
+        else:
+            yield name, _short(one)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _has(row: Row, word: str) -> bool:
+    wanted = word.casefold()
+    return wanted in row.name.casefold() or any(
+        wanted in text.casefold() for pair in row.fields for text in pair
+    )
+
+
+def _focus(request: Request, in_force: InForce) -> Node | None:
+    section = request.query_params.get("section", "")
+    name = request.query_params.get("of", "")
+    if not section:
+        return None
+    members = _section(_tree(in_force.manifest), section)
+    if name not in members:
+        raise NotFoundError(f"the manifest has no {name!r} in {section}")
+    return Node(section, name)

@@ -1,0 +1,119 @@
+"""Secrets: names, types and who may; values only when they are asked for, one at a time."""
+
+import base64
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from keyhouse.base.errors import BadRequestError, KeyhouseError
+from keyhouse.base.secret import Secret
+from keyhouse.client import SecretObject
+from keyhouse.console.deployments import Deployment, InForce
+from keyhouse.console.page import View, change, fields_of, page
+from keyhouse.console.paging import paged
+from keyhouse.views.secrets import DescribedSecret, described_secrets
+from keyhouse.views.uploads import upload_of
+from keyhouse.wire.base64_text import decode_base64
+
+__all__ = ["read", "show", "write"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A secret, and what the user may do with it. ``changed``: its newest upload; "": none."""
+
+    secret: DescribedSecret
+    changed: str
+    by: str
+    may_read: bool
+    may_write: bool
+
+
+@page("secrets")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show what the manifest says of secrets, and when users uploaded them."""
+    word = request.query_params.get("q", "")
+    link, in_force = await deployment.link(), await deployment.in_force()
+    uploads: dict[str, tuple[str, str]] = {}
+    for entry in await link.coordinator.update_log():
+        name = msgspec.json.decode(entry.text).get("secret")
+        if name is not None:
+            uploads[name] = (entry.time, entry.user)
+    listed = [
+        each
+        for each in described_secrets(in_force.manifest)
+        if word.casefold() in each.name.casefold() or word.casefold() in each.type
+    ]
+    part = paged(request, listed)
+    rows = [_row(each, uploads.get(each.name, ("", "")), in_force) for each in part.rows]
+    return View("secrets", {"part": part, "rows": rows, "word": word, "user": in_force.user})
+
+
+def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) -> Row:
+    user = in_force.user
+    return Row(
+        secret,
+        *upload,
+        may_read=user in secret.readers,
+        may_write=user in secret.writers and in_force.manifest.secrets[secret.name].user_defined,
+    )
+
+
+@page("secrets")
+async def read(request: Request, deployment: Deployment) -> Response:
+    """Answer one value, for the script of the page alone: it is in no page and no history."""
+    name = fields_of(request).get("secret", "")
+    link = await deployment.link()
+    try:
+        found = (await link.coordinator.secrets([name]))[name]
+    except KeyhouseError as error:
+        return JSONResponse({"error": error.message, "hint": error.hint}, 400)
+    return JSONResponse({"parts": _parts(found)})
+
+
+@change("secrets")
+async def write(request: Request, deployment: Deployment) -> Response:
+    """Upload one value, text or base64 of a file. The answer is for the script of the page."""
+    fields = fields_of(request)
+    name = fields.get("secret", "")
+    link, in_force = await deployment.link(), await deployment.in_force()
+    try:
+        value = _given(fields)
+        upload = upload_of(name, value, in_force.manifest)
+        await link.coordinator.write_secrets({name: upload})
+    except KeyhouseError as error:
+        return JSONResponse({"error": error.message, "hint": error.hint}, 400)
+    return JSONResponse({"done": True})
+
+
+def _given(fields: dict[str, str]) -> Secret:
+    if fields.get("file"):
+        return Secret(decode_base64(fields["file"]))
+    text = fields.get("text", "")
+    if not text:
+        raise BadRequestError("no value was given", hint="type one, or choose a file")
+    return Secret(text.replace("\r\n", "\n").encode("utf-8", "surrogatepass"))
+
+
+def _parts(found: SecretObject) -> list[dict[str, Any]]:
+    """Return what a secret consists of, each as text where it is text, else as base64."""
+    parts: list[dict[str, Any]] = []
+    if found.cert:
+        der = base64.b64encode(found.cert).decode()
+        parts.append({"name": "certificate", "form": "base64, DER", "value": der})
+    if found.private is not None:
+        parts.append(_shown("value" if not found.cert else "private key", found.private.reveal()))
+    if found.cert and found.public is not None:
+        parts.append(_shown("public key", found.public.reveal()))
+    return parts
+
+
+def _shown(name: str, value: bytes) -> dict[str, Any]:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and all(each.isprintable() or each in "\n\t" for each in text):
+        return {"name": name, "form": "text", "value": text}
+    return {"name": name, "form": "base64", "value": base64.b64encode(value).decode()}

@@ -1,0 +1,134 @@
+"""Trust: what the coordinator has proven, when, and against what it was compared."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keyhouse.attestation import ExpectedIdentity, TcbStatus, Verdict
+from keyhouse.base.secret import Secret
+from keyhouse.console.deployments import Deployment, Link, root_fingerprint
+from keyhouse.console.page import View, fields_of, page, redirect
+from keyhouse.wire.vm_identity import bits_in_words
+
+__all__ = ["show", "unlock", "verify"]
+
+_AGE: Final = timedelta(minutes=5)  # after which the page verifies again
+_WORDS: Final = {
+    TcbStatus.UP_TO_DATE: "The platform has every update that its vendor knows of.",
+    TcbStatus.SW_HARDENING_NEEDED: "The platform is up to date; software has to work around known"
+    " weaknesses, which the advisories name.",
+    TcbStatus.CONFIGURATION_NEEDED: "The platform is up to date, but a setting of its firmware"
+    " weakens it.",
+    TcbStatus.CONFIGURATION_AND_SW_HARDENING_NEEDED: "A setting of the firmware weakens the"
+    " platform, and software has to work around known weaknesses.",
+    TcbStatus.OUT_OF_DATE: "Updates of the platform's firmware are missing.",
+    TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED: "Updates of the platform's firmware are missing,"
+    " and a setting weakens it.",
+}
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A measurement, beside what was expected. ``words``: bits of it by their names."""
+
+    name: str
+    value: str
+    expected: str
+    words: str = ""
+
+
+@page("trust")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show what is proven; verify again what was verified some time ago."""
+    del request
+    verified = deployment.verified
+    if verified is not None and datetime.now(UTC) - verified > _AGE:
+        await deployment.verify_again()
+    link = await deployment.link()
+    status = await link.coordinator.status()
+    trusted, trust = link.coordinator.trusted, link.described.trust
+    memory = link.described.memory
+    root = root_fingerprint(link)
+    values = {
+        "status": status,
+        "verdict": trusted.verdict,
+        "tcb": _tcb(trusted.verdict),
+        "measured": _measured(trusted.verdict, trust.expected),
+        "accepted": _accepted(trust.expected),
+        "root": root,
+        "chain": [_certificate(der) for der in (trusted.intermediate_der, trusted.root_der)],
+        "remembered": None if memory is None else memory.read().highest(root),
+        "has_memory": memory is not None,
+        "user": await _user(deployment, link, status.code),
+    }
+    return View("trust", values)
+
+
+async def _user(deployment: Deployment, link: Link, phase: int) -> str:
+    """Return who the user is in the manifest in force; "" if nobody, or if there is none."""
+    running = 3
+    if not link.certificate or phase != running:
+        return ""
+    return (await deployment.in_force()).user
+
+
+@page("trust")
+async def verify(request: Request, deployment: Deployment) -> Response:
+    """Verify the coordinator with a fresh nonce."""
+    del request
+    await deployment.verify_again()
+    return redirect(deployment, "trust")
+
+
+@page("trust")
+async def unlock(request: Request, deployment: Deployment) -> Response:
+    """Take the password of the user's key."""
+    password = fields_of(request).get("password", "")
+    await deployment.unlock(Secret(password.encode()))
+    return redirect(deployment, "trust")
+
+
+def _tcb(verdict: Verdict) -> str:
+    if verdict.tcb_status is None:
+        return "AMD states no status: the versions of the platform are below."
+    return _WORDS.get(verdict.tcb_status, "")
+
+
+def _measured(verdict: Verdict, expected: ExpectedIdentity) -> list[Measured]:
+    if verdict.vm is not None:
+        wanted = msgspec.to_builtins(expected.vm) if expected.vm is not None else {}
+        return [
+            Measured(name, str(value), str(wanted.get(name, "")), bits_in_words(name, str(value)))
+            for name, value in msgspec.to_builtins(verdict.vm).items()
+        ]
+    return [
+        Measured("UniqueID", verdict.mrenclave.hex(), expected.unique_id.hex()),
+        Measured("SignerID", verdict.mrsigner.hex(), expected.signer_id.hex()),
+        Measured("ProductID", str(verdict.isvprodid), _number(expected.product_id)),
+        Measured(
+            "SecurityVersion",
+            str(verdict.isvsvn),
+            f"{expected.security_version} or newer" if expected.security_version else "",
+        ),
+    ]
+
+
+def _number(value: int) -> str:
+    return str(value) if value else ""
+
+
+def _accepted(expected: ExpectedIdentity) -> str:
+    return ", ".join((*expected.accepted_tcb_statuses, *expected.accepted_advisories))
+
+
+def _certificate(der: bytes) -> dict[str, object]:
+    found = x509.load_der_x509_certificate(der)
+    return {
+        "subject": found.subject.rfc4514_string(),
+        "begins": found.not_valid_before_utc,
+        "ends": found.not_valid_after_utc,
+        "serial": f"{found.serial_number:x}",
+    }

@@ -1,0 +1,121 @@
+"""Updates: what is pending and what it would do; propose, approve and cancel, each confirmed."""
+
+import asyncio
+import base64
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keyhouse.base.errors import BadRequestError, ConflictError
+from keyhouse.client import PlanData
+from keyhouse.console.deployments import Deployment
+from keyhouse.console.manifest_text import json_of, yaml_of
+from keyhouse.console.page import View, change, fields_of, page, redirect
+from keyhouse.manifest import Action, fingerprint
+from keyhouse.views import plan as review
+from keyhouse.wire.base64_text import decode_base64
+
+__all__ = ["approve", "cancel", "plan", "propose", "show"]
+
+
+@page("updates")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show the pending update with its plan, or the form that proposes one."""
+    link, in_force = await deployment.link(), await deployment.in_force()
+    pending = await link.coordinator.pending()
+    allows = in_force.permissions.allows
+    values: dict[str, Any] = {
+        "user": in_force.user,
+        "may": bool(in_force.user) and allows(in_force.user, Action.UPDATE_MANIFEST),
+        "updaters": in_force.permissions.holders(Action.UPDATE_MANIFEST),
+        "fingerprint": in_force.fingerprint,
+        "pending": pending,
+        "found": None,
+        "text": "",
+    }
+    if pending is None:
+        if request.query_params.get("from") == "force":
+            values["text"] = await asyncio.to_thread(yaml_of, in_force.manifest.raw)
+        return View("updates", values)
+    values["pending_fingerprint"] = fingerprint(pending.manifest)
+    if values["may"]:
+        values |= _reviewed(await link.coordinator.plan(pending.manifest))
+    return View("updates", values)
+
+
+@page("updates")
+async def plan(request: Request, deployment: Deployment) -> View:
+    """Show what a manifest that was given would do. Nothing is changed."""
+    text = fields_of(request).get("manifest", "")
+    if not text.strip():
+        raise BadRequestError("no manifest was given", hint="paste one, or choose a file")
+    raw = json_of(text)
+    link, in_force = await deployment.link(), await deployment.in_force()
+    found = await link.coordinator.plan(raw)
+    values = {
+        "user": in_force.user,
+        "fingerprint": in_force.fingerprint,
+        "proposed": fingerprint(raw),
+        "manifest": base64.b64encode(raw).decode(),
+        **_reviewed(found),
+    }
+    return View("propose", values)
+
+
+@change("updates")
+async def propose(request: Request, deployment: Deployment) -> Response:
+    """Propose the manifest whose plan was shown; refused if by now something else would happen."""
+    fields = fields_of(request)
+    raw = decode_base64(fields.get("manifest", ""))
+    link = await deployment.link()
+    await link.coordinator.update(raw, plan=_digest(fields))
+    return redirect(deployment, "updates")
+
+
+@change("updates")
+async def approve(request: Request, deployment: Deployment) -> Response:
+    """Agree to the pending update whose plan was shown, byte for byte."""
+    fields = fields_of(request)
+    link = await deployment.link()
+    pending = await link.coordinator.pending()
+    if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
+        raise ConflictError(
+            "the update that was shown is not pending any more", hint="load the page again"
+        )
+    await link.coordinator.acknowledge(pending.manifest, plan=_digest(fields))
+    return redirect(deployment, "updates")
+
+
+@change("updates")
+async def cancel(request: Request, deployment: Deployment) -> Response:
+    """Cancel the pending update, if it is the one that was shown."""
+    fields = fields_of(request)
+    link = await deployment.link()
+    pending = await link.coordinator.pending()
+    if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
+        raise ConflictError(
+            "the update that was shown is not pending any more", hint="load the page again"
+        )
+    await link.coordinator.cancel()
+    return redirect(deployment, "updates")
+
+
+def _digest(fields: dict[str, str]) -> str:
+    """Return the digest of the plan that was reviewed: without one nothing is sent."""
+    digest = fields.get("plan", "")
+    if not digest:
+        raise BadRequestError("no plan was reviewed", hint="load the page again")
+    return digest
+
+
+def _reviewed(found: PlanData) -> dict[str, Any]:
+    """Return what templates show of a plan."""
+    return {
+        "found": found,
+        "changes": [review.signed(each) for each in review.harmless(found.plan)],
+        "renewals": [review.signed(each) for each in found.plan.renewals],
+        "dangers": review.danger_texts(found.plan),
+        "summary": str(review.summary(found.plan.changes)),
+        "agreement": review.agreement(found),
+    }

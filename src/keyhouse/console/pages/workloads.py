@@ -1,0 +1,79 @@
+"""Workloads: who has joined, when and as what, and what was counted of them."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+
+from keyhouse.client import Activation
+from keyhouse.console.deployments import Deployment
+from keyhouse.console.page import View, page
+from keyhouse.console.paging import paged
+
+__all__ = ["Bar", "plot", "show"]
+
+_BARS: Final = 48
+_STEPS: Final = tuple(
+    timedelta(seconds=each) for each in (60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400)
+)
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """The activations from ``start`` (UTC) until the next bar. ``height``: 0 to 100."""
+
+    start: datetime
+    count: int
+    height: float
+
+
+@page("workloads")
+async def show(request: Request, deployment: Deployment) -> View:
+    """Show the newest page of the audit trail, its plot, and the limits."""
+    word = request.query_params.get("q", "")
+    link = await deployment.link()
+    in_force = await deployment.in_force()
+    trail = await link.coordinator.activations()
+    counted = await link.coordinator.counters()
+    newest = trail.activations[::-1]
+    shown = [each for each in newest if word.casefold() in _searched(each)]
+    counters = {(each.marble_type, each.uuid): each.counters for each in counted.workloads}
+    values = {
+        "joined": paged(request, shown),
+        "word": word,
+        "first": trail.first,
+        "bars": plot([each.time for each in trail.activations]),
+        "limits": counted.limits,
+        "counters": counters,
+        "marbles": in_force.manifest.marbles,
+    }
+    return View("workloads", values)
+
+
+def plot(times: list[str]) -> list[Bar]:
+    """Return the bars of activations at ``times`` (RFC 3339, ascending): as many as are readable.
+
+    Each is as long as the shortest of a minute, 5, 15, an hour, 6, a day, a week that fits.
+    """
+    moments = [datetime.fromisoformat(each) for each in times]
+    if not moments:
+        return []
+    first, last = min(moments), max(moments)
+    step = next((each for each in _STEPS if (last - first) / each < _BARS - 1), _STEPS[-1])
+    counts = Counter(int(each.timestamp() // step.total_seconds()) for each in moments)
+    end = max(counts)
+    begin = end - _BARS + 1
+    highest = max(counts[each] for each in range(begin, end + 1))
+    return [
+        Bar(
+            datetime.fromtimestamp(each * step.total_seconds(), first.tzinfo),
+            counts[each],
+            100 * counts[each] / highest,
+        )
+        for each in range(begin, end + 1)
+    ]
+
+
+def _searched(each: Activation) -> str:
+    return " ".join((each.marble_type, each.uuid, *each.names, each.tcb_status)).casefold()

@@ -1,0 +1,87 @@
+"""The graph of a manifest as a drawing: five columns, from code on the left to people."""
+
+from typing import Final
+
+import msgspec
+
+from keyhouse.console.access import COLUMNS, Graph, Node
+
+__all__ = ["Box", "Curve", "Drawing", "drawing_of"]
+
+_WIDE, _TALL, _GAP, _ACROSS, _TOP = 172, 34, 12, 88, 44
+_LONGEST: Final = 20  # characters of a name
+
+
+class Box(msgspec.Struct, frozen=True):
+    """A node at its place; ``text`` is its name, cut if it is long."""
+
+    node: Node
+    x: int
+    y: int
+    text: str
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """An arrow: ``path`` as SVG has it. ``title`` says what it means."""
+
+    path: str
+    rule: str
+    title: str
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """A drawing of ``width`` times ``height``; ``heads`` are the titles of the columns."""
+
+    width: int
+    height: int
+    heads: tuple[tuple[str, int], ...]
+    boxes: tuple[Box, ...]
+    curves: tuple[Curve, ...]
+    box_width: int = _WIDE
+    box_height: int = _TALL
+
+
+def drawing_of(graph: Graph) -> Drawing:
+    """Place each column's nodes, those with the same neighbours beside each other."""
+    places: dict[Node, int] = {}
+    columns: list[list[Node]] = []
+    for section in COLUMNS:
+        column = [node for node in graph.nodes if node.section == section]
+        column.sort(key=lambda node: (_mean(node, graph, places), node.name))
+        places |= {node: row for row, node in enumerate(column)}
+        columns.append(column)
+    most = max(map(len, columns), default=0)
+    boxes: dict[Node, Box] = {}
+    for number, column in enumerate(columns):
+        down = _TOP + (most - len(column)) * (_TALL + _GAP) // 2
+        for row, node in enumerate(column):
+            boxes[node] = Box(
+                node, number * (_WIDE + _ACROSS), down + row * (_TALL + _GAP), _cut(node.name)
+            )
+    curves = tuple(_curve(boxes[each.left], boxes[each.right], each.rule) for each in graph.arrows)
+    heads = tuple((section, number * (_WIDE + _ACROSS)) for number, section in enumerate(COLUMNS))
+    width = len(COLUMNS) * (_WIDE + _ACROSS) - _ACROSS
+    height = _TOP + max(most, 1) * (_TALL + _GAP)
+    return Drawing(width, height, heads, tuple(boxes.values()), curves)
+
+
+def _mean(node: Node, graph: Graph, places: dict[Node, int]) -> float:
+    here = (each.left for each in graph.arrows if each.right == node)
+    rows = [places[each] for each in here if each in places]
+    return sum(rows) / len(rows) if rows else 0.0
+
+
+def _curve(left: Box, right: Box, rule: str) -> Curve:
+    x1, y1 = left.x + _WIDE, left.y + _TALL // 2
+    x2, y2 = right.x, right.y + _TALL // 2
+    bend = (x2 - x1) // 2
+    path = f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+    if rule in {"reads", "writes"}:  # people's rights point from the right to the left
+        return Curve(path, rule, f"{right.node.name} {rule} {left.node.name}")
+    if rule == "has":
+        return Curve(path, rule, f"{right.node.name} has the role {left.node.name}")
+    return Curve(path, rule, f"{left.node.name} {rule} {right.node.name}")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -1,0 +1,210 @@
+"use strict";
+// What pages cannot do alone: local times, secrets that are shown for a while, files as text, a lock.
+
+const root = document.documentElement;
+const csrf = root.dataset.csrf;
+const SHOWN = 30; // seconds for which a secret is shown
+
+const element = (name, text, attributes = {}) => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+};
+
+const post = (path, fields) =>
+  fetch(path, { method: "POST", body: new URLSearchParams({ ...fields, csrf }), cache: "no-store" });
+
+// --- times in the reader's zone ---
+
+const words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const steps = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [604800, "day", 86400]];
+
+const localize = (within) => {
+  for (const each of within.querySelectorAll("time[datetime]")) {
+    const at = new Date(each.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const whole = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    const ago = (Date.now() - at.getTime()) / 1000;
+    const step = steps.find(([end]) => Math.abs(ago) < end);
+    each.textContent = step ? words.format(-Math.round(ago / step[2]), step[1]) : whole;
+    each.title = `${whole} (${each.dateTime})`;
+  }
+};
+
+// --- copying ---
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
+});
+
+// --- secrets ---
+
+const revealed = document.getElementById("revealed");
+let ending = 0;
+
+const forget = () => {
+  clearInterval(ending);
+  document.getElementById("revealed-parts").replaceChildren();
+  if (revealed.open) revealed.close();
+};
+
+const reveal = async (button) => {
+  const answer = await post(button.dataset.to, { secret: button.dataset.secret });
+  if (answer.status === 401) return locked();
+  const found = await answer.json();
+  const parts = document.getElementById("revealed-parts");
+  parts.replaceChildren();
+  document.getElementById("revealed-title").textContent = button.dataset.secret;
+  if (found.error) parts.append(element("p", `${found.error}. ${found.hint || ""}`, { class: "notice red" }));
+  for (const each of found.parts || []) {
+    parts.append(element("h3", `${each.name} (${each.form})`), element("pre", each.value, { tabindex: "0" }));
+  }
+  if (!found.error && !found.parts.length) parts.append(element("p", "Nothing has been uploaded yet."));
+  const left = document.getElementById("revealed-left");
+  const end = Date.now() + SHOWN * 1000;
+  left.textContent = String(SHOWN);
+  clearInterval(ending);
+  ending = setInterval(() => {
+    const rest = Math.ceil((end - Date.now()) / 1000);
+    left.textContent = String(Math.max(rest, 0));
+    if (rest <= 0) forget();
+  }, 250);
+  revealed.showModal();
+};
+
+const base64 = async (file) => {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+};
+
+const uploading = document.getElementById("uploading");
+
+const upload = (button) => {
+  const form = document.getElementById("upload-form");
+  form.reset();
+  form.dataset.secret = button.dataset.secret;
+  document.getElementById("upload-error").hidden = true;
+  document.getElementById("uploading-title").textContent = `Upload ${button.dataset.secret}`;
+  document.getElementById("upload-label").textContent = button.dataset.type.startsWith("cert-")
+    ? "PEM: one certificate, and its key" : "Value, as text";
+  uploading.showModal();
+};
+
+if (revealed) {
+  revealed.addEventListener("close", forget);
+  document.addEventListener("visibilitychange", () => document.hidden && forget());
+  document.addEventListener("click", (event) => {
+    if (event.target.matches("button.reveal")) reveal(event.target);
+    if (event.target.matches("button.upload")) upload(event.target);
+    if (event.target.matches("dialog button.close")) event.target.closest("dialog").close();
+  });
+  uploading.addEventListener("close", () => document.getElementById("upload-form").reset());
+  document.getElementById("upload-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const file = form.elements.chosen.files[0];
+    const value = file ? { file: await base64(file) } : { text: form.elements.text.value };
+    const answer = await post(form.action, { secret: form.dataset.secret, ...value });
+    if (answer.status === 401) return locked();
+    const found = answer.headers.get("content-type").startsWith("application/json")
+      ? await answer.json() : { error: "it was refused" };
+    if (!found.error) {
+      form.reset();
+      location.reload();
+      return;
+    }
+    const error = document.getElementById("upload-error");
+    error.textContent = `${found.error}. ${found.hint || ""}`;
+    error.hidden = false;
+  });
+}
+
+// --- files as text ---
+
+const fill = async (area, file) => {
+  area.value = await file.text();
+  const choice = document.querySelector(`input[type=radio][name="${area.name.replace("_text", "")}"][value=text]`);
+  if (choice) choice.checked = true;
+};
+
+for (const input of document.querySelectorAll("input.to-text")) {
+  input.addEventListener("change", () => {
+    const area = input.form.elements[input.dataset.for];
+    if (input.files[0]) fill(area, input.files[0]);
+    input.value = "";
+  });
+}
+for (const area of document.querySelectorAll("textarea[data-drop]")) {
+  area.addEventListener("dragover", (event) => event.preventDefault());
+  area.addEventListener("drop", (event) => {
+    const file = event.dataTransfer.files[0];
+    if (!file) return;
+    event.preventDefault();
+    fill(area, file);
+  });
+  area.addEventListener("input", () => {
+    const choice = document.querySelector(`input[type=radio][name="${area.name.replace("_text", "")}"][value=text]`);
+    if (choice) choice.checked = true;
+  });
+}
+
+// --- what is live ---
+
+const live = document.getElementById("live");
+if (live) {
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch(location.href, { headers: { "keyhouse-refresh": "1" }, cache: "no-store" });
+    if (answer.status === 401) return locked();
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.getElementById("live");
+    localize(fresh);
+    if (fresh.textContent !== live.textContent) live.replaceChildren(...fresh.childNodes);
+  }, Number(live.dataset.live) * 1000);
+}
+
+// --- the lock ---
+
+const locked = () => {
+  if (revealed) forget();
+  document.querySelector(".page").replaceChildren();
+  document.getElementById("locked").showModal();
+};
+
+document.getElementById("lock").addEventListener("click", async () => {
+  await post("/lock", {});
+  locked();
+});
+
+let used = Date.now();
+for (const kind of ["pointerdown", "keydown"]) {
+  document.addEventListener(kind, () => {
+    // The server counts requests: somebody who only reads tells it now and then.
+    if (Date.now() - used > 60_000) fetch("/here", { cache: "no-store" });
+    used = Date.now();
+  });
+}
+setInterval(() => {
+  if (Date.now() - used > Number(root.dataset.idle) * 1000) locked();
+}, 1000);
+
+// --- the theme ---
+
+document.getElementById("theme").addEventListener("click", () => {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = root.dataset.theme || (dark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  root.dataset.theme = next;
+  localStorage.setItem("keyhouse-theme", next);
+});
+
+localize(document);
+setInterval(() => localize(document), 15_000);
