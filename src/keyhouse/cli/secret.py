@@ -18,7 +18,7 @@ from keyhouse.cli.options.user import User
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import read_file, reading, write_output
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
 from keyhouse.cli.secret_values import raw_value, shown_values
 from keyhouse.manifest import decode
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 app = Group()
 
 _FORBIDDEN: Final = 403
+
+Output = Annotated[
+    str,
+    Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="new file (0600) for the JSON object; - for standard output",
+    ),
+]
 
 
 @app.command("get")
@@ -42,15 +52,7 @@ def get(
     ],
     trusting: TrustOptions,
     user: User,
-    output: Annotated[
-        str,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="new file (0600) for the JSON object; - for standard output",
-        ),
-    ] = "",
+    output: Output = "",
     *,
     show: Annotated[bool, Option("--show", help="print secrets on a terminal")] = False,
     raw: Annotated[
@@ -82,6 +84,51 @@ def get(
         show_rows({"name": name} | shown_values(values))
 
 
+class OneSecret(OptionGroup, frozen=True, kw_only=True):
+    """Where the value of one secret comes from, in place of a file of many."""
+
+    from_pem: Annotated[
+        str,
+        Option(
+            "--from-pem",
+            metavar="NAME",
+            complete=names_of("Secrets"),
+            help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
+        ),
+    ] = ""
+    from_file: Annotated[
+        str,
+        Option("--from-file", metavar="FILE", help="set the secret NAME to the bytes of this file"),
+    ] = ""
+    value: Annotated[
+        str,
+        Option("--value", metavar="-", help="- sets NAME to standard input; a terminal is asked"),
+    ] = ""
+
+    def given(self, name: str) -> Secret | None:
+        """Return the value for the secret ``name``; None: in the file of many, or in PEM."""
+        if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:
+            raise WrongUsageError(
+                "the value comes from two places", hint="--from-file, --value or --from-pem"
+            )
+        if self.value not in {"", "-"}:
+            raise WrongUsageError(
+                "--value takes no value from the command line, which other users of the machine"
+                " see",
+                hint="--value - reads standard input, or asks; --from-file FILE",
+            )
+        if self.from_file:
+            return Secret(read_file(self.from_file))
+        if not self.value:
+            return None
+        if not sys.stdin.isatty():
+            return Secret(read_file("-"))
+        typed = password_for(f"value of {printable(name)}", None)
+        if typed is None:
+            raise WrongUsageError("no value was typed", hint="an empty one: --value - < /dev/null")
+        return typed
+
+
 @app.command("set")
 def set_secrets(
     file: Annotated[
@@ -95,23 +142,7 @@ def set_secrets(
     ],
     target: Target,
     user: User,
-    from_pem: Annotated[
-        str,
-        Option(
-            "--from-pem",
-            metavar="NAME",
-            complete=names_of("Secrets"),
-            help="FILE is PEM, a certificate with its private key if there is one: set it as NAME",
-        ),
-    ] = "",
-    from_file: Annotated[
-        str,
-        Option("--from-file", metavar="FILE", help="set the secret NAME to the bytes of this file"),
-    ] = "",
-    value: Annotated[
-        str,
-        Option("--value", metavar="-", help="- sets NAME to standard input; a terminal is asked"),
-    ] = "",
+    one: OneSecret,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -125,10 +156,10 @@ def set_secrets(
     """
     from keyhouse.views.uploads import read_pem_secret, read_secret_file, upload_of
 
-    given = _value_of(file, from_pem, from_file, value)
+    given = one.given(file)
     uploads = {}
-    if from_pem:
-        uploads = {from_pem: read_pem_secret(read_file(file))}
+    if one.from_pem:
+        uploads = {one.from_pem: read_pem_secret(read_file(file))}
     elif given is None:
         with reading(file, is_secret=True) as content:
             uploads = read_secret_file(content)
@@ -166,29 +197,6 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
         for each in found
     ]
     show_table(head, rows)
-
-
-def _value_of(name: str, from_pem: str, from_file: str, value: str) -> Secret | None:
-    """Return the value that is given for one secret; None: the uploads are in a file of many."""
-    if sum(map(bool, (from_pem, from_file, value))) > 1:
-        raise WrongUsageError(
-            "the value comes from two places", hint="--from-file, --value or --from-pem"
-        )
-    if value not in {"", "-"}:
-        raise WrongUsageError(
-            "--value takes no value from the command line, which other users of the machine see",
-            hint="--value - reads standard input, or asks; --from-file FILE",
-        )
-    if from_file:
-        return Secret(read_file(from_file))
-    if not value:
-        return None
-    if not sys.stdin.isatty():
-        return Secret(read_file("-"))
-    typed = password_for(f"value of {printable(name)}", None)
-    if typed is None:
-        raise WrongUsageError("no value was typed", hint="an empty one: --value - < /dev/null")
-    return typed
 
 
 def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:

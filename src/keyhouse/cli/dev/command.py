@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -22,45 +22,62 @@ from keyhouse.cli.dev.watching import line_of, show_line
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.show import show_json, show_rows
-from keyhouse.cli.parser import AsJson, Option, WrongUsageError, command
+from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@command
-def dev(
+class DevOptions(OptionGroup, frozen=True, kw_only=True):
+    """What is tried, and where."""
+
     manifest: Annotated[
         Path | None, Option("--manifest", help="set this manifest, JSON or YAML")
-    ] = None,
+    ] = None
     folder: Annotated[
         Path | None,
         Option("--folder", metavar="DIR", help="keep everything here (default: keyhouse-dev)"),
-    ] = None,
+    ] = None
     listen: Annotated[
         str, Option("--listen", metavar="IP", help="listen on this address of the machine")
-    ] = "127.0.0.1",
+    ] = "127.0.0.1"
     client_port: Annotated[
         int | None,
         Option(range=(0, 65535), help="of the Client API; 0: any (default: 4433, or any if taken)"),
-    ] = None,
+    ] = None
     workload_port: Annotated[
         int | None,
         Option(
             range=(0, 65535), help="of the workload API; 0: any (default: 2001, or any if taken)"
         ),
-    ] = None,
-    *,
+    ] = None
     example: Annotated[
         bool, Option("--example", help="run a shop of two services, too; in keyhouse-example")
-    ] = False,
+    ] = False
     ephemeral: Annotated[
         bool, Option("--ephemeral", help="keep nothing: a temporary folder, removed at the end")
-    ] = False,
+    ] = False
     no_user: Annotated[
         bool, Option("--no-user", help="set the manifest as it is, without the user dev")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = False
+
+    def check(self, beside: Iterable[OptionGroup]) -> None:
+        """Raise ``WrongUsageError`` if an option has no effect beside the others."""
+        del beside
+        if self.manifest is None and self.no_user:
+            raise WrongUsageError("--no-user has no effect here", hint="use it with --manifest")
+        if self.manifest is not None and self.example:
+            raise WrongUsageError(
+                "--example has a manifest of its own", hint="leave --manifest out"
+            )
+
+    def kept_in(self) -> Path | None:
+        """Return the folder; None: one that is removed at the end."""
+        usual = Path("keyhouse-example" if self.example else "keyhouse-dev")
+        return None if self.ephemeral else self.folder or usual
+
+
+@command
+def dev(chosen: DevOptions, *, as_json: AsJson = False) -> None:
     """Run a SIMULATED coordinator to try things on.
 
     It has a manifest, a user and a context. It tells what can be typed next, and then what happens:
@@ -73,22 +90,17 @@ def dev(
     from keyhouse.cli.dev.example import services, shop
 
     _require_simulation()
-    raw = _checked(manifest) if manifest is not None else None
-    if raw is None and no_user:
-        raise WrongUsageError("--no-user has no effect here", hint="use it with --manifest")
-    if raw is not None and example:
-        raise WrongUsageError("--example has a manifest of its own", hint="leave --manifest out")
-    files = (shop() / "manifest.json").read_bytes() if example else None
-    wanted = Wanted(raw, has_user=not no_user, shop=files)
-    usual = Path("keyhouse-example" if example else "keyhouse-dev")
+    raw = _checked(chosen.manifest) if chosen.manifest is not None else None
+    files = (shop() / "manifest.json").read_bytes() if chosen.example else None
+    wanted = Wanted(raw, has_user=not chosen.no_user, shop=files)
     with _until_signalled(), ExitStack() as ends:
-        kept = ends.enter_context(opened(None if ephemeral else folder or usual))
-        find = partial(places_at, listen, client_port, workload_port)
+        kept = ends.enter_context(opened(chosen.kept_in()))
+        find = partial(places_at, chosen.listen, chosen.client_port, chosen.workload_port)
         serving, places = ends.enter_context(coordinator_at(kept, find))
         enforced = prepare(kept, serving.client, wanted)
         context = context_for(kept, serving.client, has_user=wanted.has_user)
         named = ends.enter_context(in_contexts(context))
-        address = ends.enter_context(services(kept, serving)) if example else ""
+        address = ends.enter_context(services(kept, serving)) if chosen.example else ""
         ready = Deployment.of(
             kept, serving, enforced, named, has_user=wanted.has_user, shop=address
         )
