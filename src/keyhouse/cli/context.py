@@ -11,13 +11,7 @@ import msgspec
 from keyhouse.cli.options.context_chosen import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl
-from keyhouse.cli.options.target import (
-    Advisories,
-    AttestationFile,
-    CollateralFile,
-    SimulationRoot,
-    Statuses,
-)
+from keyhouse.cli.options.target import Advisories, CollateralFile, SimulationRoot, Statuses
 from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_rows, show_table
@@ -40,7 +34,10 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     address: Annotated[
         str, Option("--address", metavar="HOST", help="its Client API: HOST or HOST:PORT")
     ] = ""
-    attestation: AttestationFile = None
+    attestation: Annotated[
+        Path | None,
+        Option("--attestation", help="the expected identity of the coordinator: attestation file"),
+    ] = None
     simulation_root: SimulationRoot = None
     accepted_tcb_statuses: Statuses = msgspec.field(default_factory=list)
     accepted_advisories: Advisories = msgspec.field(default_factory=list)
