@@ -29,6 +29,7 @@ from keyhouse.client import (
     ClientIdentity,
     ClientSetupError,
     Coordinator,
+    FileMemory,
     SecretUpload,
     ServiceUnavailableError,
     TrustedCoordinator,
@@ -86,6 +87,20 @@ def test_the_status_is_read_over_a_kept_connection(tmp_path: Path) -> None:
     with session(peer, tmp_path) as coordinator:
         assert coordinator.status().code == 3
         assert coordinator.status().message == "running"
+
+
+def test_a_call_names_the_newest_place_that_is_remembered(tmp_path: Path) -> None:
+    peer = Peer.new()
+    memory = FileMemory(tmp_path / "known.json")
+    peer.replies["GET", "/status"] = success({"statusCode": 3, "statusMessage": "running"})
+    with serving(peer, tmp_path) as address:
+        trusted = msgspec.structs.replace(trust(peer, address), memory=memory)
+        with Coordinator(trusted, timeout=10) as coordinator:
+            for place in (f"1.5.{'a' * 16}", f"1.6.{'b' * 16}", f"1.6.{'b' * 16}"):
+                peer.extra_headers["Keyhouse-State"] = place
+                coordinator.status()
+    seen = [None, *(f"1.5.{'a' * 16}",) * 2, *(f"1.6.{'b' * 16}",) * 2]
+    assert peer.at_least[1:] == [None, *seen]  # in version 2, which it does not know, and in 1
 
 
 @pytest.mark.parametrize("who", ["workload with chain", "workload alone", "twin", "intermediate"])

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     )
     from keyhouse.client.memory.states import (
         Memories as Memories,
-        Place as Place,
         StateMemory as StateMemory,
         forgotten as forgotten,
     )
@@ -102,6 +101,9 @@ if TYPE_CHECKING:
     from keyhouse.wire.secret_types import (
         UserSecret,
     )
+    from keyhouse.wire.state_place import (
+        Place as Place,
+    )
 
     DEFAULT_PORT = CLIENT_API_PORT
     SecretUpload = UserSecret
@@ -121,7 +123,7 @@ else:
                 "ClientIdentity PemIdentity UserIdentity read_pem read_pkcs12"
             ),
             "keyhouse.client.memory.file": "FileMemory MemoryUnusableError",
-            "keyhouse.client.memory.states": "Memories Place StateMemory forgotten",
+            "keyhouse.client.memory.states": "Memories StateMemory forgotten",
             "keyhouse.client.operations": "CurrentManifest",
             "keyhouse.client.recovery": (
                 "HolderKey RecoveryKey encrypt_share require_listed "
@@ -141,5 +143,6 @@ else:
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",
+            "keyhouse.wire.state_place": "Place",
         },
     )

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+import msgspec
+
 from keyhouse.client.calls import Call
 from keyhouse.client.errors import CallRefusedError
 from keyhouse.client.http.retries import Rules, exchange
-from keyhouse.client.memory.states import Place, Watch
+from keyhouse.client.memory.states import Watch
 from keyhouse.client.steps import Answer, Steps, work
 from keyhouse.client.trust import TrustedCoordinator
+from keyhouse.wire.state_place import Place
 
 T = TypeVar("T")
 
@@ -33,7 +36,7 @@ class Session:
 def carry(session: Session, call: Call[T]) -> Steps[T]:
     """Return the result of ``call``; its answer continues what is remembered."""
     known = yield from _begin(session)
-    answer, read = yield from _either(session, call)
+    answer, read = yield from _either(session, call, known)
     yield from _check(session, known, answer)
     return _read(session, read, answer)
 
@@ -49,7 +52,7 @@ def carry_and_keep(
     The answer comes only once, and must not be lost because the memory cannot be written.
     """
     known = yield from _begin(session)
-    answer, read = yield from _either(session, call)
+    answer, read = yield from _either(session, call, known)
     try:
         data = _read(session, read, answer)
         if keep is not None:
@@ -60,12 +63,20 @@ def carry_and_keep(
         yield from _check(session, known, answer)
 
 
-def _either(session: Session, call: Call[T]) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
-    """Return the answer and its reader: of version 1 if the coordinator does not know version 2."""
-    answer = yield from exchange(call.request, session.rules)
+def _either(
+    session: Session, call: Call[T], known: Place | None
+) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
+    """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
+
+    A replica that cannot see the state that is ``known`` does not answer from an older one.
+    """
+    at_least = "" if known is None else str(known)
+    request = msgspec.structs.replace(call.request, at_least=at_least)
+    answer = yield from exchange(request, session.rules)
     if not answer.is_of_older or call.old is None:
         return answer, call.read
-    answer = yield from exchange(call.old.request, session.rules)
+    request = msgspec.structs.replace(call.old.request, at_least=at_least)
+    answer = yield from exchange(request, session.rules)
     return answer, call.old.read
 
 

@@ -32,6 +32,7 @@ class Request(msgspec.Struct, frozen=True):
     body: Secret | None = None  # JSON
     maximum: int = 1 << 20  # bytes that the answer's body may have
     deadline: float = 1e9  # of ``time.monotonic()``: none
+    at_least: str = ""  # the header Keyhouse-At-Least: the newest place that is known
 
 
 class Answer(msgspec.Struct, frozen=True):

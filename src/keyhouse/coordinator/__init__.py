@@ -41,6 +41,7 @@ from keyhouse.coordinator.engine.clock import LOOK_EVERY, Clock, HostClock
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.engine import Engine, Process
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
+from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.recovery_check import RecoveryRefusedError
@@ -87,6 +88,7 @@ __all__ = [
     "PlanChangedError",
     "Policy",
     "Process",
+    "ReadGate",
     "Recipe",
     "Recovering",
     "Recovery",

@@ -25,6 +25,7 @@ from keyhouse.journal.store.records import (
     EpochStart,
     Position,
     Sealed,
+    Trail,
     first_link,
 )
 from keyhouse.journal.writing import (
@@ -88,6 +89,8 @@ class Journal:
         self._sealer = Sealer(dek, store_id, position.epoch)
         self._turn = asyncio.Lock()
         self._unsettled: Write | None = None
+        self._trail = Trail()
+        self._trail.passed(position)
         self._base_weight = 0
         self._weight = 0
 
@@ -167,22 +170,26 @@ class Journal:
         """
         async with self._turn:
             self._require_settled()
-            before, events = self.position, list[bytes]()
+            events, places = list[bytes](), [self.position]
+            before = self.position
             while True:
                 batch = await self._store.read(before.sequence)
                 start = _require_start(batch, self.store_id)
                 if start.epoch != self.position.epoch:
                     return await self._reopen()
                 try:
-                    opened, before = await _open_events(self._sealer, before, batch.records)
+                    opened = await _open_events(self._sealer, before, batch.records)
                 except StoreDamagedError:
                     # Whether it is damaged or continues another journal shows from its base on.
                     return await self._reopen()
-                events += opened
+                events += (payload for payload, _ in opened)
+                places += (place for _, place in opened)
+                before = places[-1]
                 if not batch.records or batch.head == before:
                     break
             _check_head(batch, before)
             self.position = before
+            self._trail.passed(*places)
             self._weight += weight(events)
             return Continuation(tuple(events))
 
@@ -198,6 +205,14 @@ class Journal:
             self._require_settled()
             key = self._dek if dek is None else dek
             return await self._begin(base, key, expected=self.position, beside=beside)
+
+    async def head(self) -> Position | None:
+        """Return where the store ends now, as ``Store.head``; other calls do not wait for it."""
+        return await self._store.head()
+
+    def place_at(self, sequence: int) -> Position | None:
+        """Return the place after the record ``sequence``; None if it is ahead, or too old."""
+        return self._trail.at(sequence)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the next write is that of this journal, as ``Store.turn``."""
@@ -288,11 +303,13 @@ class Journal:
             self._base_weight, self._weight = write.weight, 0
             self._dek, self._sealer = write.dek, write.sealer
         self.position, self._unsettled = write.head, None
+        self._trail.passed(write.head)
 
     async def _reopen(self) -> Replay:
         """Move to the epoch that another writer began."""
         position, replay = await _read_whole(self._store, self.store_id, self._dek, self.position)
         self.position = position
+        self._trail.passed(position)
         self._sealer = Sealer(self._dek, self.store_id, position.epoch)
         self._weigh(replay)
         return replay
@@ -341,19 +358,19 @@ def _take(replaying: Replaying, records: Iterable[Sealed], known: Position | Non
 
 async def _open_events(
     sealer: Sealer, after: Position, records: Sequence[Sealed]
-) -> tuple[list[bytes], Position]:
-    """Return the payloads of ``records``, events that follow ``after``, and the place behind."""
+) -> list[tuple[bytes, Position]]:
+    """Return the payloads of ``records``, events after ``after``, and the place behind each."""
 
-    def work() -> tuple[list[bytes], Position]:
-        events, place = list[bytes](), after
+    def work() -> list[tuple[bytes, Position]]:
+        events, place = list[tuple[bytes, Position]](), after
         for record in records:
             kind, payload, place = sealer.unseal(place, record)
             if kind is not Kind.EVENT:
                 raise StoreDamagedError(
                     f"record {place.sequence} of the journal is not an event but must be"
                 )
-            events.append(payload)
-        return events, place
+            events.append((payload, place))
+        return events
 
     if weight([record.ciphertext for record in records]) <= _INLINE:
         return work()

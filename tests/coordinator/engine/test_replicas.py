@@ -2,16 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
 from support.samples.deployment import manifest, stored, upload
 from support.samples.replicas import begin, engine_on
 from support.samples.simulated_store import Database, Fault, SimulatedStore
-from support.samples.simulated_time import SimulatedLoop, until_idle
+from support.samples.simulated_time import SimulatedLoop, in_simulated_time, until_idle
 
 from keyhouse.base.errors import BrokenError, UnavailableError, UnsettledError
 from keyhouse.coordinator import Engine
@@ -20,17 +18,6 @@ from keyhouse.coordinator.engine.settling import TELL_AFTER
 from keyhouse.journal import NotDurableError, RolledBackError, chain
 
 A, B = b"a" * 16, b"b" * 16
-
-
-def in_simulated_time(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    """Run ``test`` where time passes only while everything waits."""
-
-    def run(tmp_path: Path) -> None:
-        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-            runner.run(test(tmp_path))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 async def _database(secrets: int = 3) -> Database:

@@ -29,6 +29,7 @@ from support.peers.https import (
 )
 
 from keyhouse.base.errors import UnavailableError
+from keyhouse.server.http.exchange import Admission, Answer, PlacedHead
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
@@ -79,6 +80,94 @@ def test_answer_has_the_fields_of_the_protocol_and_of_the_route(
         "x-test": "1",
         "content-length": str(len(body)),
     }
+
+
+def judge(server: Running, verdict: Answer | Admission) -> None:
+    """Say what becomes of the request that waits to be judged."""
+    assert server.probe.waiting.wait(10)
+    future = server.probe.verdict
+    assert future is not None
+    server.do(lambda: future.set_result(verdict))
+
+
+@pytest.mark.parametrize("body", [b"", b"12345"])
+@pytest.mark.parametrize("admitted", [False, True])
+def test_a_head_that_is_judged_later_is_answered_in_order(
+    trust: ssl.SSLContext, body: bytes, *, admitted: bool
+) -> None:
+    """Neither its body nor what follows is read before; then it is as if judged at once."""
+    taken = Admission(5, lambda sent: Answer(200, b"[%d]" % len(sent)))
+    with running() as server, Client(server.port, trust) as client:
+        client.send(post("/judged-later", body) + GET)
+        judge(server, taken if admitted else Answer(403, b"{}"))
+        status, _, sent = client.answer()
+        assert (status, sent) == ((200, b"[%d]" % len(body)) if admitted else (403, b"{}"))
+        assert client.answer()[0] == 200
+        assert [head.path for head in server.probe.admitted] == ["/judged-later", "/status"]
+
+
+def test_a_body_that_a_later_verdict_does_not_take_is_refused(trust: ssl.SSLContext) -> None:
+    taken = Admission(5, lambda sent: Answer(200, sent))
+    with running() as server, Client(server.port, trust) as client:
+        client.send(post("/judged-later", b"123456") + GET)
+        judge(server, taken)
+        assert client.answer()[0] == 413
+        assert client.rest() == b""
+
+
+def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
+    trust: ssl.SSLContext,
+) -> None:
+    with running() as server:
+        with Client(server.port, trust) as client:
+            client.send(post("/judged-later", b""))
+            assert server.probe.waiting.wait(10)
+            future = server.probe.verdict
+            assert future is not None
+            server.do(lambda: future.set_exception(ValueError("a secret")))
+            status, _, body = client.answer()
+            assert status == 500
+            assert b"secret" not in body
+            server.probe.waiting.clear()
+            client.send(post("/judged-later", b""))
+            assert server.probe.waiting.wait(10)
+        left = server.probe.verdict
+        assert left is not None
+        assert server.do_until(left.cancelled)
+        with Client(server.port, trust) as client:
+            client.send(GET)
+            assert client.answer()[0] == 200
+
+
+def test_a_refusal_may_be_worded_later(trust: ssl.SSLContext) -> None:
+    with running() as server, Client(server.port, trust) as client:
+        server.probe.refuses_later = True
+        client.send(b"GET /status HTTP/9\r\n\r\n" + GET)
+        assert server.probe.waiting.wait(10)
+        future = server.probe.refusal
+        assert future is not None
+        server.do(lambda: future.set_result(Answer(400, b"later")))
+        assert client.answer()[::2] == (400, b"later")
+        assert client.rest() == b""
+
+
+def test_the_place_that_a_client_has_seen_is_told_where_it_is_asked_for(
+    server: Running, trust: ssl.SSLContext
+) -> None:
+    field = b"\r\nkeyHouse-at-least: \t 1.2.ab \r\nKeyhouse-At-Least:x"
+    sent = GET.replace(b"\r\n", field + b"\r\n", 1)
+    with Client(server.port, trust) as client:
+        client.send(sent)
+        client.answer()
+    assert not isinstance(server.probe.admitted[-1], PlacedHead)
+    with running(places=True) as placed, Client(placed.port, trust) as client:
+        client.send(sent + GET)
+        client.answer()
+        client.answer()
+        with_place, without = placed.probe.admitted
+        assert isinstance(with_place, PlacedHead)
+        assert with_place.at_least == b"1.2.ab, x"
+        assert with_place.plain == without
 
 
 def test_pipelined_requests_are_answered_in_order_also_behind_a_slow_one(

@@ -26,7 +26,10 @@ from support.samples.deployment import (
     set_manifest,
     user,
 )
+from support.samples.replicas import begin, engine_on
 from support.samples.signing_request import signing_request
+from support.samples.simulated_store import Database, SimulatedStore
+from support.samples.simulated_time import in_simulated_time, until_idle
 
 from keyhouse.attestation import QuoteRefusedError, quote_binding, report_data
 from keyhouse.attestation.quote.form import MAX_QUOTE
@@ -36,9 +39,10 @@ from keyhouse.base.errors import (
     InvalidError,
     KeyhouseError,
     UnauthenticatedError,
+    UnavailableError,
     WrongPhaseError,
 )
-from keyhouse.coordinator import Parameters, UpdatePackages, prepare_update
+from keyhouse.coordinator import Parameters, ReadGate, UpdatePackages, prepare_update
 from keyhouse.server.net.pace import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
@@ -103,6 +107,31 @@ async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
         assert told[3]["uuid"] == "x"
         assert opened.engine.view.position is not None
         assert opened.engine.view.log.audit.end == 0
+
+
+@in_simulated_time
+async def test_a_replica_decides_by_what_another_has_acknowledged(tmp_path: Path) -> None:
+    """Without a limit nothing is written that another replica's update could outrun."""
+    database = Database()
+    await begin(SimulatedStore(database), marble_manifest(Config={"SealMode": "Disabled"}))
+    store = SimulatedStore(database)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(store, tmp_path / "b") as other,
+    ):
+        await until_idle()
+        store.deaf = True
+        first, opened = Deployment(one), Deployment(other, gate=ReadGate(other))
+        old = quoted_request()
+        await opened.activations.activate(old, TLS_CERT)
+        await raise_version(first, 3)
+        await refused(opened.activations.activate(old, TLS_CERT), ForbiddenError, "does not admit")
+        await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
+        store.down = True
+        await refused(opened.join(), UnavailableError, "no connection")
+        assert opened.counts.successes == {"web": 2}
+        for each in (first, opened):
+            each.close()
 
 
 async def test_without_simulation_a_quote_is_needed(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def serving(
     async with running_engine(folder / "state") as engine:
         await set_manifest(engine, raw)
         with client_api(engine, platform, checks_of(platform)) as api:
-            yield engine, api.application
+            yield engine, api.dispatcher
 
 
 def body(quote: bytes) -> bytes:

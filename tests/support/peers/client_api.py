@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import Dispatcher
-from keyhouse.server.process.serving import client_api
+from keyhouse.server.http.exchange import Application
+from keyhouse.server.process.serving import ClientApi, client_api
 from keyhouse.server.services.quote_checks import QuoteChecks, no_collateral
 from keyhouse_simulation import SimulatedPlatform, make_machine
 
@@ -14,7 +15,20 @@ from keyhouse_simulation import SimulatedPlatform, make_machine
 @contextmanager
 def application_of(engine: Engine) -> Iterator[Dispatcher]:
     """Have what answers for ``engine``, on a simulated platform that has no collateral."""
+    with _api(engine, None) as api:
+        yield api.dispatcher
+
+
+@contextmanager
+def replica_of(engine: Engine) -> Iterator[Application]:
+    """Have what answers for ``engine``, one of several over one store."""
+    with _api(engine, ReadGate(engine)) as api:
+        yield api.application
+
+
+@contextmanager
+def _api(engine: Engine, gate: ReadGate | None) -> Iterator[ClientApi]:
     platform = SimulatedPlatform(make_machine(datetime.now(UTC)))
     checks = QuoteChecks(platform.root_ca, no_collateral, lambda: datetime.now(UTC))
-    with client_api(engine, platform, checks) as api:
-        yield api.application
+    with client_api(engine, platform, checks, gate) as api:
+        yield api

@@ -114,20 +114,34 @@ class Probe:
         self.cancelled = threading.Event()
         self.bodies: list[bytes] = []
         self.admitted: list[Head] = []
+        self.verdict: asyncio.Future[Answer | Admission] | None = None
+        self.refusal: asyncio.Future[Answer] | None = None
+        self.refuses_later = False
 
-    def admit(self, head: Head) -> Answer | Admission:
-        """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies."""
+    def admit(self, head: Head) -> Answer | Admission | asyncio.Future[Answer | Admission]:
+        """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies.
+
+        What becomes of ``/judged-later`` and of what is refused ``later`` tests decide.
+        """
         self.admitted.append(head)
         if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue"}:
             return Admission(ECHO_LIMIT, self._run(head))
+        if head.path == "/judged-later":
+            self.verdict = asyncio.get_running_loop().create_future()
+            self.waiting.set()
+            return self.verdict
         if head.path == "/broken":
             raise ValueError("a secret")
         if head.path == "/status":
             return self._seen(head, b"")
         return Answer(403 if head.path == "/denied" else 404, b'{"status":"error"}')
 
-    def refuse(self, refusal: Refusal) -> Answer:
+    def refuse(self, refusal: Refusal) -> Answer | asyncio.Future[Answer]:
         """Word a refusal so that tests see all of it."""
+        if self.refuses_later:
+            self.refusal = asyncio.get_running_loop().create_future()
+            self.waiting.set()
+            return self.refusal
         body = {"part": refusal.part, "message": refusal.message, "path": refusal.path}
         return Answer(refusal.status, json.dumps(body).encode(), ((b"x-refused", b"yes"),))
 
@@ -220,6 +234,7 @@ def running(
     server: Pair = SERVER,
     alpn: bytes = b"http/1.1",
     required: bool = False,
+    places: bool = False,
 ) -> Iterator[Running]:
     """Run a listener on loopback until the block ends."""
     started: Future[tuple[Listener, Probe, asyncio.AbstractEventLoop]] = Future()
@@ -230,7 +245,7 @@ def running(
         loop = asyncio.get_running_loop()
         probe = Probe()
         context = TlsContext(server.key, [server.certificate], alpn=alpn, required=required)
-        listener = Listener(probe, context, limits)
+        listener = Listener(probe, context, limits, places=places)
         await listener.start("127.0.0.1", 0)
         ended.set_result(lambda: loop.call_soon_threadsafe(end.set))
         started.set_result((listener, probe, loop))

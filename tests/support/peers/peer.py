@@ -121,6 +121,7 @@ class Peer:
     users: bytes = b""  # PEM of the client certificates that are asked for
     faults: list["Fault"] = field(default_factory=list)  # of the next requests but for quotes
     requests: list[tuple[str, str, bytes]] = field(default_factory=list)
+    at_least: list[str | None] = field(default_factory=list)  # the header of each request
     client_certificates: list[bytes | None] = field(default_factory=list)
 
     @classmethod
@@ -252,6 +253,7 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length", 0))
             body = self.rfile.read(length)
             peer.requests.append((self.command, self.path, body))
+            peer.at_least.append(self.headers.get("Keyhouse-At-Least"))
             peer.client_certificates.append(self.connection.getpeercert(binary_form=True))
             fault = peer.faults.pop(0) if peer.faults and "/quote" not in self.path else None
             if fault is None:

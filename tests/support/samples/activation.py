@@ -16,7 +16,7 @@ from keyhouse.attestation import (
     read_form,
     report_data,
 )
-from keyhouse.coordinator import ActivationRequest, Engine, Parameters
+from keyhouse.coordinator import ActivationRequest, Engine, Parameters, ReadGate
 from keyhouse.server.services.activation_outcomes import ActivationCounts
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
@@ -102,7 +102,9 @@ def collateral_for(quote: bytes) -> Collateral:
 class Deployment:
     """A running engine, and where workloads join it."""
 
-    def __init__(self, engine: Engine, *, simulated: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, *, simulated: bool = True, gate: ReadGate | None = None
+    ) -> None:
         self.engine = engine
         self.counts = ActivationCounts()
         self.events = Events()
@@ -114,6 +116,7 @@ class Deployment:
             simulated=simulated,
             events=self.events,
             counts=self.counts,
+            gate=gate,
             pace=lambda: self.seconds,
         )
 

@@ -101,8 +101,11 @@ class SimulatedStore:
         self.breaks = False  # whether it is down after its next write
         self.deaf = False  # hears nothing of what others write
         self.frozen: Stored | None = None  # what it is shown instead of the truth
+        self.looks = 0  # how often it was asked for the head
         self._passing = asyncio.Event()
         self._passing.set()
+        self._answering = asyncio.Event()
+        self._answering.set()
         self._changed: Callable[[], None] = lambda: None
         database.connections.append(self)
 
@@ -113,8 +116,13 @@ class SimulatedStore:
         self._passing.clear()
 
     def let_pass(self) -> None:
-        """Let writes pass that were held."""
+        """Let writes and answers pass that were held."""
         self._passing.set()
+        self._answering.set()
+
+    def hold_looks(self) -> None:
+        """Delay the answers to looks at the head until ``let_pass``; they are old by then."""
+        self._answering.clear()
 
     def arrive_late(self) -> None:
         """Commit what was late, where that is still possible."""
@@ -157,8 +165,11 @@ class SimulatedStore:
         return Batch(start, tuple(behind[:_BATCH]), head)
 
     async def head(self) -> Position | None:
+        self.looks += 1
         await self._ask()
-        return (self.frozen or self.database.stored).head
+        head = (self.frozen or self.database.stored).head
+        await self._answering.wait()
+        return head
 
     async def begin_epoch(
         self,

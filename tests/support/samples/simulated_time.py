@@ -5,10 +5,11 @@ for none: the same steps in the same order each time.
 import asyncio
 import concurrent.futures
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
-__all__ = ["SimulatedLoop", "until_idle"]
+__all__ = ["SimulatedLoop", "in_simulated_time", "until_idle"]
 
 
 class _Instant(selectors.SelectSelector):
@@ -43,6 +44,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         except BaseException as error:  # noqa: BLE001 - all of it belongs to the caller
             done.set_exception(error)
         return asyncio.wrap_future(done, loop=self)
+
+
+def in_simulated_time(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    """Run ``test`` where time passes only while everything waits."""
+
+    def run(tmp_path: Path) -> None:
+        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+            runner.run(test(tmp_path))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
 
 
 async def until_idle() -> None:

@@ -100,12 +100,15 @@ def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) ->
     left = max(request.deadline - time.monotonic(), 0.001)
     connect, read = min(timeouts.connect, left), min(timeouts.read, left)
     body = request.body.reveal() if request.body is not None else None
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if request.at_least:
+        headers["Keyhouse-At-Least"] = request.at_least
     return {
         "method": request.method,
         "url": request.path,
         "params": request.query,
         "content": body,
-        "headers": {"Content-Type": "application/json"} if body is not None else {},
+        "headers": headers,
         "timeout": httpx.Timeout(connect=connect, read=read, write=read, pool=connect),
         "extensions": {"trace": trace},
     }

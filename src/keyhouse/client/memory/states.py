@@ -15,7 +15,6 @@ no place at all, where there was one                  the state is gone
 """
 
 import hashlib
-import re
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -25,6 +24,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
 from keyhouse.wire.address import Address
+from keyhouse.wire.state_place import Place, place_in
 
 KEPT: Final = 1_000
 """Places that are remembered of each deployment: the newest ones."""
@@ -32,7 +32,6 @@ KEPT: Final = 1_000
 MOST: Final = 100
 """Addresses that are remembered."""
 
-_FORM: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})", re.ASCII)
 _SERVER_ERROR: Final = 500
 
 
@@ -40,17 +39,6 @@ class MemoryFullError(RefusedError):
     """No further coordinator can be remembered."""
 
     code = "memory-full"
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A place in a journal, as in ``Keyhouse-State``."""
-
-    epoch: int
-    sequence: int
-    chain: str  # the first 8 bytes of the chain value, 16 lower-case hex digits
-
-    def __str__(self) -> str:
-        return f"{self.epoch}.{self.sequence}.{self.chain}"
 
 
 class Memories(msgspec.Struct, frozen=True):
@@ -109,10 +97,10 @@ class Watch:
 
 def read_place(text: str) -> Place:
     """Return the value of ``Keyhouse-State`` as a place. Raises ``TrustError``."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    place = place_in(text)
+    if place is None:
         raise _contradiction("the coordinator's Keyhouse-State cannot be read")
-    return Place(int(found[1]), int(found[2]), found[3])
+    return place
 
 
 def require_root_of(memories: Memories, address: Address, root: str) -> None:

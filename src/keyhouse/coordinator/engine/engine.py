@@ -48,6 +48,7 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import (
     OutcomeLostError,
     OutcomeUnknownError,
+    Position,
     Replay,
     StoreConflictError,
     Weight,
@@ -111,9 +112,11 @@ class Engine:
         self._stopping = asyncio.Event()
         self._behind = False  # whether others may have written what the view does not show
         self._unreadable = False  # whether that could not be read the last time
+        self._unsettled = False  # whether the outcome of a write is not known
         self._paused = False  # whether the store has not answered for long
         self._broken: BrokenError | None = None
         self._warned_of = b""
+        self._published: Callable[[], None] = lambda: None
         self.counts: Final = EngineCounts()
         self.view = View(state, writer.position, self._log.view())
         writer.watch(self.look)
@@ -141,9 +144,19 @@ class Engine:
         return self._clock
 
     @property
+    def instance(self) -> bytes:
+        """What tells this process from every other: 16 random bytes."""
+        return self._process.instance
+
+    @property
     def is_broken(self) -> bool:
         """Whether it is not known what is durable: nothing is written until a restart."""
         return self._broken is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the store answers as far as is known, and the outcome of each write is known."""
+        return not (self._unsettled or self._unreadable or self._broken)
 
     @property
     def waiting(self) -> int:
@@ -276,6 +289,21 @@ class Engine:
         if not self._stopping.is_set():
             self._behind = True
             self._wake.set()
+
+    def on_view(self, published: Callable[[], None]) -> None:
+        """Call ``published`` after each new view."""
+        self._published = published
+
+    async def head(self) -> Position | None:
+        """Return where the store ends now, which may be further than the view; None if nowhere.
+
+        Raises ``UnavailableError`` if the store does not answer.
+        """
+        return await self._writer.head()
+
+    def place_at(self, sequence: int) -> Position | None:
+        """Return the place after the record ``sequence``; None if it is ahead, or not known."""
+        return self._writer.place_at(sequence)
 
     async def close(self) -> None:
         """Close the journal. Call after ``run`` has ended."""
@@ -410,9 +438,10 @@ class Engine:
             try:
                 await write
             except OutcomeUnknownError:
+                self._unsettled = True
                 await settle(self._writer, lambda: self._pause(batch), self._stopping)
             finally:
-                self._paused = False
+                self._unsettled = self._paused = False
         except OutcomeLostError:
             self._behind = True
             raise not_settled() from None
@@ -449,6 +478,7 @@ class Engine:
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **moved._asdict())
         self.view = View(state, self._writer.position, self._log.view())
+        self._published()
 
     async def _tend(self) -> None:
         """Compact the journal or write its head, where that is due.

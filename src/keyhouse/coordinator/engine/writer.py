@@ -67,6 +67,14 @@ class JournalWriter:
         if self._journal is not None:
             self._journal.watch(changed)
 
+    async def head(self) -> Position | None:
+        """Return where the store ends now, as ``Store.head``; None while there is no journal."""
+        return await self._journal.head() if self._journal is not None else None
+
+    def place_at(self, sequence: int) -> Position | None:
+        """Return the place after the record ``sequence``; None if it is ahead, or not known."""
+        return self._journal.place_at(sequence) if self._journal is not None else None
+
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which no other writer of the store comes before the next write."""
         return self._present().turn()

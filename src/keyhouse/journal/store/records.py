@@ -11,6 +11,7 @@ import msgspec
 
 __all__ = [
     "CHAIN_SIZE",
+    "KEPT_PLACES",
     "NOTHING",
     "Batch",
     "Beside",
@@ -18,12 +19,16 @@ __all__ = [
     "Note",
     "Position",
     "Sealed",
+    "Trail",
     "first_link",
     "follow",
     "link",
 ]
 
 CHAIN_SIZE = 32
+
+KEPT_PLACES: Final = 1000
+"""Places that a ``Trail`` knows: the newest ones."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -116,3 +121,21 @@ def follow(after: Position, *records: Sealed) -> Position:
     for sealed in records:
         chain = link(chain, sealed)
     return Position(after.epoch, records[-1].sequence, chain) if records else after
+
+
+class Trail:
+    """The newest places of one journal. Of its own writes it knows the places behind them."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Position] = {}
+
+    def passed(self, *places: Position) -> None:
+        """Take note of ``places``, which ascend."""
+        for place in places:
+            self._places[place.sequence] = place
+        while len(self._places) > KEPT_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def at(self, sequence: int) -> Position | None:
+        """Return the place after the record ``sequence``; None if it is not known."""
+        return self._places.get(sequence)

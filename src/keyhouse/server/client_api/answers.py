@@ -21,11 +21,15 @@ SHARED: Final = 5
 
 
 class Answers:
-    """Makes answers. ``present`` returns the view of now. Used on the event loop's thread."""
+    """Makes answers. ``present`` returns the view of now. Used on the event loop's thread.
 
-    def __init__(self, present: Callable[[], View], *, simulated: bool) -> None:
+    ``replica`` names which of several coordinators answers.
+    """
+
+    def __init__(self, present: Callable[[], View], *, simulated: bool, replica: str = "") -> None:
         self.present: Final = present
         self.simulated: Final = simulated
+        self._replica: Final = replica.encode()
         self._shared: tuple[tuple[bytes, Answer], ...] = ()
         self._headers_of: View | None = None
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -35,7 +39,8 @@ class Answers:
         if view is not self._headers_of:
             state = ((b"keyhouse-state", view.revision.encode()),) if view.revision else ()
             simulated = ((b"keyhouse-platform", b"simulation"),) if self.simulated else ()
-            self._headers_of, self._headers = view, (*state, *simulated)
+            replica = ((b"keyhouse-replica", self._replica),) if self._replica else ()
+            self._headers_of, self._headers = view, (*state, *simulated, *replica)
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:

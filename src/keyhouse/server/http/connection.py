@@ -5,6 +5,8 @@ Theory of operation. A connection is in one of six phases:
     HANDSHAKE ─▶ IDLE ─first bytes─▶ HEAD ─admitted─▶ BODY ─complete─▶ RUNNING ─answer─▶ IDLE
       every phase ─refusal, last answer, deadline─▶ CLOSING
 
+A head that the application cannot judge yet is RUNNING until it can.
+
 A small request that comes in one piece and is answered at once passes through all of them in one
 call of ``data_received``, without a task and with one write. While an answer is awaited, or the
 client does not take what was written, reading is held, so a connection never keeps more than one
@@ -16,21 +18,23 @@ per request: each phase has a deadline, and the listener sweeps over all connect
 import asyncio
 import math
 import secrets
+from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
 from time import perf_counter
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.server.http.chunks import ChunkedBody
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
     MalformedError,
     RequestHead,
+    at_least_in,
     check_beginning,
     read_head,
     readable_path,
@@ -39,6 +43,8 @@ from keyhouse.server.http.service import HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.fair_share import Share
 from keyhouse.server.net.transport import Transport
+
+T = TypeVar("T")
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LONGEST_KNOWN_HEAD: Final = 2048
@@ -93,7 +99,7 @@ class HttpConnection:
         self._chunks: ChunkedBody | None = None
         self._body = bytearray()
         self._memory: Share | None = None  # what its body takes of that for bodies
-        self._awaited: asyncio.Future[Answer] | None = None
+        self._awaited: asyncio.Future[Any] | None = None
         self._counts = service.counts
         self._began = 0.0  # when the head was complete
         self._head_size = 0
@@ -280,7 +286,8 @@ class HttpConnection:
         self._head_size = len(raw)
         self._known_bytes = raw if len(raw) <= _LONGEST_KNOWN_HEAD else _NO_BYTES
         self._known_request = request
-        self._known_head = Head(request.method, request.path, request.query, identity)
+        head = Head(request.method, request.path, request.query, identity)
+        self._known_head = _placed(raw, head) if self._service.places else head
 
     def _admit(self) -> None:
         if self._counts is not None:
@@ -289,16 +296,45 @@ class HttpConnection:
             verdict = self._service.application.admit(self._known_head)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             verdict = _internal_error(error)
+        if isinstance(verdict, Answer) and self._request.length == 0:
+            self._send(verdict)
+        else:
+            self._carry_out(verdict)
+
+    def _carry_out(
+        self, verdict: "Answer | Admission | asyncio.Future[Answer | Admission]"
+    ) -> None:
+        """Do what the application says to the head."""
         length = self._request.length
         if isinstance(verdict, Answer):
             if length == 0:
                 self._send(verdict)
             else:
                 self._answer_without_body(verdict, length)
+        elif not isinstance(verdict, Admission):
+            self._wait_for(verdict, self._judged)
         elif length == 0:
             self._run(verdict, b"")
         else:
             self._begin_body(verdict, length)
+
+    def _wait_for(
+        self, verdict: "asyncio.Future[Any]", then: "Callable[[asyncio.Future[Any]], None]"
+    ) -> None:
+        """Read nothing until ``verdict`` is there, which ``then`` gets."""
+        self._phase = _RUNNING
+        self._deadline = math.inf
+        self._awaited = self._service.wait_for(verdict)
+        self._awaited.add_done_callback(then)
+
+    def _judged(self, future: "asyncio.Future[Answer | Admission]") -> None:
+        """Do what the application says now to the head, then continue to read."""
+        if (verdict := self._awaited_result(future)) is not None:
+            try:
+                self._carry_out(verdict)
+            except MalformedError as malformed:
+                self._refuse(malformed)
+            self._work()
 
     def _answer_without_body(self, answer: Answer, length: int) -> None:
         """Answer a request whose body is not wanted: skip it if it is here, else close."""
@@ -406,12 +442,18 @@ class HttpConnection:
 
     def _answered(self, future: asyncio.Future[Answer]) -> None:
         """Send the answer that was awaited, then continue to read."""
+        if (answer := self._awaited_result(future)) is not None:
+            self._send(answer)
+            self._work()
+
+    def _awaited_result(self, future: "asyncio.Future[T]") -> "T | Answer | None":
+        """Return what was awaited, or why it failed; None if nobody waits for it any more."""
         self._awaited = None
         self._forget_body()
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if self._transport is not None and self._phase is _RUNNING:
-            self._send(future.result() if error is None else _internal_error(error))
-            self._work()
+        if self._transport is None or self._phase is not _RUNNING:
+            return None
+        return future.result() if error is None else _internal_error(error)
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
         """Write an answer. It is the last one if the client, a stop or unread bytes say so."""
@@ -476,9 +518,17 @@ class HttpConnection:
             answer = self._service.application.refuse(refusal)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             answer = _internal_error(error)
+        if not isinstance(answer, Answer):
+            self._wait_for(answer, self._refused)
+            return
         if malformed.status == HTTPStatus.SERVICE_UNAVAILABLE:
             answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
         self._send(answer, unread=True)
+
+    def _refused(self, future: "asyncio.Future[Answer]") -> None:
+        """Send the refusal that was awaited, and close."""
+        if (answer := self._awaited_result(future)) is not None:
+            self._send(answer, unread=True)
 
     def _refused_path(self) -> str:
         """Return the path of the head that could not be read, as far as it can be told."""
@@ -503,6 +553,14 @@ class HttpConnection:
         memory, self._memory = self._memory, None
         if memory is not None:
             memory.give(memory.held)
+
+
+def _placed(raw: bytes, head: Head) -> Head:
+    """Return ``head`` with the place that its bytes ``raw`` name, if they do."""
+    at_least = at_least_in(raw)
+    if at_least is None:
+        return head
+    return PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
 
 
 def _too_many_bodies() -> MalformedError:

@@ -5,6 +5,7 @@ Routes know no server and the server knows no routes. The protocol parses a head
 judged there. Only an ``Admission`` lets the body in, up to its own limit, and is then run with it.
 """
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -24,6 +25,16 @@ class Head(msgspec.Struct, frozen=True):
     path: str
     query: bytes
     identity: bytes | None
+
+
+class PlacedHead(Head, frozen=True):
+    """A head with ``Keyhouse-At-Least``, where that is looked at.
+
+    ``at_least`` is its value, of several all with commas between them; ``plain`` the head without.
+    """
+
+    at_least: bytes
+    plain: Head
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -70,12 +81,15 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Application(Protocol):
-    """What answers. Both methods answer at once and never raise on purpose."""
+    """What answers. Both methods return at once and never raise on purpose.
 
-    def admit(self, head: Head) -> Answer | Admission:
+    Where that cannot be told yet they return a future. It is cancelled when the client has gone.
+    """
+
+    def admit(self, head: Head) -> "Answer | Admission | Future[Answer | Admission]":
         """Judge a request by its head. An ``Answer`` ends it: its body is never read."""
         ...
 
-    def refuse(self, refusal: Refusal) -> Answer:
+    def refuse(self, refusal: Refusal) -> "Answer | Future[Answer]":
         """Word a refusal of the protocol. Extra headers of the answer are kept."""
         ...

@@ -16,7 +16,7 @@ class Listener(Acceptor):
     """Serves an application over HTTPS.
 
     ``PLAINTEXT`` in place of a context serves HTTP without TLS; with ``counts`` each answer is
-    counted there.
+    counted there. With ``places`` heads have the place that their client has seen.
     """
 
     def __init__(
@@ -25,10 +25,12 @@ class Listener(Acceptor):
         context: TlsContext | Plaintext,
         limits: Limits | None = None,
         counts: RequestCounts | None = None,
+        *,
+        places: bool = False,
     ) -> None:
         self.limits = limits or Limits()
         self._context = context
-        self._service = HttpService(application, self.limits, counts)
+        self._service = HttpService(application, self.limits, counts, places=places)
         super().__init__(
             self._service,
             self.limits,

@@ -17,16 +17,23 @@ class HttpService(Connections):
     """The ``application`` and what its callers use. Used on the event loop's thread only.
 
     Bodies in flight share ``known_bodies`` if their caller was identified, else
-    ``anonymous_bodies``: each is half of the memory for them.
+    ``anonymous_bodies``: each is half of the memory for them. With ``places`` the application gets
+    heads with the place that their client has seen.
     """
 
     def __init__(
-        self, application: Application, limits: Limits, counts: RequestCounts | None = None
+        self,
+        application: Application,
+        limits: Limits,
+        counts: RequestCounts | None = None,
+        *,
+        places: bool = False,
     ) -> None:
         super().__init__(limits)
         self.application = application
         self.limits = limits
         self.counts = counts
+        self.places = places
         self.anonymous_bodies = Pool(limits.body_memory // 2)
         self.known_bodies = Pool(limits.body_memory - limits.body_memory // 2)
         self._known_answers: dict[tuple[int, tuple[tuple[bytes, bytes], ...], bool], bytes] = {}

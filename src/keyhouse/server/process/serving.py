@@ -9,9 +9,10 @@ from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME
 from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
-from keyhouse.coordinator import Engine
-from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
+from keyhouse.coordinator import Engine, ReadGate
+from keyhouse.server.client_api import ROUTES, Answers, Confirmed, Dispatcher, UseCases
 from keyhouse.server.http.counts import RequestCounts
+from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.process.reminders import reminded
 from keyhouse.server.process.serving_identity import ServingIdentity, root_context
@@ -41,7 +42,8 @@ SCRAPE_GRACE: Final = 1.0
 class ClientApi(NamedTuple):
     """What the listener of the Client API needs."""
 
-    application: Dispatcher
+    application: Application
+    dispatcher: Dispatcher  # the application, or what is behind it
     use_cases: UseCases
     identity: ServingIdentity
 
@@ -54,7 +56,9 @@ class Listeners(NamedTuple):
 
 
 @contextmanager
-def client_api(engine: Engine, platform: Platform, checks: QuoteChecks) -> Iterator[ClientApi]:
+def client_api(
+    engine: Engine, platform: Platform, checks: QuoteChecks, gate: ReadGate | None = None
+) -> Iterator[ClientApi]:
     """Have the use cases of the Client API, and ``checks``, until the context ends."""
     with ExitStack() as stack:
         stack.enter_context(closing(checks))
@@ -64,7 +68,11 @@ def client_api(engine: Engine, platform: Platform, checks: QuoteChecks) -> Itera
         recovery = stack.enter_context(closing(RecoverySession(engine, identity.ready_for)))
         use_cases = UseCases(
             engine,
-            Answers(lambda: engine.view, simulated=platform.kind == "simulation"),
+            Answers(
+                lambda: engine.view,
+                simulated=platform.kind == "simulation",
+                replica=engine.instance[:4].hex() if gate is not None else "",
+            ),
             preparation,
             FirstManifest(engine, preparation, recovery),
             SecretWrites(engine, preparation),
@@ -75,7 +83,11 @@ def client_api(engine: Engine, platform: Platform, checks: QuoteChecks) -> Itera
             QuoteSigning(engine, checks),
             Counters(engine),
         )
-        yield ClientApi(Dispatcher(ROUTES, use_cases), use_cases, identity)
+        dispatcher = Dispatcher(ROUTES, use_cases)
+        application: Application = dispatcher
+        if gate is not None:
+            application = Confirmed(dispatcher, engine, use_cases.answers, gate)
+        yield ClientApi(application, dispatcher, use_cases, identity)
 
 
 @asynccontextmanager
@@ -87,15 +99,18 @@ async def serving(
     *,
     certificate_days: int | None = None,
     metrics: tuple[str, int] | None = None,
+    replicated: bool = False,
 ) -> AsyncIterator[Listeners]:
     """Have everything that answers until the context ends; workloads are served on ``mesh``.
 
     Their certificates are good for ``certificate_days``, None: for as long as the coordinator's.
-    ``metrics`` is the address to serve these on; without one nothing is counted.
+    ``metrics`` is the address to serve these on; without one nothing is counted. ``replicated``:
+    others write to the same store, so nothing is answered before the view is confirmed.
     """
+    gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
     events = Events() if metrics else None
-    with client_api(engine, platform, checks) as api:
+    with client_api(engine, platform, checks, gate) as api:
         simulated = api.use_cases.answers.simulated
         activated = ActivationCounts()
         activations = Activations(
@@ -104,16 +119,17 @@ async def serving(
             simulated=simulated,
             events=events,
             counts=activated,
+            gate=gate,
             lifetime=LIFETIME if certificate_days is None else timedelta(days=certificate_days),
         )
         keys = engine.view.state.keys
-        listener = Listener(api.application, root_context(keys), counts=counts)
+        listener = Listener(api.application, root_context(keys), counts=counts, places=replicated)
         async with (
             _workloads_served(mesh, engine, activations, simulated=simulated) as workloads,
             _metrics_served(
                 metrics, api.use_cases, Listeners(listener, workloads), counts, events, activated
             ),
-            reminded(engine, api.application.forget_answers),
+            reminded(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
             yield Listeners(listener, workloads)

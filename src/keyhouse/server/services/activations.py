@@ -31,6 +31,7 @@ from keyhouse.coordinator import (
     Joining,
     Operation,
     Parameters,
+    ReadGate,
     Running,
     StaleError,
     parameters,
@@ -73,7 +74,8 @@ class _Workload(NamedTuple):
 class Activations:
     """Decides on activations by the engine's current view.
 
-    ``lifetime`` is that of the certificates of workloads. ``pace`` bounds what is told of refusals.
+    ``gate`` confirms views where there are other writers. ``lifetime`` is that of the certificates
+    of workloads. ``pace`` bounds what is told of refusals.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Activations:
         simulated: bool,
         events: Events | None,
         counts: ActivationCounts,
+        gate: ReadGate | None = None,
         lifetime: timedelta = LIFETIME,
         pace: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -92,6 +95,7 @@ class Activations:
         self._quote_checks = quote_checks
         self._simulated = simulated
         self._events = events
+        self._gate = gate
         self._lifetime = lifetime
         self._executor = BoundedExecutor(
             "activate", ConcurrencyLimit(WAITING, "too many workloads are being activated")
@@ -130,6 +134,7 @@ class Activations:
 
     async def _read(self, request: ActivationRequest, identity: bytes | None) -> _Workload:
         """Check the request in the order of the interface, the cheap before the quote."""
+        await self._confirmed()  # what is refused is refused by the newest manifest
         state = self._running()
         presented = require_identity(identity)
         require_recipe(state, request.marble_type)
@@ -179,10 +184,16 @@ class Activations:
         if activated.counted:
             await self._engine.submit(Activate(manifest, intermediate, activated))
             return
+        await self._confirmed()  # nothing is written that another writer's update could outrun
         current = self._running()
         if (current.manifest, current.keys.intermediate_cert) != (manifest, intermediate):
             raise StaleError
         self._engine.record(activated)
+
+    async def _confirmed(self) -> None:
+        """Return when the view shows what others wrote before now. Raises ``UnavailableError``."""
+        if self._gate is not None:
+            await self._gate.passed()
 
     def _activated(self, recipe: Recipe, workload: _Workload) -> Activated:
         verdict = workload.verdict

@@ -51,6 +51,10 @@ _HEADERS: Final = {
         "description": "While a manifest is enforced: epoch, sequence, start of the chain value.",
         "schema": {"type": "string", "pattern": "^[0-9]+\\.[0-9]+\\.[0-9a-f]{16}$"},
     },
+    "Keyhouse-Replica": {
+        "description": "Where several coordinators share a store: which of them answered.",
+        "schema": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
+    },
     "Keyhouse-Platform": {
         "description": "On the simulated platform, which protects nothing.",
         "schema": {"const": "simulation"},
@@ -81,7 +85,9 @@ def openapi(routes: Iterable[Route]) -> Schema:
             "summary": "The trusted coordinator of a confidential-computing cluster.",
             "description": "Verify the coordinator's quote before you believe an answer. Any other "
             "path or method is 405. Names of fields in requests match in any case; unknown ones "
-            "are ignored.",
+            "are ignored. Where several coordinators share a store, a request may have the header "
+            "Keyhouse-At-Least, a value of Keyhouse-State: who does not see that state answers "
+            "503, and 409 if its own does not continue it.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [

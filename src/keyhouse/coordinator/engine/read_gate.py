@@ -1,0 +1,158 @@
+"""Keeps answers back until the view is known to show all that others have written before.
+
+With several writers of one store the view of each may be behind. An answer is made from the newest
+state if the request came before a look at the store's head began, and the view is at that head or
+past it. One look at a time serves all requests that wait; those that come meanwhile wait for the
+next. With one writer there is no gate: its view is always the newest.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any, Final, NamedTuple, TypeVar
+
+from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.coordinator.engine.engine import Engine
+from keyhouse.journal import Position
+
+__all__ = ["LONGEST", "ReadGate"]
+
+T = TypeVar("T")
+
+LONGEST: Final = 5.0
+"""Seconds that a view may take to reach the store's head."""
+
+FEW: Final = 4
+"""Requests that have a look at once; for more, looks are ``APART``: each then serves more."""
+
+APART: Final = 0.0005
+"""Seconds from the beginning of a look to that of the next."""
+
+_TICK: Final = 0.001  # what event loops can wait at least
+
+
+class _Waiting(NamedTuple):
+    answer: Callable[[KeyhouseError | None], Any]
+    given: "asyncio.Future[Any]"
+
+
+class _Ahead(NamedTuple):
+    """Requests that wait for the view to reach ``head``."""
+
+    head: Position
+    waiting: list[_Waiting]
+    limit: asyncio.TimerHandle
+
+
+class ReadGate:
+    """Confirms the views of ``engine``. Used on the event loop's thread only."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._waiting: list[_Waiting] = []
+        self._ahead: list[_Ahead] = []
+        self._looking: asyncio.Task[None] | None = None
+        self._looked = 0.0  # when the last look began
+        engine.on_view(self._view_changed)
+
+    def confirmed(self, answer: Callable[[KeyhouseError | None], T]) -> "asyncio.Future[T]":
+        """Return what ``answer`` returns, which is called as soon as the view is confirmed.
+
+        It gets the reason where that cannot be: the store does not answer, or the view does not
+        reach its head, or contradicts it. The future may be cancelled.
+        """
+        given: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(answer, given))
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        return given
+
+    async def passed(self) -> None:
+        """Return when the view is confirmed. Raises ``UnavailableError``, ``BrokenError``."""
+        await self.confirmed(_raised)
+
+    async def _look(self) -> None:
+        """Look at the store's head as long as requests wait for that."""
+        try:
+            while self._waiting:
+                await self._keep_apart()
+                waiting, self._waiting = self._waiting, []
+                await self._confirm(waiting)
+        finally:
+            self._looking = None
+
+    async def _keep_apart(self) -> None:
+        if len(self._waiting) > FEW and perf_counter() - self._looked < APART:
+            await asyncio.sleep(_TICK)
+        self._looked = perf_counter()
+
+    async def _confirm(self, waiting: list[_Waiting]) -> None:
+        """Answer ``waiting`` from the first view at the head or past it, or refuse them."""
+        engine, before = self._engine, self._engine.view.position
+        try:
+            head = await engine.head()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            engine.look()  # finds out more, and says so
+            _conclude(waiting, error if isinstance(error, KeyhouseError) else _not_confirmed())
+            return
+        if before is None:  # nothing was journalled when the requests came
+            _conclude(waiting, None)
+        elif head is None or _is_before(head, before):
+            engine.look()  # finds out whether records were lost, and stops the engine then
+            _conclude(waiting, _not_confirmed())
+        elif not self._reached(head, waiting):
+            limit = asyncio.get_running_loop().call_later(LONGEST, self._give_up, waiting)
+            self._ahead.append(_Ahead(head, waiting, limit))
+            engine.look()
+
+    def _reached(self, head: Position, waiting: Iterable[_Waiting]) -> bool:
+        """Answer ``waiting`` if the view is at ``head`` or past it; return whether it is."""
+        position = self._engine.view.position
+        if position is None or position.sequence < head.sequence:
+            return False
+        known = self._engine.place_at(head.sequence)
+        contradicts = known is not None and known != head
+        _conclude(waiting, _not_confirmed() if contradicts else None)
+        return True
+
+    def _view_changed(self) -> None:
+        if self._ahead:  # not at once: the engine has writers to answer
+            asyncio.get_running_loop().call_soon(self._advance)
+
+    def _advance(self) -> None:
+        ahead, self._ahead = self._ahead, []
+        for each in ahead:
+            if self._reached(each.head, each.waiting):
+                each.limit.cancel()
+            else:
+                self._ahead.append(each)
+
+    def _give_up(self, waiting: list[_Waiting]) -> None:
+        self._ahead = [each for each in self._ahead if each.waiting is not waiting]
+        _conclude(waiting, _not_confirmed())
+
+
+def _is_before(head: Position, known: Position) -> bool:
+    """Tell whether a store at ``head`` lacks what was known before it was looked at."""
+    return head.sequence < known.sequence or (head.sequence == known.sequence and head != known)
+
+
+def _conclude(waiting: Iterable[_Waiting], problem: KeyhouseError | None) -> None:
+    for answer, given in waiting:
+        if given.done():  # its client has gone
+            continue
+        try:
+            given.set_result(answer(problem))
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller; others are answered
+            given.set_exception(error)
+
+
+def _raised(problem: KeyhouseError | None) -> None:
+    if problem is not None:
+        raise problem
+
+
+def _not_confirmed() -> UnavailableError:
+    return UnavailableError(
+        "this coordinator cannot read the newest state now", hint="try again later"
+    )

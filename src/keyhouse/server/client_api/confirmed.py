@@ -1,0 +1,143 @@
+"""Answers of one of several replicas: each below 500 is made from the newest state that there is.
+
+A read waits for the gate before it is judged. So does what the present view would refuse, for the
+newest may not. What has a body waits when the body is complete: what is done then, and what is told
+then, is of a state that is newer than the request. Answers from 500 on tell no place, and who sends
+``Keyhouse-At-Least`` is answered only from a state that continues that place.
+"""
+
+from asyncio import Future
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
+from keyhouse.coordinator import Engine, ReadGate
+from keyhouse.server.client_api.answers import Answers
+from keyhouse.server.client_api.dispatcher import Dispatcher
+from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
+from keyhouse.wire.state_place import Place, place_in
+
+_STATE: Final = b"keyhouse-state"
+
+Verdict = Answer | Admission
+
+
+class ForkError(ConflictError):
+    """The state of this coordinator does not continue what its client has seen."""
+
+    code = "fork"
+
+
+class Confirmed:
+    """Implements ``Application`` over ``dispatcher``, whose views ``gate`` confirms."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, engine: Engine, answers: Answers, gate: ReadGate
+    ) -> None:
+        self._dispatcher: Final = dispatcher
+        self._engine: Final = engine
+        self._answers: Final = answers
+        self._gate: Final = gate
+
+    def admit(self, head: Head) -> Verdict | Future[Verdict]:
+        """Judge a request by its head, now or when the view is confirmed."""
+        if self._engine.view.position is None:  # there is nothing that others could have written
+            return self._judged(head)
+        if head.method == "GET":
+            return self._confirmed(head)
+        verdict = self._dispatcher.admit(_plain(head))
+        if isinstance(verdict, Answer):
+            return self._confirmed(head)
+
+        async def run(body: bytes) -> Answer:
+            confirmed = await self._confirmed(head)
+            if isinstance(confirmed, Answer):
+                return confirmed
+            outcome = confirmed.run(body)
+            return outcome if isinstance(outcome, Answer) else await outcome
+
+        return msgspec.structs.replace(verdict, run=run)
+
+    def refuse(self, refusal: Refusal) -> Answer | Future[Answer]:
+        """Word what the protocol refuses."""
+        failed = refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if failed or self._engine.view.position is None:
+            return _without_place(self._dispatcher.refuse(refusal))
+
+        def answer(problem: KeyhouseError | None) -> Answer:
+            if problem is None:
+                return self._dispatcher.refuse(refusal)
+            nowhere = Head("", refusal.path, b"", None)
+            return _without_place(self._answers.refused(problem, nowhere))
+
+        return self._gate.confirmed(answer)
+
+    def _confirmed(self, head: Head) -> Future[Verdict]:
+        return self._gate.confirmed(lambda problem: self._judged(head, problem))
+
+    def _judged(self, head: Head, problem: KeyhouseError | None = None) -> Verdict:
+        """Judge a request by the present view, which is confirmed if there is no ``problem``."""
+        plain = _plain(head)
+        try:
+            if problem is not None:
+                raise problem
+            if isinstance(head, PlacedHead):
+                self._require_place(head.at_least)
+            verdict = self._dispatcher.admit(plain)
+        except KeyhouseError as error:
+            verdict = self._answers.refused(error, plain)
+        if isinstance(verdict, Answer):
+            return _without_place(verdict)
+        admission = verdict
+
+        async def run(body: bytes) -> Answer:
+            outcome = admission.run(body)
+            return _without_place(outcome if isinstance(outcome, Answer) else await outcome)
+
+        return msgspec.structs.replace(admission, run=run)
+
+    def _require_place(self, text: bytes) -> None:
+        """Require that the view continues the place ``text``, which the client has seen.
+
+        Of places long ago the chain values are not known any more; then the numbers have to do.
+        Raises ``BadRequestError``, ``UnavailableError``, ``ForkError``.
+        """
+        wanted = place_in(text.decode("latin-1"))
+        if wanted is None:
+            raise BadRequestError(
+                "Keyhouse-At-Least cannot be read",
+                fields={"headers": "Keyhouse-At-Least is not a place"},
+                hint="send the value of Keyhouse-State from an earlier answer",
+            )
+        position = self._engine.view.position
+        if position is None or position.sequence < wanted.sequence:
+            raise UnavailableError(
+                f"this coordinator cannot see the state {wanted}, which its client has seen",
+                hint="try again later; if it stays so, its store has lost changes or hides them",
+            )
+        known = self._engine.place_at(wanted.sequence)
+        same = known is None or _place(known.epoch, known.sequence, known.chain) == wanted
+        if not same or position.epoch < wanted.epoch:
+            raise ForkError(
+                f"the state of this coordinator does not continue {wanted}, which its client has"
+                " seen",
+                hint="an older copy of its store was put back, or two copies run: find out which",
+            )
+
+
+def _place(epoch: int, sequence: int, chain: bytes) -> Place:
+    return Place(epoch, sequence, chain[:8].hex())
+
+
+def _plain(head: Head) -> Head:
+    return head.plain if isinstance(head, PlacedHead) else head
+
+
+def _without_place(answer: Answer) -> Answer:
+    """Return ``answer``; one from 500 on without ``Keyhouse-State``: its view is not confirmed."""
+    if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return answer
+    headers = tuple(header for header in answer.headers if header[0] != _STATE)
+    return Answer(answer.status, answer.body, headers)
