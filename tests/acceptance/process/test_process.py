@@ -176,7 +176,7 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
         refused = refusal(run("serve", *words))
         assert refused.error == (
             "no platform was found here: neither gramine (/dev/attestation)"
-            " nor snp (/dev/sev-guest) nor tdx (/sys/kernel/config/tsm/report)"
+            " nor snp (/dev/sev-guest) nor tdx (/dev/tdx_guest)"
         )
         assert refused.hint.endswith("--platform simulation")
 

@@ -101,20 +101,29 @@ class OpenSimulation(Protocol):
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
     """Return the platform to open for ``wanted``: of ``auto`` the hardware of this machine.
 
-    A simulation is never chosen that way. Raises ``PlatformMissingError`` for ``auto`` without
-    hardware.
+    A simulation is never chosen that way. For ``auto`` raises ``PlatformMissingError`` without
+    hardware, ``PlatformUnusableError`` for a confidential VM of an unknown kind.
     """
     if wanted != "auto":
         return wanted
+    from keyhouse.attestation.platforms.files import PlatformUnusableError
     from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
     from keyhouse.attestation.platforms.snp import SEV_GUEST
+    from keyhouse.attestation.platforms.tdx import TDX_GUEST
     from keyhouse.attestation.platforms.tsm import TSM_REPORTS
 
-    directories = {"gramine": DEV_ATTESTATION, "snp": SEV_GUEST, "tdx": TSM_REPORTS}
-    for name, directory in directories.items():
-        if exists(directory):
+    signs = {"gramine": DEV_ATTESTATION, "snp": SEV_GUEST, "tdx": TDX_GUEST}
+    for name, path in signs.items():
+        if exists(path):
             return name
-    looked_for = " nor ".join(f"{name} ({path})" for name, path in directories.items())
+    if exists(TSM_REPORTS):
+        raise PlatformUnusableError(
+            f"the platform cannot be used: {TSM_REPORTS} is there, but neither {SEV_GUEST} (snp)"
+            f" nor {TDX_GUEST} (tdx) shows whose reports it gives",
+            hint="load the driver sev-guest or tdx-guest, and give a container its device;"
+            " or name the platform",
+        )
+    looked_for = " nor ".join(f"{name} ({path})" for name, path in signs.items())
     raise PlatformMissingError(f"no platform was found here: neither {looked_for}", hint=_NOT_HERE)
 
 

@@ -45,21 +45,22 @@ def _versions() -> Iterator[Finding]:
 
 
 def _platforms() -> Iterator[Finding]:
-    from keyhouse.attestation.platforms.find import PlatformMissingError, simulation
-    from keyhouse.attestation.platforms.gramine import DEV_ATTESTATION
-    from keyhouse.attestation.platforms.snp import SEV_GUEST
-    from keyhouse.attestation.platforms.tsm import TSM_REPORTS
+    from keyhouse.attestation.platforms.files import PlatformUnusableError
+    from keyhouse.attestation.platforms.find import (
+        PlatformMissingError,
+        platform_name,
+        simulation,
+    )
 
     found = False
-    vm = ("snp" if SEV_GUEST.exists() else "tdx", TSM_REPORTS)
-    for name, place in (("gramine", DEV_ATTESTATION), vm):
-        if place.is_dir():
-            found = True
-            yield Finding(f"platform {name}", "ok", f"here: {place}")
-    if not found:
-        places = f"neither {DEV_ATTESTATION} nor {TSM_REPORTS}"
+    try:
+        yield Finding(f"platform {platform_name('auto')}", "ok", "here")
+        found = True
+    except PlatformMissingError as missing:
         fix = "a coordinator needs one; commands that talk to a coordinator do not"
-        yield Finding("platform", "skipped", f"no hardware found: {places}", fix)
+        yield Finding("platform", "skipped", missing.message, fix)
+    except PlatformUnusableError as unusable:
+        yield Finding("platform", "problem", unusable.message, unusable.hint)
     try:
         simulation()
     except PlatformMissingError as missing:
