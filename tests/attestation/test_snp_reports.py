@@ -77,8 +77,15 @@ def test_the_recorded_report_is_signed_by_a_chip_of_amds() -> None:
 
 def test_the_key_may_be_in_the_collateral_instead() -> None:
     assert endorsed(REPORT) is QuoteProblem.CHAIN
-    whole = msgspec.structs.replace(AUTHORITIES, certificates=(*AUTHORITIES.certificates, VCEK))
-    assert endorsed(REPORT, whole) is None
+    other = (VECTORS / "snp_vcek_debug.der").read_bytes()
+    for certificates in (
+        (*AUTHORITIES.certificates, other, VCEK),
+        (VCEK, other, *AUTHORITIES.certificates),
+    ):
+        whole = msgspec.structs.replace(AUTHORITIES, certificates=certificates)
+        assert endorsed(REPORT, whole) is None
+    without = msgspec.structs.replace(AUTHORITIES, certificates=(*AUTHORITIES.certificates, other))
+    assert endorsed(REPORT, without) is QuoteProblem.CHAIN
 
 
 def test_no_bit_of_the_report_can_be_another_one() -> None:

@@ -18,10 +18,11 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.wire.der_elements import der_elements
 
-__all__ = ["AmdCollateral", "read_amd_collateral", "read_amd_path"]
+__all__ = ["AmdCollateral", "read_amd_collateral", "read_amd_files", "read_amd_path"]
 
 _LONGEST: Final = 1 << 20  # bytes of a file; real ones have about 5,000
 _MOST: Final = 1024  # files
+_PIECE: Final = 16_384
 
 _PEM: Final = re.compile(
     rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
@@ -50,6 +51,14 @@ def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
 def read_amd_path(path: Path) -> AmdCollateral:
     """Return what is in the file ``path``, or in the files of that directory.
 
+    Raises ``CollateralRefusedError``.
+    """
+    return read_amd_collateral(read_amd_files(path))
+
+
+def read_amd_files(path: Path) -> tuple[bytes, ...]:
+    """Return the content of the file ``path``, or of the files of that directory by their names.
+
     Files whose names begin with a point are not read. Raises ``CollateralRefusedError``.
     """
     try:
@@ -57,7 +66,7 @@ def read_amd_path(path: Path) -> AmdCollateral:
         if len(files) > _MOST:
             raise _refused(path, f"it has more than {_MOST} files")
         named = [file for file in files if file == path or not file.name.startswith(".")]
-        return read_amd_collateral(_content(file) for file in named)
+        return tuple(map(_content, named))
     except OSError as error:
         raise _refused(path, os_reason(error)) from None
 
@@ -65,10 +74,14 @@ def read_amd_path(path: Path) -> AmdCollateral:
 def _content(file: Path) -> bytes:
     # Neither waits for a writer of a pipe nor follows a device to its end.
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as opened:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise _refused(file, "it is not a regular file")
-        content = opened.read(_LONGEST + 1)
+        content = b""
+        while len(content) <= _LONGEST and (piece := os.read(handle, _PIECE)):
+            content += piece
+    finally:
+        os.close(handle)
     if len(content) > _LONGEST:
         raise _refused(file, f"it has more than {_LONGEST} bytes")
     return content

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.refusals import refusal
 
-__all__ = ["Authority", "Roots", "find_authority", "newest_list", "require_issued"]
+__all__ = ["Authority", "Roots", "end_of_lists", "find_authority", "newest_list", "require_issued"]
 
 Roots = Mapping[str, bytes]
 """The pinned root of each line of processors, DER, by the line's name."""
@@ -79,16 +79,14 @@ def newest_list(
 
     It does not revoke the authority. Raises ``QuoteRefusedError``.
     """
-    read = [each for each in map(_list, lists) if each is not None]  # an empty list is false
-    found = [each for each in read if _is_list_of(each, authority.root)]
-    if not found:
+    newest = _newest_of(lists, authority.root)
+    if newest is None:
         raise QuoteRefusedError(
             QuoteProblem.COLLATERAL,
             f"the quote does not verify: there is no revocation list of AMD for"
             f" {authority.product}",
             hint="fetch it from AMD's key distribution service, and name it in --amd-collateral",
         )
-    newest = max(found, key=lambda each: each.last_update_utc)
     ends = newest.next_update_utc
     if ends is None or at > ends:
         raise refusal(QuoteProblem.EXPIRED)
@@ -98,6 +96,22 @@ def newest_list(
     if newest.get_revoked_certificate_by_serial_number(serial) is not None:
         raise refusal(QuoteProblem.REVOKED)
     return newest
+
+
+def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
+    """Return when the first of the lists in use ends, UTC: of each root the newest it signed."""
+    given = tuple(lists)
+    newest = (_newest_of(given, x509.load_der_x509_certificate(der)) for der in roots.values())
+    ends = (each.next_update_utc for each in newest if each is not None)
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _newest_of(
+    lists: Iterable[bytes], root: x509.Certificate
+) -> x509.CertificateRevocationList | None:
+    read = [each for each in map(_list, lists) if each is not None]  # an empty list is false
+    found = [each for each in read if _is_list_of(each, root)]
+    return max(found, key=lambda each: each.last_update_utc, default=None)
 
 
 def _certificate(der: bytes) -> x509.Certificate | None:

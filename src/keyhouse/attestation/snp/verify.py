@@ -11,7 +11,9 @@
 6. The guest policy is one that can be trusted.
 """
 
+import functools
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -81,7 +83,7 @@ def require_endorsed(
     authority = find_authority(
         endorsement.issuer,
         said.measured.signing_key,
-        (*issuers, *collateral.certificates),
+        (*issuers, *_kept(collateral).others),
         roots,
     )
     if beside.get(SnpCertificate.ARK, roots[authority.product]) != roots[authority.product]:
@@ -108,18 +110,36 @@ def _endorsement(
     others = {SnpCertificate.VCEK, SnpCertificate.VLEK} - {kind}
     if others & beside.keys():
         raise refusal(QuoteProblem.WRONG_PLATFORM)
-    given = beside.get(kind)
-    candidates = collateral.certificates if given is None else (given,)
-    for found in filter(None, map(_read, candidates)):
-        if given is not None or (found.kind == f"SEV-{kind.name}" and _fits(said, found)):
+    if kind in beside:
+        given = _read(beside[kind])
+        if given is None:
+            raise refusal(QuoteProblem.CHAIN)
+        return given
+    for found in _kept(collateral).endorsements:
+        if found.kind == f"SEV-{kind.name}" and _fits(said, found):
             return found
-    if given is not None:
-        raise refusal(QuoteProblem.CHAIN)
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
         f"the quote does not verify: it carries no {kind.name} certificate,"
         " and none in the collateral is of its chip and firmware",
         hint="let the host give certificates beside reports, or fetch that of the chip from AMD",
+    )
+
+
+class _Kept(NamedTuple):
+    """The certificates of keys in the collateral, and all others, which issuers are among."""
+
+    endorsements: tuple[Endorsement, ...]
+    others: tuple[bytes, ...]
+
+
+# Once for each collateral: a site may keep the certificates of a thousand chips.
+@functools.lru_cache(maxsize=4)
+def _kept(collateral: AmdCollateral) -> _Kept:
+    read = [(der, _read(der)) for der in collateral.certificates]
+    return _Kept(
+        tuple(found for _, found in read if found is not None),
+        tuple(der for der, found in read if found is None),
     )
 
 

@@ -117,7 +117,7 @@ _ALL: Final = (
         "keyhouse_collateral_expiry_seconds",
         "gauge",
         (),
-        "end of the collateral in use that ends first, seconds since 1970",
+        "end of the collateral in use that ends first, AMD's lists too, seconds since 1970",
     ),
     Described("keyhouse_collateral_fetches_total", "counter", ("outcome",), "fetches from a PCCS"),
     Described(

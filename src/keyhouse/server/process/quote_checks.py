@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
+from keyhouse.server.process.amd_files import AmdFiles
 from keyhouse.server.process.collateral_files import CollateralFiles
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.collateral_memory import JournalledMarks
@@ -109,9 +109,7 @@ def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdCh
         path = data_dir / "simulation" / SIMULATED_AMD.collateral
     if path is None:
         return AmdChecks(platform.amd_roots, None)
-    whole = path.absolute()
-    read_amd_path(whole)
-    return AmdChecks(platform.amd_roots, lambda: read_amd_path(whole))
+    return AmdChecks(platform.amd_roots, AmdFiles(path.absolute(), platform.amd_roots))
 
 
 def _ca(path: Path) -> bytes:

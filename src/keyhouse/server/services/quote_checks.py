@@ -75,6 +75,19 @@ class CollateralHealth(Protocol):
         ...
 
 
+class _Healths(NamedTuple):
+    """Several as one."""
+
+    each: tuple[CollateralHealth, ...]
+
+    def expires(self) -> datetime | None:
+        ends = (health.expires() for health in self.each)
+        return min((end for end in ends if end is not None), default=None)
+
+    def fetches(self) -> Mapping[str, int]:
+        return {kind: count for health in self.each for kind, count in health.fetches().items()}
+
+
 class CollateralPerPlatform(Protocol):
     """Has the collateral of each kind of platform, or fetches it. Used on the event loop."""
 
@@ -173,9 +186,10 @@ class QuoteChecks:
 
     @property
     def health(self) -> CollateralHealth | None:
-        """What tells how the collateral is doing, if anything does."""
-        source: object = self._collateral
-        return source if isinstance(source, CollateralHealth) else None
+        """What tells how the collateral is doing, that of AMD too, if anything does."""
+        sources: tuple[object, ...] = (self._collateral, self._amd.collateral)
+        found = tuple(each for each in sources if isinstance(each, CollateralHealth))
+        return _Healths(found) if found else None
 
     async def in_turn(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Return what ``work`` returns, on the thread of the checks.
