@@ -13,22 +13,24 @@ from keyhouse.testing import (
     TcbStatus,
     confidential_vm,
     enclave,
+    snp_vm,
 )
 
 DB = confidential_vm("db", command_line="ro quiet", config=b"the configuration")
 WEB = enclave("web")
+AMD = snp_vm("amd", command_line="ro quiet", config=b"the configuration")
 SAY = "import os; print(os.environ['TOKEN'], open('conf/token').read())"
 
 
 def manifest(**packages: Any) -> dict[str, Any]:
-    """Return a manifest of an enclave and a confidential VM that share a secret."""
+    """Return a manifest of an enclave and of both kinds of VMs that share a secret."""
     given = {
         "Env": {"TOKEN": "{{ hex .Secrets.token }}"},
         "Files": {"conf/token": "{{ hex .Secrets.token }}"},
     }
     return {
-        "Packages": {"web": WEB.package, "db": DB.package} | packages,
-        "Marbles": {name: {"Package": name, "Parameters": given} for name in ("web", "db")},
+        "Packages": {"web": WEB.package, "db": DB.package, "amd": AMD.package} | packages,
+        "Marbles": {name: {"Package": name, "Parameters": given} for name in ("web", "db", "amd")},
         "Secrets": {"token": {"Type": "symmetric-key", "Size": 128, "Shared": True}},
     }
 
@@ -40,22 +42,24 @@ def mixed() -> Iterator[Deployment]:
 
 
 def test_enclaves_and_confidential_vms_join_one_deployment(mixed: Deployment) -> None:
-    web, db = mixed.activate("web", WEB), mixed.activate("db", DB)
-    assert db.env["TOKEN"] == web.env["TOKEN"]
-    assert db.root_ca == web.root_ca
-    db.certificate.verify_directly_issued_by(db.chain[1])
+    web, db, amd = (mixed.activate(*each) for each in (("web", WEB), ("db", DB), ("amd", AMD)))
+    assert db.env["TOKEN"] == web.env["TOKEN"] == amd.env["TOKEN"]
+    assert db.root_ca == web.root_ca == amd.root_ca
+    for vm in (db, amd):
+        vm.certificate.verify_directly_issued_by(vm.chain[1])
 
 
+@pytest.mark.parametrize(("kind", "vm"), [("db", DB), ("amd", AMD)], ids=["TDX", "SEV-SNP"])
 def test_program_in_a_vm_gets_its_certificate_and_secrets(
-    mixed: Deployment, tmp_path: Path
+    mixed: Deployment, tmp_path: Path, kind: str, vm: Any
 ) -> None:
     """The launcher asks the real platform, over a directory that behaves like configfs-tsm."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     ended = mixed.launch(
-        "db", DB, [sys.executable, "-c", SAY], folder=tmp_path, env={"TMPDIR": str(temporary)}
+        kind, vm, [sys.executable, "-c", SAY], folder=tmp_path, env={"TMPDIR": str(temporary)}
     ).wait()
-    token = mixed.activate("db", DB).env["TOKEN"].decode()
+    token = mixed.activate(kind, vm).env["TOKEN"].decode()
     assert (ended.code, ended.output) == (0, f"{token} {token}\n"), ended.errors
     assert list(temporary.iterdir()) == [], "nothing of the directory is left"
 
@@ -78,6 +82,9 @@ def test_program_in_another_vm_is_not_started(mixed: Deployment, tmp_path: Path)
         ("db", confidential_vm("db", command_line="ro quiet"), "TDX.MRConfigID"),
         ("db", WEB, "Tee: the quote is of an SGX enclave"),
         ("web", DB, "Tee: the quote is of a confidential VM"),
+        ("amd", snp_vm("another", config=b"the configuration"), "SNP.Measurement"),
+        ("amd", snp_vm("amd", firmware="another", command_line="ro quiet"), "SNP.Measurement"),
+        ("amd", snp_vm("amd", command_line="ro quiet"), "SNP.HostData"),
     ],
 )
 def test_refusal_names_the_field(mixed: Deployment, kind: str, who: Any, rule: str) -> None:
@@ -101,3 +108,13 @@ def test_tcb_of_the_machine_counts_for_both(mixed: Deployment) -> None:
     finally:
         mixed.set_tcb(TcbStatus.UP_TO_DATE)
     mixed.activate("db", DB)
+
+
+def test_firmware_older_than_the_package_asks_for_is_refused() -> None:
+    newer = AMD.package
+    newer["SNP"]["MinimumTCB"]["Microcode"] += 1
+    with (
+        Deployment(manifest(amd=newer)) as running,
+        pytest.raises(ActivationRefusedError, match=r"SNP\.MinimumTCB"),
+    ):
+        running.activate("amd", AMD)

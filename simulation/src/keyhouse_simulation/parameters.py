@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from keyhouse.attestation import Measurements, SnpTcb, TcbStatus
+from keyhouse.attestation.platforms.find import SIMULATED_AMD
 
 COORDINATOR = Measurements(
     unique_id=b"SIMULATED KEYHOUSE, NOT MEASURED",
@@ -89,7 +90,7 @@ class Endorsement(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = "SEV-VCEK"
     product: str = "Genoa-B1"
-    tcb: SnpTcb = SnpTcb(10, 0, 23, 84)
+    tcb: SnpTcb = SIMULATED_AMD.tcb
     chip: bytes = b""
     provider: str = ""
     begins: datetime = datetime(2020, 1, 1, tzinfo=UTC)

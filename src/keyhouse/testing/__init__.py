@@ -13,6 +13,7 @@ from keyhouse.testing.confidential_vm import ConfidentialVm, confidential_vm
 from keyhouse.testing.deployment import Deployment, DeploymentUser, make_user
 from keyhouse.testing.enclave import Enclave, enclave
 from keyhouse.testing.marble import Marble
+from keyhouse.testing.snp_vm import SnpVm, snp_vm
 
 __all__ = [
     "ActivationRefusedError",
@@ -22,8 +23,10 @@ __all__ = [
     "Enclave",
     "Marble",
     "MovableClock",
+    "SnpVm",
     "TcbStatus",
     "confidential_vm",
     "enclave",
     "make_user",
+    "snp_vm",
 ]

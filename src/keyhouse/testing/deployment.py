@@ -45,6 +45,7 @@ from keyhouse.testing.coordinator import Coordinator, Ports
 from keyhouse.testing.enclave import Enclave
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
+from keyhouse.testing.snp_vm import SnpVm
 from keyhouse.wire.address import Address
 
 _LIFETIME: Final = timedelta(days=3650)  # tests let years pass
@@ -64,6 +65,9 @@ def make_user(name: str) -> DeploymentUser:
 
 
 T = TypeVar("T")
+
+Runs = Enclave | ConfidentialVm | SnpVm
+"""What a workload runs in."""
 
 _HERE: Final = "127.0.0.1"
 _PATIENCE: Final = 30.0  # seconds for an activation
@@ -176,7 +180,7 @@ class Deployment:
     def activate(
         self,
         kind: str,
-        enclave: Enclave | ConfidentialVm | None,
+        enclave: Runs | None,
         *,
         names: str = "localhost",
         who: uuid.UUID | None = None,
@@ -202,7 +206,7 @@ class Deployment:
     def launch(
         self,
         kind: str,
-        enclave: Enclave | ConfidentialVm,
+        enclave: Runs,
         program: Sequence[str],
         *,
         folder: Path,
@@ -238,7 +242,7 @@ class Deployment:
             now=self.clock.moment(),
         )
 
-    def _machine(self, enclave: Enclave | ConfidentialVm | None) -> Platform:
+    def _machine(self, enclave: Runs | None) -> Platform:
         """Return the simulated machine as ``enclave`` sees it; None: the coordinator."""
         now, folder = self.clock.moment, self.folder / "simulation"
         machine = simulation()(folder, now=now, upkeep=False)

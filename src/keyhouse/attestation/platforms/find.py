@@ -14,6 +14,7 @@ from keyhouse.attestation.platforms.platform import Measurements, Platform, Seal
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.place import quoted
 from keyhouse.wire.json_decoder import resembling
+from keyhouse.wire.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.vm_identity import VmIdentity
 
@@ -38,9 +39,10 @@ SIMULATED_BUNDLES = ("collateral.json", "collateral-tdx.json")
 
 
 class SimulatedAmd(NamedTuple):
-    """Files in the folder of a simulated machine that verify its reports of SEV-SNP."""
+    """The AMD processor of a simulated machine, and the files that verify its reports."""
 
     product: str = "Genoa"  # the line of processors that it plays
+    tcb: SnpTcb = SnpTcb(10, 0, 23, 84)  # the versions of its firmware
     root: str = "amd-root.pem"
     collateral: str = "amd.pem"
 
