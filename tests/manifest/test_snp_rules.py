@@ -8,6 +8,7 @@ from support.samples.manifests import changed, fully_checked
 from support.samples.snp_vms import SNP
 
 from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.wire.snp import is_debugged, policy_fault, snp_bits
 
 FLOOR = SNP["MinimumTCB"]
 
@@ -31,7 +32,9 @@ def warned(package: dict[str, Any]) -> dict[str, str]:
 def test_a_package_with_every_field_is_taken_without_a_warning() -> None:
     assert warned({"SNP": SNP}) == {}
     turin = {**SNP, "Product": "Turin", "MinimumTCB": {**FLOOR, "FMC": 0}}
-    assert warned({"SNP": turin}) == {}
+    for other in (turin, {**SNP, "Product": "Milan"}, {**SNP, "SigningKey": "VLEK"}):
+        assert warned({"SNP": other}) == {}
+    assert list(warned({"SNP": {**SNP, "VMPL": 3}})) == ["SNP.VMPL"]
 
 
 def without(*fields: str) -> dict[str, Any]:
@@ -48,6 +51,7 @@ def without(*fields: str) -> dict[str, Any]:
         ({**SNP, "Policy": "1f000b0000000000"}, "SNP.Policy", "can be debugged"),
         ({**SNP, "Policy": "1f00070000000000"}, "SNP.Policy", "migration agent"),
         ({**SNP, "Policy": "1f00010000000000"}, "SNP.Policy", "reserved bits"),
+        ({**SNP, "Policy": "1f00020400000000"}, "SNP.Policy", "reserved bits"),
         (without("Product"), "SNP.Product", "is missing"),
         ({**SNP, "Product": "genoa"}, "SNP.Product", "is not a known line"),
         (without("MinimumTCB"), "SNP.MinimumTCB", "is missing"),
@@ -65,6 +69,40 @@ def test_what_would_admit_nobody_or_anybody_is_refused(
 ) -> None:
     found = refused({"SNP": snp})
     assert any(each.at == f"Packages.vm.{place}" and problem in each.problem for each in found)
+
+
+def test_hints_name_the_lines_of_processors() -> None:
+    hints = {name: refused({"SNP": {**SNP, "Product": name}})[0].hint for name in ("genoa", "Rome")}
+    assert hints == {"genoa": "did you mean Genoa?", "Rome": "known are Milan, Genoa, Turin"}
+
+
+def test_a_policy_of_another_length_is_told_once() -> None:
+    [found] = refused({"SNP": {**SNP, "Policy": "1f000b"}})
+    assert found.problem == "is not 16 hex digits"
+
+
+# Source: AMD, 56860, table "Guest Policy".
+BITS = {
+    16: "SMT",
+    17: "always 1",
+    18: "MIGRATE_MA",
+    19: "DEBUG",
+    20: "SINGLE_SOCKET",
+    21: "CXL_ALLOW",
+    22: "MEM_AES_256_XTS",
+    23: "RAPL_DIS",
+    24: "CIPHERTEXT_HIDING_DRAM",
+    25: "PAGE_SWAP_DISABLE",
+}
+
+
+def test_bits_of_the_policy_have_the_names_that_amd_gives_them() -> None:
+    assert snp_bits("Policy") == BITS
+    assert snp_bits("Measurement") is None
+    for bit in range(64):
+        policy = (1 << 17 | 1 << bit).to_bytes(8, "little")
+        assert is_debugged(policy) == (bit == 19)
+        assert bool(policy_fault(policy)) == (bit in {18, 19} or bit > 25), bit
 
 
 @pytest.mark.parametrize(

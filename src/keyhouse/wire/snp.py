@@ -109,7 +109,7 @@ def problems_of_snp(identity: SnpIdentity) -> Iterator[Problem]:
     if not identity.product:
         yield Problem("Product", "is missing", f"one of {', '.join(PRODUCTS)}")
     elif identity.product not in PRODUCTS:
-        hint = nearest(identity.product, PRODUCTS) or f"one of {', '.join(PRODUCTS)}"
+        hint = nearest(identity.product, PRODUCTS)
         yield Problem("Product", "is not a known line of processors", hint)
     if identity.vmpl not in VMPLS:
         yield Problem("VMPL", "is not 0, 1, 2 or 3")
