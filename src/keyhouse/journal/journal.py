@@ -176,12 +176,12 @@ class Journal:
                 batch = await self._store.read(before.sequence)
                 start = _require_start(batch, self.store_id)
                 if start.epoch != self.position.epoch:
-                    return await self._reopen()
+                    return await self._reopen(self._dek)
                 try:
                     opened = await _open_events(self._sealer, before, batch.records)
                 except StoreDamagedError:
                     # Whether it is damaged or continues another journal shows from its base on.
-                    return await self._reopen()
+                    return await self._reopen(self._dek)
                 events += (payload for payload, _ in opened)
                 places += (place for _, place in opened)
                 before = places[-1]
@@ -192,6 +192,15 @@ class Journal:
             self._trail.passed(*places)
             self._weight += weight(events)
             return Continuation(tuple(events))
+
+    async def switch(self, dek: Secret) -> Replay:
+        """Move to the epoch that another writer began under ``dek``, of which nothing is proven.
+
+        For after ``WrongKeyError``; errors as for ``catch_up``. Nothing changes on an error.
+        """
+        async with self._turn:
+            self._require_settled()
+            return await self._reopen(dek)
 
     async def begin_epoch(
         self, base: Iterable[bytes], *, dek: Secret | None = None, beside: Beside = NOTHING
@@ -305,12 +314,12 @@ class Journal:
         self.position, self._unsettled = write.head, None
         self._trail.passed(write.head)
 
-    async def _reopen(self) -> Replay:
-        """Move to the epoch that another writer began."""
-        position, replay = await _read_whole(self._store, self.store_id, self._dek, self.position)
-        self.position = position
+    async def _reopen(self, dek: Secret) -> Replay:
+        """Move to the epoch that another writer began, under ``dek``."""
+        position, replay = await _read_whole(self._store, self.store_id, dek, self.position)
+        self.position, self._dek = position, dek
         self._trail.passed(position)
-        self._sealer = Sealer(self._dek, self.store_id, position.epoch)
+        self._sealer = Sealer(dek, self.store_id, position.epoch)
         self._weigh(replay)
         return replay
 

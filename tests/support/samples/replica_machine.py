@@ -64,7 +64,7 @@ def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
             del document["Users"]["writer"]
 
     holders = [f"holder{keys % 2}"] if keys else []
-    gates = {"FeatureGates": ["MonotonicCounter"], "SealMode": "Disabled"}
+    gates = {"FeatureGates": ["MonotonicCounter"], "SealMode": "Disabled", "Replicas": {}}
     return together(
         change, updaters=["alice"], holders=holders, word=word, UpdateThreshold=1, **gates
     )

@@ -6,15 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from keyhouse.authority import make_coordinator_keys
+from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.state import AcceptingManifest, Running
+from keyhouse.coordinator.core.state import AcceptingManifest, Member, Running
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
+from keyhouse.coordinator.engine.engine import Shared
 from keyhouse.coordinator.engine.records import encode_events, rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.prepare import prepare_manifest
@@ -27,6 +29,7 @@ from support.samples.deployment import (
     new_process,
     open_home,
 )
+from support.samples.simulated_store import SimulatedStore
 
 __all__ = ["DEK", "STORE_ID", "begin", "engine_on", "opened_engine"]
 
@@ -58,25 +61,39 @@ async def begin(store: Store, raw: bytes | None = None) -> None:
     await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base)
 
 
-async def opened_engine(store: Store, path: Path, dek: Secret = DEK) -> Engine:
-    """Return an engine over ``store``, whose start is recorded there."""
+async def opened_engine(
+    store: Store, path: Path, dek: Secret = DEK, unique_id: bytes = b"\x11" * 32
+) -> Engine:
+    """Return an engine over ``store``, whose start is recorded there.
+
+    ``unique_id``: of its code, which others are told of in a store that they share.
+    """
+    process, shared = new_process(), None
+    if isinstance(store, SimulatedStore):
+        shared = Shared(InstanceKeys(), store)
+        keys = shared.keys
+        member = Member(process.instance, keys.signing, keys.kem, b"p" * 16, unique_id)
+        process = process._replace(member=member)
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
     state, update_log = rebuild(replay.base + replay.events)
     engine = Engine(
         writer=JournalWriter(await open_home(path), journal, in_memory=True),
         clock=SecurityClock(FixedClock()),
-        process=new_process(),
+        process=process,
         state=state,
         update_log=update_log,
+        shared=shared,
     )
     await engine.announce()
     return engine
 
 
 @asynccontextmanager
-async def engine_on(store: Store, path: Path) -> AsyncIterator[Engine]:
+async def engine_on(
+    store: Store, path: Path, unique_id: bytes = b"\x11" * 32
+) -> AsyncIterator[Engine]:
     """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
-    engine = await opened_engine(store, path)
+    engine = await opened_engine(store, path, unique_id=unique_id)
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

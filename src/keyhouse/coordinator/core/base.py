@@ -15,6 +15,7 @@ from keyhouse.coordinator.core.events import (
     BaseCounters,
     BaseEnded,
     BaseLog,
+    BaseMembers,
     BaseSecrets,
     Counter,
     Event,
@@ -53,6 +54,8 @@ def base_events(state: Running, log: LogView) -> Iterator[Event]:
         pending=state.pending,
         collateral_marks=dict(state.collateral_marks.items()),
     )
+    if state.members:
+        yield BaseMembers(members=state.members)
     for secrets in _pieces(state.secrets):
         yield BaseSecrets(secrets=secrets)
     for secrets in _pieces(state.previous):

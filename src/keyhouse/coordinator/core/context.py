@@ -3,7 +3,7 @@
 import msgspec
 
 from keyhouse.base.errors import ForbiddenError
-from keyhouse.coordinator.core.state import Recovering, State
+from keyhouse.coordinator.core.state import Member, Recovering, State
 from keyhouse.manifest import fingerprint
 
 
@@ -46,4 +46,5 @@ class Context(msgspec.Struct, frozen=True):
     version: str
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
+    member: Member | None = None  # what others are told of this process, if it shares its store
     removed_may_cancel: bool = True  # whether a user may stop the update that removes that user

@@ -94,6 +94,7 @@ def start(context: Context) -> Started:
         instance=context.instance,
         version=context.version,
         measurement=context.measurement,
+        member=context.member,
     )
 
 

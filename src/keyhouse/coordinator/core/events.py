@@ -7,13 +7,18 @@ that each release wrote).
 An epoch's base is a run of the ``Base...`` events: the state piece by piece, each of bounded size.
 """
 
+from typing import Final
+
 import msgspec
 
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.state import Pending
+from keyhouse.coordinator.core.state import Member, Pending
 from keyhouse.wire.secret_types import SecretType
+
+LEVEL: Final = 1
+"""Which kinds of events this version reads and writes. A kind that others do not know raises it."""
 
 Time = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -31,13 +36,14 @@ class ManifestSet(msgspec.Struct, frozen=True, tag="manifest-set"):
     recovery: RecoveryMaterial
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
     """A process began to serve this journal."""
 
     time: Time
     instance: bytes  # 16 random bytes
     version: str
     measurement: bytes  # the process's own MRENCLAVE
+    member: Member | None = None  # of a store that several processes share
 
 
 class Uploaded(msgspec.Struct, frozen=True):
@@ -167,6 +173,12 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     collateral_marks: dict[str, Mark] = {}
 
 
+class BaseMembers(msgspec.Struct, frozen=True, tag="base-members"):
+    """A piece of a base: who shares the store, if anybody does; the newest last."""
+
+    members: tuple[Member, ...]
+
+
 class BaseSecrets(msgspec.Struct, frozen=True, tag="base-secrets"):
     """A piece of a base: some of the secrets, or of their previous values."""
 
@@ -219,7 +231,9 @@ class BaseEnded(msgspec.Struct, frozen=True, tag="base-ended"):
     audit_lines: int = 0
 
 
-BasePiece = BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
+BasePiece = (
+    BaseMembers | BaseSecrets | BaseActivations | BaseCounters | BaseAudit | BaseLog | BaseEnded
+)
 """The pieces of a base after ``BaseBegun``; ``BaseEnded`` is the last."""
 
 Event = (

@@ -1,7 +1,7 @@
 """How an event changes the state. Decodes nothing, checks no rule, generates nothing: total."""
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 from immutables import Map
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from keyhouse.coordinator.core.events import (
     BaseCounters,
     BaseEnded,
     BaseLog,
+    BaseMembers,
     BasePiece,
     BaseSecrets,
     CollateralSeen,
@@ -33,6 +34,9 @@ from keyhouse.coordinator.core.events import (
 )
 from keyhouse.coordinator.core.state import Counters, Running, State
 
+MOST_MEMBERS: Final = 64
+"""Processes that are told of a new data key: the last that started. Others have to ask for it."""
+
 
 def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a case each
     """Return the state after ``event``.
@@ -49,7 +53,7 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a
     running = _running(state, event)
     match event:
         case Started():
-            return replace(running, time=_later(running, event.time), instance=event.instance)
+            return _started(running, event)
         case SecretsUploaded():
             secrets = _with_uploads(running.secrets, event)
             return replace(running, time=_later(running, event.time), secrets=secrets)
@@ -76,6 +80,8 @@ def evolve(state: State | None, event: Event) -> State:  # noqa: C901, PLR0911 a
 def _with_piece(running: Running, event: BasePiece) -> Running:
     """Return the state with one more piece of its base."""
     match event:
+        case BaseMembers():
+            return replace(running, members=event.members)
         case BaseSecrets():
             return _base_secrets(running, event)
         case BaseActivations():
@@ -114,6 +120,15 @@ def _running(state: State | None, event: Event) -> Running:
 
 def _later(running: Running, time: int) -> int:
     return max(running.time, time)  # journalled time never runs backwards
+
+
+def _started(running: Running, event: Started) -> Running:
+    members = running.members
+    if event.member is not None:
+        others = (each for each in members if each.instance != event.instance)
+        members = (*others, event.member)[-MOST_MEMBERS:]
+    time = _later(running, event.time)
+    return replace(running, time=time, instance=event.instance, members=members)
 
 
 def _with_uploads(

@@ -57,6 +57,20 @@ class Pending(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, acknowledged=given)
 
 
+class Member(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process that serves this journal and can be told of a new data key. All of it is public."""
+
+    instance: bytes
+    signing: bytes  # key of its signatures (Ed25519), 32 bytes
+    kem: bytes  # key that others seal to, 1,216 bytes
+    machine: bytes  # PPID, or CHIP_ID of AMD
+    unique_id: bytes  # MRENCLAVE; empty for a confidential VM, like the rest
+    signer_id: bytes = b""
+    product_id: int = 0
+    security_version: int = 0
+    level: int = 1  # of events that it reads
+
+
 class Running(msgspec.Struct, frozen=True):
     """A manifest is enforced (state 3)."""
 
@@ -76,6 +90,7 @@ class Running(msgspec.Struct, frozen=True):
     activations: Map[str, int] = Map()  # by marble type, of those that had a limit; never reset
     counters: Counters = Map()  # never deleted
     collateral_marks: Map[str, Mark] = Map()  # newest collateral that a quote verified with
+    members: tuple[Member, ...] = ()  # who shares the store, or did; the newest last
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:

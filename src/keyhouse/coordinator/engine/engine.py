@@ -17,8 +17,10 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.log import log
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.activation.audit_buffer import AuditBuffer
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import Command, RecordActivations, SetManifest
@@ -26,7 +28,7 @@ from keyhouse.coordinator.core.context import Context, FirstManifestRule
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.events import Activated, Event
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.state import Member, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.batch import (
     Accepted,
@@ -45,6 +47,9 @@ from keyhouse.coordinator.engine.recover import Recovery, recover
 from keyhouse.coordinator.engine.settling import not_settled, paused, settle
 from keyhouse.coordinator.engine.view import View
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.hand_off.exchange import Held
+from keyhouse.coordinator.hand_off.notes import NoteRefusedError
+from keyhouse.coordinator.hand_off.switching import Reader, key_of_switch, switches
 from keyhouse.journal import (
     OutcomeLostError,
     OutcomeUnknownError,
@@ -52,7 +57,10 @@ from keyhouse.journal import (
     Replay,
     StoreConflictError,
     Weight,
+    WrongKeyError,
 )
+from keyhouse.journal.store.protocol import Notes
+from keyhouse.journal.store.records import Note
 
 __all__ = ["Engine", "Process"]
 
@@ -76,6 +84,14 @@ class Process(NamedTuple):
     measurement: bytes
     first_manifest: FirstManifestRule = FirstManifestRule()
     removed_may_cancel: bool = True
+    member: Member | None = None  # what others are told of it, if it shares its store
+
+
+class Shared(NamedTuple):
+    """What a process has that shares its store: its own keys, and the notes of all."""
+
+    keys: InstanceKeys
+    notes: Notes
 
 
 class _WaitingRecovery(NamedTuple):
@@ -100,10 +116,12 @@ class Engine:
         process: Process,
         state: State,
         update_log: UpdateLog | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._process = process
+        self._shared = shared
         self._log = update_log or UpdateLog()
         self._waiting: deque[Waiting] = deque()
         self._recoveries: deque[_WaitingRecovery] = deque()
@@ -167,6 +185,14 @@ class Engine:
     def weight(self) -> Weight | None:
         """The size of the journal; None while there is none."""
         return self._writer.weight
+
+    @property
+    def held(self) -> Held | None:
+        """What other replicas may be given; None while there is nothing, or it just changes."""
+        state = self.view.state
+        if self._broken or not isinstance(state, Running):
+            return None
+        return self._writer.held(self.view.position, state)
 
     @property
     def first_manifest(self) -> FirstManifestRule:
@@ -472,7 +498,17 @@ class Engine:
             base = encode_events(base_events(state, after.view()))
             await self._writer.establish(command, base)
         else:
-            await self._writer.begin_epoch(state, after.view(), dek=new_dek(command))
+            dek = new_dek(command)
+            notes = await asyncio.to_thread(self._switches, state, dek)
+            await self._writer.begin_epoch(state, after.view(), dek=dek, notes=notes)
+
+    def _switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
+        """Return what tells the other replicas of ``dek``, the key of the next epoch."""
+        own, after, shared = self._process.member, self._writer.position, self._shared
+        if dek is None or own is None or after is None or shared is None:
+            return ()
+        store_id = self._writer.store_id
+        return switches(state, own=own, keys=shared.keys, store_id=store_id, after=after, dek=dek)
 
     def _publish(self, state: State, events: Iterable[Event]) -> None:
         for moved in self._log.extend(events):
@@ -514,13 +550,37 @@ class Engine:
 
     async def _catch_up(self) -> None:
         """Apply what another writer of the same store made durable first."""
-        found = await self._writer.catch_up()
+        try:
+            found = await self._writer.catch_up()
+        except WrongKeyError as wrong:
+            found = await self._switched(wrong)
         if isinstance(found, Replay):  # the other began an epoch: start again from its base
             payloads = found.base + found.events
             state, self._log = await asyncio.to_thread(rebuild, payloads)
             self._publish(state, ())
         elif found.events:
             self._publish(*await applied(self.view.running, found.events))
+
+    async def _switched(self, wrong: WrongKeyError) -> Replay:
+        """Follow into an epoch with a new data key, which its writer left for this process.
+
+        Raises ``wrong`` where there is none: then the key has to be asked for, by a new process.
+        """
+        state, position, shared = self.view.state, self._writer.position, self._shared
+        if shared is None or position is None or not isinstance(state, Running):
+            raise wrong
+        instance = self._process.instance
+        reader = Reader(self._writer.store_id, instance, position, state.members)
+        for note in await shared.notes.notes("switch"):
+            if note.name != instance:
+                continue
+            try:
+                dek = key_of_switch(note.raw, reader, shared.keys)
+                return await self._writer.switch(dek)
+            except NoteRefusedError as refused:
+                reason = f"{refused.reason}: {refused.message}"
+                log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
+        raise wrong
 
     def _context(self) -> Context:
         return Context(now=self.now(), **self._process._asdict())

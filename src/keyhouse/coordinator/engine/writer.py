@@ -13,6 +13,7 @@ from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recovery_index import encode_index
+from keyhouse.coordinator.hand_off.exchange import Held
 from keyhouse.journal import (
     Continuation,
     Home,
@@ -25,6 +26,7 @@ from keyhouse.journal import (
     Weight,
     index_mac_key,
 )
+from keyhouse.journal.store.records import Beside, Note
 from keyhouse.manifest import SealMode
 
 __all__ = ["JournalWriter"]
@@ -57,9 +59,26 @@ class JournalWriter:
         return self._journal.position if self._journal is not None else None
 
     @property
+    def store_id(self) -> bytes:
+        """The name of the journal, which there has to be."""
+        return self._present().store_id
+
+    @property
     def weight(self) -> Weight | None:
         """The size of the journal; None while there is none."""
         return self._journal.weight if self._journal is not None else None
+
+    def held(self, position: Position | None, state: Running) -> Held | None:
+        """Return the data key and what it belongs to; None unless ``state`` is that of the journal.
+
+        While an epoch begins, the key may be the next one already, and the manifest not yet.
+        """
+        journal = self._journal
+        if journal is None or journal.position != position:
+            return None
+        replicas = policy_of(state.manifest).manifest.config.replicas
+        root = state.keys.root_cert
+        return Held(journal.store_id, journal.dek, journal.position, root, replicas)
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever another writer of the same store may have written."""
@@ -148,11 +167,21 @@ class JournalWriter:
         """Close what ``unlock`` opened, if anything."""
         await self._home.relock()
 
+    async def switch(self, dek: Secret) -> Replay:
+        """Follow another writer into an epoch under ``dek``. Errors as for ``catch_up``."""
+        return await self._present().switch(dek)
+
     async def begin_epoch(
-        self, state: Running, log: LogView, *, dek: Secret | None = None
+        self,
+        state: Running,
+        log: LogView,
+        *,
+        dek: Secret | None = None,
+        notes: tuple[Note, ...] = (),
     ) -> Position:
         """Begin an epoch whose base is ``state`` and ``log``, under ``dek`` if one is given.
 
+        ``notes`` are left in the store in the same transaction.
         Seal policy and recovery index are those of ``state``. They may also move the journal to
         memory, with nothing left on the disk, or back to the disk. Errors as for ``append``, and
         ``BrokenError`` if it is not known which of the two stores there is.
@@ -161,7 +190,7 @@ class JournalWriter:
         mode = policy_of(state.manifest).seal_mode
         base = encode_events(base_events(state, log))
         if mode is SealMode.DISABLED:
-            await self._begin_in_memory(journal, state, base, dek)
+            await self._begin_in_memory(journal, state, base, dek, notes)
         elif self._on_disk:
             index = _next_index(journal, state, dek)
             await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
@@ -213,7 +242,12 @@ class JournalWriter:
             await self._home.close()
 
     async def _begin_in_memory(
-        self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
+        self,
+        journal: Journal,
+        state: Running,
+        base: Iterable[bytes],
+        dek: Secret | None,
+        notes: tuple[Note, ...],
     ) -> None:
         """Begin an epoch in memory; a store on the disk is erased before this returns.
 
@@ -221,7 +255,7 @@ class JournalWriter:
         to return to.
         """
         if not self._on_disk:
-            await journal.begin_epoch(base, dek=dek)
+            await journal.begin_epoch(base, dek=dek, beside=Beside(notes=notes))
             return
         memory = await Journal.create(
             MemoryStore(),

@@ -73,6 +73,7 @@ class NoteProblem(StrEnum):
     KEY = "key"  # nothing can be sealed to it
     SEALED_FOR_ANOTHER = "sealed-for-another"
     ROOT = "root"  # the state has another root certificate
+    BEHIND = "behind"  # its giver has seen less than is known here
     WRITER = "writer"  # it is of no member
     SIGNATURE = "signature"
     EPOCH = "epoch"  # it continues another journal

@@ -1,0 +1,149 @@
+"""An ask answered by a give: what each side checks, and the sealed key between them."""
+
+import hashlib
+import os
+
+import msgspec
+
+from keyhouse.authority.instance_keys import (
+    InstanceKeys,
+    SealedForAnotherError,
+    UnusableKeyError,
+    seal_for,
+)
+from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.secret import Secret
+from keyhouse.base.version import VERSION
+from keyhouse.coordinator.core.events import LEVEL
+from keyhouse.coordinator.hand_off.notes import (
+    NONCE_SIZE,
+    Ask,
+    Give,
+    NoteProblem,
+    NoteRefusedError,
+    digest_of,
+    read_ask,
+)
+from keyhouse.journal import Position
+from keyhouse.manifest import Replicas
+
+
+class BehindError(KeyhouseError):
+    """Another process has seen more of the journal: the store shows this one an old view."""
+
+    code = "behind"
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a replica that serves has to give."""
+
+    store_id: bytes
+    dek: Secret
+    place: Position
+    root_cert: bytes
+    replicas: Replicas | None  # who may be given it, by the manifest at that place
+
+
+def make_ask(
+    store_id: bytes, instance: bytes, keys: InstanceKeys, settings: bytes, known: Position | None
+) -> Ask:
+    """Return a new ask. ``known``: the highest place of the journal that this machine has seen."""
+    return Ask(
+        store_id=store_id,
+        instance=instance,
+        nonce=os.urandom(NONCE_SIZE),
+        kem=keys.kem,
+        signing=keys.signing,
+        settings=settings,
+        known=known,
+        level=LEVEL,
+        version=VERSION,
+    )
+
+
+def require_answerable(ask: Ask, store_id: bytes, settings: bytes) -> None:
+    """Raise ``NoteRefusedError`` for an ask that no quote could make a good one."""
+    if ask.store_id != store_id:
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+    if ask.settings != settings:
+        raise NoteRefusedError(
+            NoteProblem.OTHER_SETTINGS,
+            "it is of a coordinator with other measured settings",
+            hint="start all coordinators of a store with the same measured settings",
+        )
+    if ask.level < LEVEL:
+        raise NoteRefusedError(
+            NoteProblem.LEVEL,
+            f"it reads events up to level {ask.level}, the journal may have level {LEVEL}",
+            hint="start a newer version there",
+        )
+
+
+def require_not_ahead(known: Position | None, place: Position) -> None:
+    """Raise ``BehindError`` if ``known`` is not on the journal that ends at ``place``.
+
+    Of places before it that is not known here; the one that asked notices it itself.
+    """
+    if known is None:
+        return
+    ahead = (known.epoch, known.sequence) > (place.epoch, place.sequence)
+    same_number = (known.epoch, known.sequence) == (place.epoch, place.sequence)
+    if ahead or (same_number and known.chain != place.chain):
+        raise BehindError(
+            f"another coordinator has seen the journal at {known.epoch}.{known.sequence}, the store"
+            f" shows {place.epoch}.{place.sequence} or another history",
+            hint="see which database is the true one; this coordinator hands nothing over until it"
+            " is started again",
+        )
+
+
+def require_not_older(place: Position, known: Position | None) -> None:
+    """Raise ``NoteRefusedError`` if the giver at ``place`` has seen less than ``known``."""
+    if known is not None and (place.epoch, place.sequence) < (known.epoch, known.sequence):
+        raise NoteRefusedError(
+            NoteProblem.BEHIND, "its giver has seen less of the journal than this machine"
+        )
+
+
+def make_give(message: bytes, held: Held, giver: bytes) -> Give:
+    """Return the answer to the ask in ``message``, whose quote was judged.
+
+    Raises ``NoteRefusedError`` if nothing can be sealed to its key.
+    """
+    give = Give(
+        ask=digest_of(message),
+        store_id=held.store_id,
+        giver=giver,
+        root=hashlib.sha256(held.root_cert).digest(),
+        place=held.place,
+        sealed=b"",
+    )
+    try:
+        sealed = seal_for(read_ask(message).kem, held.dek, give.info)
+    except UnusableKeyError as refused:
+        raise NoteRefusedError(NoteProblem.KEY, refused.message) from None
+    return msgspec.structs.replace(give, sealed=sealed)
+
+
+def require_answers(give: Give, message: bytes, ask: Ask) -> None:
+    """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
+    if give.ask != digest_of(message):
+        raise NoteRefusedError(NoteProblem.OTHER_ASK, "it answers another question")
+    if give.store_id != ask.store_id:
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+
+
+def key_in(give: Give, keys: InstanceKeys) -> Secret:
+    """Return the data key, which nothing has proven yet. Raises ``NoteRefusedError``."""
+    try:
+        return keys.unseal(give.sealed, give.info)
+    except SealedForAnotherError as refused:
+        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
+
+
+def require_root(give: Give, root_cert: bytes) -> None:
+    """Raise ``NoteRefusedError`` unless the opened journal has the root that was told."""
+    if give.root != hashlib.sha256(root_cert).digest():
+        raise NoteRefusedError(
+            NoteProblem.ROOT, "the journal has another root certificate than its giver said"
+        )

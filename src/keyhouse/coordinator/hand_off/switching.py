@@ -1,0 +1,164 @@
+"""A new data key for the replicas that live: sealed to each of them by the one that made it.
+
+It is signed with a key that the journal has of the writer, for records and chain are made by anyone
+who has a data key, and dismissed holders may have the old one. Who cannot be told has to ask.
+"""
+
+import msgspec
+
+from keyhouse.attestation import Freshness, TcbStatus, Tee, Verdict
+from keyhouse.authority.instance_keys import (
+    InstanceKeys,
+    SealedForAnotherError,
+    UnusableKeyError,
+    is_signed_by,
+    seal_for,
+)
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.policy import policy_of
+from keyhouse.coordinator.core.state import Member, Running
+from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.hand_off.admission import Own, require_admitted
+from keyhouse.coordinator.hand_off.notes import (
+    NoteProblem,
+    NoteRefusedError,
+    Switch,
+    read_switch,
+)
+from keyhouse.journal import Position
+from keyhouse.journal.keys import key_check
+from keyhouse.journal.store.records import Note
+from keyhouse.manifest import Replicas
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """What a replica that was overtaken knows, at ``position`` of the journal of ``store_id``."""
+
+    store_id: bytes
+    instance: bytes
+    position: Position
+    members: tuple[Member, ...]
+
+
+def readers(
+    members: tuple[Member, ...], replicas: Replicas | None, writer: Member
+) -> tuple[Member, ...]:
+    """Return who of ``members`` is told of a new data key: who ``replicas`` still admit.
+
+    What they are is what they said when they started, which was proven then. A confidential VM said
+    nothing of its code, so it is told only if anyone with the code of ``writer`` is admitted.
+    """
+    return tuple(
+        each
+        for each in members
+        if each.instance != writer.instance and _is_admitted(each, replicas, writer)
+    )
+
+
+def make_switch(
+    reader: Member,
+    writer: Member,
+    keys: InstanceKeys,
+    *,
+    store_id: bytes,
+    after: Position,
+    dek: Secret,
+) -> Switch | None:
+    """Return the note that tells ``reader`` of ``dek``, the key of the epoch behind ``after``.
+
+    None if nothing can be sealed to its key.
+    """
+    epoch = after.epoch + 1
+    switch = Switch(
+        store_id=store_id,
+        writer=writer.instance,
+        reader=reader.instance,
+        after=after,
+        epoch=epoch,
+        key_check=key_check(dek, store_id, epoch),
+    )
+    try:
+        sealed = seal_for(reader.kem, dek, switch.info)
+    except UnusableKeyError:
+        return None
+    switch = msgspec.structs.replace(switch, sealed=sealed)
+    return msgspec.structs.replace(switch, signature=keys.sign(switch.signed))
+
+
+def switches(
+    state: Running,
+    *,
+    own: Member,
+    keys: InstanceKeys,
+    store_id: bytes,
+    after: Position,
+    dek: Secret,
+) -> tuple[Note, ...]:
+    """Return the notes that tell the members of ``state`` of ``dek``; its manifest admits them."""
+    replicas = policy_of(state.manifest).manifest.config.replicas
+    notes = []
+    for reader in readers(state.members, replicas, own):
+        switch = make_switch(reader, own, keys, store_id=store_id, after=after, dek=dek)
+        if switch is not None:
+            notes.append(Note("switch", reader.instance, switch.encode()))
+    return tuple(notes)
+
+
+def key_of_switch(raw: bytes, reader: Reader, keys: InstanceKeys) -> Secret:
+    """Return the data key that a switch tells ``reader``, whose private keys are ``keys``.
+
+    Whether the journal is under it shows when it is read. Raises ``NoteRefusedError``.
+    """
+    switch = read_switch(raw)
+    if switch.store_id != reader.store_id:
+        raise NoteRefusedError(NoteProblem.OTHER_STORE, "it is about another store")
+    if switch.reader != reader.instance:
+        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, "it is for another process")
+    writer = next((each for each in reader.members if each.instance == switch.writer), None)
+    if writer is None or writer.instance == reader.instance:
+        raise NoteRefusedError(NoteProblem.WRITER, "its writer is not known here")
+    if not is_signed_by(writer.signing, switch.signature, switch.signed):
+        raise NoteRefusedError(NoteProblem.SIGNATURE, "it is not signed by its writer")
+    _require_continues(switch, reader.position)
+    try:
+        dek = keys.unseal(switch.sealed, switch.info)
+    except SealedForAnotherError as refused:
+        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
+    if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
+        raise NoteRefusedError(NoteProblem.EPOCH, "it has the key of another epoch")
+    return dek
+
+
+def _require_continues(switch: Switch, position: Position) -> None:
+    after = switch.after
+    found, known = (after.epoch, after.sequence), (position.epoch, position.sequence)
+    same = found != known or after.chain == position.chain
+    if switch.epoch != after.epoch + 1 or found < known or not same:
+        raise NoteRefusedError(NoteProblem.EPOCH, "it does not continue this journal")
+
+
+def _is_admitted(member: Member, replicas: Replicas | None, writer: Member) -> bool:
+    try:
+        require_admitted(_verdict(member), replicas, Own(_verdict(writer), b""))
+    except NoteRefusedError:
+        return False
+    return True
+
+
+def _verdict(member: Member) -> Verdict:
+    """Return what a quote of ``member`` said; its platform was accepted when it started."""
+    return Verdict(
+        tee=Tee.SGX,
+        mrenclave=member.unique_id,
+        mrsigner=member.signer_id,
+        isvprodid=member.product_id,
+        isvsvn=member.security_version,
+        debug=False,
+        report_data=b"",
+        tcb_status=TcbStatus.UP_TO_DATE,
+        advisories=(),
+        tcb_date=None,
+        fmspc=b"",
+        ppid=member.machine,
+        freshness=Freshness(0, 0, 0, moment(0), moment(0)),
+    )

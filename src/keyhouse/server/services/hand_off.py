@@ -1,0 +1,304 @@
+"""Handing the data key over: a replica that serves answers asks, one that starts asks.
+
+Notes are read from the store, so anybody may have written them. What costs nothing is checked
+first, quotes are verified one at a time, and what was refused or answered is not looked at again.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from keyhouse.attestation import (
+    Mark,
+    Platform,
+    QuoteRefusedError,
+    Verdict,
+    report_data,
+    require_as_new,
+)
+from keyhouse.attestation.quote.replica_binding import replica_report_data
+from keyhouse.authority.instance_keys import InstanceKeys
+from keyhouse.base.errors import UnavailableError
+from keyhouse.base.log import log
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator import Engine, Running, policy_of
+from keyhouse.coordinator.hand_off.admission import Own, require_admitted, require_bound
+from keyhouse.coordinator.hand_off.exchange import (
+    BehindError,
+    Held,
+    key_in,
+    make_ask,
+    make_give,
+    require_answerable,
+    require_answers,
+    require_not_ahead,
+    require_not_older,
+    require_root,
+)
+from keyhouse.coordinator.hand_off.notes import (
+    Ask,
+    Give,
+    NoteProblem,
+    NoteRefusedError,
+    Quoted,
+    digest_of,
+    read_ask,
+    read_give,
+    read_quoted,
+)
+from keyhouse.journal import Position
+from keyhouse.journal.store.protocol import Notes
+from keyhouse.journal.store.records import Note
+from keyhouse.server.services.collateral_memory import ProcessMarks
+from keyhouse.server.services.quote_checks import QuoteChecks
+
+REMEMBERED: Final = 16_384
+"""Notes that were refused or answered, by SHA-256, and are not looked at again."""
+
+TOLD: Final = 8
+"""Refusals of one look that are logged each; of others the number is."""
+
+
+class _Remembered:
+    """The newest ``REMEMBERED`` digests."""
+
+    def __init__(self) -> None:
+        self._digests: dict[bytes, None] = {}
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
+
+    def add(self, digest: bytes) -> None:
+        if len(self._digests) >= REMEMBERED:
+            del self._digests[next(iter(self._digests))]
+        self._digests[digest] = None
+
+
+class OwnQuotes:
+    """Quotes of this process for other replicas, and what they say of it."""
+
+    def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
+        self._platform = platform
+        self._checks = checks
+        self._settings = settings
+        self._own: Own | None = None
+
+    async def vouched(self, note: Ask | Give) -> Quoted:
+        """Return ``note``, which this process made, with the quote that vouches for it.
+
+        Raises ``UnavailableError`` if the platform makes none now.
+        """
+        message = note.encode()
+        data = replica_report_data("ask" if isinstance(note, Ask) else "give", message)
+        return Quoted(message, await asyncio.to_thread(self._platform.quote, data))
+
+    async def own(self) -> Own:
+        """Return what this process is: by a quote of its own, which serves for nothing else.
+
+        Raises ``UnavailableError`` or ``QuoteRefusedError`` if that does not verify.
+        """
+        if self._own is None:
+            quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
+            self._own = Own(await self._checks.verify(quote), self._settings)
+        return self._own
+
+
+class KeyGiver:
+    """Answers asks with the data key of ``engine``. ``settings``: SHA-256 of the measured ones.
+
+    It stops for good when someone who may have the key has seen more of the journal than it has.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        notes: Notes,
+        platform: Platform,
+        checks: QuoteChecks,
+        *,
+        instance: bytes,
+        settings: bytes,
+    ) -> None:
+        self._engine = engine
+        self._notes = notes
+        self._checks = checks
+        self._quotes = OwnQuotes(platform, checks, settings)
+        self._instance = instance
+        self._settings = settings
+        self._done = _Remembered()
+        self._ahead = _Remembered()
+        self.behind: BehindError | None = None
+
+    async def look(self) -> None:
+        """Answer each ask that is new.
+
+        Raises ``UnavailableError`` if the store does not answer.
+        """
+        refused: list[tuple[Note, NoteRefusedError | QuoteRefusedError]] = []
+        for note in await self._notes.notes("ask"):
+            digest = hashlib.sha256(note.raw).digest()
+            if self.behind is not None or digest in self._done:
+                continue
+            try:
+                await self._answer(note)
+            except (NoteRefusedError, QuoteRefusedError) as error:
+                refused.append((note, error))
+            except BehindError as error:
+                self._fell_behind(digest, error)
+                continue
+            except UnavailableError as error:  # no collateral, no quote: perhaps the next time
+                log.warning("an ask for the data key could not be answered", reason=str(error))
+                continue
+            self._done.add(digest)
+        _tell(refused)
+
+    async def _answer(self, note: Note) -> None:
+        held = self._held()
+        quoted = read_quoted(note.raw)
+        ask = read_ask(quoted.message)
+        require_answerable(ask, held.store_id, self._settings)
+        require_bound(quoted, "ask")
+        if digest_of(quoted.message) in self._done:
+            raise NoteRefusedError(NoteProblem.ANSWERED, "it was answered before")
+        verdict = await self._checks.verify(quoted.quote)
+        require_bound(quoted, "ask", verdict.report_data)
+        await self._give(quoted.message, ask, verdict)
+
+    async def _give(self, message: bytes, ask: Ask, verdict: Verdict) -> None:
+        """Answer ``ask``, of a process that ``verdict`` is true of, if it is admitted."""
+        try:
+            own = await self._quotes.own()
+        except QuoteRefusedError as refused:  # not the asker's doing
+            raise UnavailableError(f"the own quote: {refused.message}", hint=refused.hint) from None
+        held = self._held()
+        require_admitted(verdict, held.replicas, own)
+        require_not_ahead(ask.known, held.place)
+        give = make_give(message, held, self._instance)
+        raw = (await self._quotes.vouched(give)).encode()
+        await self._notes.put_note(Note("give", ask.instance, raw))
+        self._done.add(digest_of(message))
+        log.warning(
+            "the data key was handed to another coordinator",
+            instance=ask.instance.hex(),
+            platform=verdict.ppid.hex(),
+            version=ask.version,
+        )
+
+    def _held(self) -> Held:
+        held = self._engine.held
+        if held is None:
+            raise UnavailableError("there is no data key here now", hint="try again later")
+        return held
+
+    def _fell_behind(self, digest: bytes, error: BehindError) -> None:
+        """Look once more at the store; if that shows no more, hand nothing over any more."""
+        if digest not in self._ahead:
+            self._ahead.add(digest)
+            self._engine.look()
+            return
+        self.behind = error
+        log.error("no data key is handed over any more", reason=str(error))
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A data key that was handed over. ``require_taken`` says whether it may be used."""
+
+    dek: Secret
+    give: Give
+    giver: Verdict
+    marks: dict[str, Mark]  # of the collateral that the giver's quote verified with
+
+
+class KeyTaker:
+    """Asks for the data key of ``store_id`` in the name of a process that is about to serve.
+
+    ``checks`` remember how new their collateral was in ``marks``, as no journal is open yet.
+    """
+
+    def __init__(
+        self,
+        notes: Notes,
+        platform: Platform,
+        checks: QuoteChecks,
+        marks: ProcessMarks,
+        *,
+        store_id: bytes,
+        instance: bytes,
+        keys: InstanceKeys,
+        settings: bytes,
+        known: Position | None,
+    ) -> None:
+        self._notes = notes
+        self._checks = checks
+        self._marks = marks
+        self._quotes = OwnQuotes(platform, checks, settings)
+        self._keys = keys
+        self._known = known
+        self._store_id = store_id
+        self._instance = instance
+        self._settings = settings
+        self._ask: Ask | None = None
+        self._done = _Remembered()
+
+    async def ask(self) -> None:
+        """Leave a new ask, which replaces the one before: answers to that are refused from now on.
+
+        Raises ``UnavailableError`` if store or platform do not answer.
+        """
+        ask = make_ask(self._store_id, self._instance, self._keys, self._settings, self._known)
+        vouched = await self._quotes.vouched(ask)
+        self._ask = ask
+        await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
+
+    async def look(self) -> Taken | None:
+        """Return the answer to the present ask; None if there is no true one yet.
+
+        Raises ``UnavailableError`` if the store does not answer.
+        """
+        if self._ask is None:
+            return None
+        refused: list[tuple[Note, NoteRefusedError | QuoteRefusedError]] = []
+        taken: Taken | None = None
+        for note in await self._notes.notes("give"):
+            digest = hashlib.sha256(note.raw).digest()
+            if note.name != self._ask.instance or digest in self._done:
+                continue
+            self._done.add(digest)
+            try:
+                taken = await self._take(note, self._ask)
+                break
+            except (NoteRefusedError, QuoteRefusedError) as error:
+                refused.append((note, error))
+        _tell(refused)
+        return taken
+
+    async def require(self, taken: Taken, state: Running) -> None:
+        """Raise ``NoteRefusedError`` unless the opened ``state`` is what its giver may hand over.
+
+        Raises ``UnavailableError`` if the giver was judged by collateral that is too old by now.
+        """
+        require_root(taken.give, state.keys.root_cert)
+        replicas = policy_of(state.manifest).manifest.config.replicas
+        require_admitted(taken.giver, replicas, await self._quotes.own())
+        require_as_new(taken.marks, state.collateral_marks)
+
+    async def _take(self, note: Note, ask: Ask) -> Taken:
+        quoted = read_quoted(note.raw)
+        give = read_give(quoted.message)
+        require_answers(give, ask.encode(), ask)
+        require_bound(quoted, "give")
+        verdict = await self._checks.verify(quoted.quote)
+        require_bound(quoted, "give", verdict.report_data)
+        require_not_older(give.place, self._known)
+        return Taken(key_in(give, self._keys), give, verdict, dict(self._marks.known()))
+
+
+def _tell(refused: Sequence[tuple[Note, NoteRefusedError | QuoteRefusedError]]) -> None:
+    for note, error in refused[:TOLD]:
+        reason = f"{error.reason}: {error.message}"
+        log.warning("a note was refused", kind=note.kind, of=note.name.hex(), reason=reason)
+    if len(refused) > TOLD:
+        log.warning("more notes were refused", number=len(refused) - TOLD)

@@ -1,0 +1,161 @@
+"""Two machines on one store: a replica that serves, and a process that asks it for the data key."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from keyhouse.attestation import Collateral, Measurements, Verdict, Verifier
+from keyhouse.attestation.quote.replica_binding import Word, replica_report_data
+from keyhouse.authority.instance_keys import InstanceKeys
+from keyhouse.coordinator import Engine, Running
+from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.hand_off.notes import Quoted
+from keyhouse.journal import Journal, Position
+from keyhouse.journal.store.records import Note
+from keyhouse.server.services.collateral_memory import ProcessMarks
+from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, Taken
+from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse_simulation import COORDINATOR, Machine, Parameters, SimulatedPlatform, make_machine
+from keyhouse_simulation.parameters import Enclave, Pck, TcbInfo
+from support.samples.deployment import manifest
+from support.samples.replicas import STORE_ID, begin, engine_on
+from support.samples.simulated_store import Database, SimulatedStore
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SETTINGS = b"m" * 32
+PPIDS = (b"SIMULATED PPID A", b"SIMULATED PPID B")
+OTHER_CODE = Measurements(b"OTHER CODE, NOT KEYHOUSE'S OWN..", COORDINATOR.signer_id, 0x5111, 1)
+
+
+@cache
+def machines() -> tuple[Machine, Machine]:
+    """Return two machines of one vendor."""
+    first = make_machine(NOW, Pck(ppid=PPIDS[0]))
+    return first, make_machine(NOW, Pck(ppid=PPIDS[1]), beside=first)
+
+
+def platform(
+    which: int = 0, enclave: Enclave | None = None, info: TcbInfo | None = None
+) -> SimulatedPlatform:
+    """Return a machine as the coordinator on it sees it; ``info``: what is said of its kind."""
+    parameters = Parameters(enclave=enclave or Enclave(), tcb_info=info or TcbInfo())
+    return SimulatedPlatform(machines()[which], parameters, now=lambda: NOW)
+
+
+@cache
+def collateral() -> Collateral:
+    """Return the vendor's: the same for both machines."""
+    return platform().collateral
+
+
+def checks(marks: ProcessMarks | None = None, used: Collateral | None = None) -> QuoteChecks:
+    """Return what verifies the quotes of both."""
+    found = used or collateral()
+    return QuoteChecks(platform().root_ca, lambda _: found, lambda: NOW, marks)
+
+
+def verified(quote: bytes, used: Collateral | None = None) -> Verdict:
+    """Return what ``quote`` of one of the machines says."""
+    return Verifier(platform().root_ca).verify(quote, used or collateral(), NOW)
+
+
+def vouched(on: SimulatedPlatform, word: Word, message: bytes) -> bytes:
+    """Return the note in which ``on`` vouches for ``message``."""
+    return Quoted(message, on.quote(replica_report_data(word, message))).encode()
+
+
+class Asker:
+    """A process that was just started, on the second machine, and knows nothing yet."""
+
+    def __init__(
+        self,
+        database: Database,
+        on: SimulatedPlatform | None = None,
+        *,
+        store_id: bytes = STORE_ID,
+        settings: bytes = SETTINGS,
+        known: Position | None = None,
+        used: Collateral | None = None,
+    ) -> None:
+        self.store = SimulatedStore(database)
+        self.instance = os.urandom(16)
+        self.keys = InstanceKeys()
+        marks = ProcessMarks()
+        self.taker = KeyTaker(
+            self.store,
+            on or platform(1),
+            checks(marks, used),
+            marks,
+            store_id=store_id,
+            instance=self.instance,
+            keys=self.keys,
+            settings=settings,
+            known=known,
+        )
+
+    async def opened(self, taken: Taken) -> Running:
+        """Return the state of the journal that the key opens, checked."""
+        journal = Journal.open(
+            self.store, store_id=STORE_ID, dek=taken.dek, at_least=taken.give.place
+        )
+        replay = (await journal)[1]
+        state, _ = rebuild(replay.base + replay.events)
+        await self.taker.require(taken, state)
+        return state
+
+
+class Giver:
+    """A replica that serves, on the first machine."""
+
+    def __init__(self, engine: Engine, store: SimulatedStore, used: Collateral | None) -> None:
+        self.engine = engine
+        self.store = store
+        self.instance = os.urandom(16)
+        self.giver = KeyGiver(
+            engine,
+            store,
+            platform(0),
+            checks(used=used),
+            instance=self.instance,
+            settings=SETTINGS,
+        )
+
+    async def look(self) -> None:
+        """Let it answer what was asked."""
+        await self.giver.look()
+
+    def is_behind(self) -> bool:
+        """Tell whether it hands nothing over any more."""
+        return self.giver.behind is not None
+
+
+@asynccontextmanager
+async def serving(
+    path: Path, replicas: object, used: Collateral | None = None
+) -> AsyncIterator[tuple[Giver, Database]]:
+    """Have a replica serve whose manifest has ``replicas`` as ``Config.Replicas``.
+
+    ``used``: the collateral that it verifies with.
+    """
+    database = Database()
+    config: dict[str, Any] = {} if replicas is None else {"Replicas": replicas}
+    await begin(SimulatedStore(database), manifest(1, SealMode="Disabled", **config))
+    store = SimulatedStore(database)
+    async with engine_on(store, path) as engine:
+        yield Giver(engine, store, used), database
+
+
+def left(database: Database, kind: str) -> Note:
+    """Return the one note of ``kind`` that was left."""
+    [note] = [note for note in database.notes if note.kind == kind]
+    return note
+
+
+def put(database: Database, note: Note) -> None:
+    """Leave ``note`` in place of the one of its kind and name."""
+    others = [each for each in database.notes if (each.kind, each.name) != (note.kind, note.name)]
+    database.notes = [*others, note]
