@@ -20,12 +20,12 @@ from support.samples.authority import NOW, coordinator_keys, openssl_text, opens
 from keyhouse.authority import (
     CoordinatorKeys,
     Curve,
-    certificate_pem,
     make_coordinator_keys,
     parse_names,
     renew_intermediate,
 )
 from keyhouse.base.errors import BrokenError, InvalidError
+from keyhouse.base.pem import certificate_pem
 
 CURVES: tuple[Curve, ...] = ("P-256", "P-384")
 LOOPBACK = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]

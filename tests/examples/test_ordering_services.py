@@ -25,7 +25,7 @@ from support.peers.mesh import coordinator_keys, leaf_for
 from support.process.server import free_port
 from support.samples.deployment import user
 
-from keyhouse.authority import certificate_pem
+from keyhouse.base.pem import certificate_pem
 from keyhouse.launcher.trust import MARBLE_TYPE
 from keyhouse.testing import Deployment, Enclave
 from keyhouse_simulation.ordering import FOLDER

@@ -46,7 +46,6 @@ from keyhouse.authority.x509.ca import (
     parse_names,
     renew_intermediate,
 )
-from keyhouse.authority.x509.certificate_pem import certificate_pem, private_key_pem
 from keyhouse.authority.x509.marble_certificates import (
     MarbleIdentity,
     issue_marble_certificate,
@@ -72,7 +71,6 @@ __all__ = [
     "SigningRequest",
     "StoredSecret",
     "SubmittedShare",
-    "certificate_pem",
     "check_index_mac",
     "combine_shamir",
     "combine_xor",
@@ -89,7 +87,6 @@ __all__ = [
     "make_coordinator_keys",
     "make_recovery",
     "parse_names",
-    "private_key_pem",
     "read_marble_certificate",
     "read_recovery_index",
     "read_signing_request",

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.secret_sizes import LARGEST_DERIVED_KEY, size_problem
-from keyhouse.wire.secret_types import SecretType
+from keyhouse.wire.secret_types import LARGEST_DERIVED_KEY, SecretType, size_problem
 
 _NIL: Final = UUID(int=0)
 

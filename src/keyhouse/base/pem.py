@@ -1,10 +1,13 @@
-"""What a file holds in place of the PEM certificate or private key that it should.
+"""PEM (RFC 7468): how it is written, and what a file holds in place of what it should.
 
-Only labels and the first bytes are looked at: nothing of a key is ever in a message.
+Only labels and the first bytes of a file are looked at: nothing of a key is ever in a message.
 """
 
 import re
+from base64 import b64encode
 from typing import Final, NamedTuple
+
+from keyhouse.base.secret import Secret
 
 _LABEL: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,40})-----", re.MULTILINE)
 _CERTIFICATES: Final = frozenset({"CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"})
@@ -20,6 +23,23 @@ class Fault(NamedTuple):
 
     problem: str
     hint: str
+
+
+def pem_block(label: str, der: bytes) -> str:
+    """Return ``der`` as one block: 64 characters on a line, each line with its end."""
+    text = b64encode(der).decode("ascii")
+    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
+    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n"
+
+
+def certificate_pem(*certificates: bytes) -> str:
+    """Return DER certificates as blocks, in the given order."""
+    return "".join(pem_block("CERTIFICATE", der) for der in certificates)
+
+
+def private_key_pem(pkcs8: Secret) -> str:
+    """Return a private key (PKCS #8 DER) as a block, as secret as the key."""
+    return pem_block("PRIVATE KEY", pkcs8.reveal())
 
 
 def is_encrypted(pem: bytes) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.place import quoted
 
 if TYPE_CHECKING:
@@ -22,10 +23,8 @@ def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
         raise RefusedError(f"secret {quoted(name)} has no value yet", hint=_UPLOAD)
     value = secret.private.reveal() if secret.private else b""
     if secret.cert:
-        from keyhouse.manifest.pem import pem_block
-
-        key = pem_block("PRIVATE KEY", value) if value else b""
-        return pem_block("CERTIFICATE", secret.cert) + key
+        key = private_key_pem(secret.private) if secret.private else ""
+        return (certificate_pem(secret.cert) + key).encode()
     if to_terminal and not _is_text(value.removesuffix(b"\n")):
         raise RefusedError(
             f"secret {quoted(name)} is binary, and no terminal can show it",

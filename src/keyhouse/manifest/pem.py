@@ -1,6 +1,5 @@
-"""PEM: its first block is read strictly, and one block is written (RFC 7468)."""
+"""PEM: its first block is read strictly (RFC 7468)."""
 
-import base64
 import re
 
 from keyhouse.base.errors import BadRequestError
@@ -26,13 +25,6 @@ def first_block(text: str, label: str) -> bytes:
     if not end:
         raise BadRequestError(f"has no line -----END {label}-----")
     return decode_base64("".join(body.split()))
-
-
-def pem_block(label: str, der: bytes) -> bytes:
-    """Return ``der`` as one block: 64 characters on a line, each line with its end."""
-    text = base64.b64encode(der).decode()
-    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
-    return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n".encode()
 
 
 def ignored_part(text: str) -> str:

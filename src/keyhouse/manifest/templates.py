@@ -24,9 +24,9 @@ from typing import Final, Protocol
 import msgspec
 
 from keyhouse.base.errors import BadRequestError, NotFoundError
+from keyhouse.base.pem import pem_block
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.pem import pem_block
 
 
 class Source(StrEnum):
@@ -302,7 +302,7 @@ def _apply(call: Call, content: bytes) -> bytes:
     if call.function == "base64":
         return base64.b64encode(content)
     if call.function == "pem":
-        return pem_block(PEM_LABELS[call.member], content)
+        return pem_block(PEM_LABELS[call.member], content).encode()
     if call.function == "string" and 0 in content:
         raise BadRequestError(f"a zero byte in {call}", hint="use hex or base64")
     return content

@@ -10,12 +10,12 @@ from cryptography import x509
 from keyhouse.authority import (
     CoordinatorKeys,
     Curve,
-    certificate_pem,
     generate,
     make_coordinator_keys,
     trial,
 )
 from keyhouse.base.errors import Problem
+from keyhouse.base.pem import certificate_pem
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, SecretType
 
 NOW = datetime(2026, 11, 21, 10, 30, 15, 123456, tzinfo=UTC)

@@ -23,8 +23,7 @@ from keyhouse.authority.x509.certificates import (
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.secret_sizes import size_problem
-from keyhouse.wire.secret_types import SecretDefinition, SecretType
+from keyhouse.wire.secret_types import SecretDefinition, SecretType, size_problem
 
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 

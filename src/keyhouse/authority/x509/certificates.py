@@ -16,8 +16,8 @@ from keyhouse.authority.curve import generate_key, signature_hash
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
+from keyhouse.authority.x509.host_names import takes_own_name
 from keyhouse.authority.x509.identifiers import key_identifier, random_serial
-from keyhouse.authority.x509.own_names import takes_own_name
 from keyhouse.authority.x509.subject import common_name, subject_name
 from keyhouse.authority.x509.template_der import template_from_certificate
 from keyhouse.authority.x509.validity import end_of_validity, whole_second

@@ -10,10 +10,14 @@ from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsag
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import attempt, attempt_each
-from keyhouse.authority.x509.host_names import is_dns_name, read_address
+from keyhouse.authority.x509.host_names import (
+    is_dns_name,
+    read_address,
+    takes_own_address,
+    takes_own_name,
+)
 from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs, from_dots
 from keyhouse.authority.x509.name_constraints import name_constraints
-from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
 from keyhouse.base.findings import Findings
 from keyhouse.base.place import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri

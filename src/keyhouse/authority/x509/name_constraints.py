@@ -9,7 +9,7 @@ from cryptography import x509
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import attempt_each
-from keyhouse.authority.x509.own_names import own_domains, own_networks
+from keyhouse.authority.x509.host_names import own_domains, own_networks
 from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 

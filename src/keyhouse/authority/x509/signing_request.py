@@ -21,8 +21,12 @@ from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.coordinator_keys import CoordinatorKeys
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.x509.host_names import is_dns_name, read_address
-from keyhouse.authority.x509.own_names import takes_own_address, takes_own_name
+from keyhouse.authority.x509.host_names import (
+    is_dns_name,
+    read_address,
+    takes_own_address,
+    takes_own_name,
+)
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
 from keyhouse.base.errors import InvalidError, Problem

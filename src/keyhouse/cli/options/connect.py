@@ -13,7 +13,7 @@ import msgspec
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
 from keyhouse.base.named_files import writing_hint
-from keyhouse.base.pem import certificate_fault
+from keyhouse.base.pem import certificate_fault, certificate_pem
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.options.context_chosen import not_applied
 from keyhouse.cli.options.memory import memory_of
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 def chain_pem(proven: TrustedCoordinator) -> str:
     """Return the intermediate certificate, then the root."""
-    return "".join(
-        ssl.DER_cert_to_PEM_cert(der) for der in (proven.intermediate_der, proven.root_der)
-    )
+    return certificate_pem(proven.intermediate_der, proven.root_der)
 
 
 def unpinned(target: Target) -> Target:

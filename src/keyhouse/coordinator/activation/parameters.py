@@ -15,12 +15,11 @@ import msgspec
 
 from keyhouse.authority import (
     StoredSecret,
-    certificate_pem,
     derive_marble_key,
     generate,
-    private_key_pem,
 )
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
+from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.place import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.recipe import Recipe

@@ -20,8 +20,7 @@ from keyhouse.manifest.document import (
 )
 from keyhouse.manifest.rules.access import parse_certificate
 from keyhouse.wire.json_decoder import nearest
-from keyhouse.wire.secret_sizes import size_problem
-from keyhouse.wire.secret_types import CertificateTemplate, SecretType, Uri
+from keyhouse.wire.secret_types import CertificateTemplate, SecretType, Uri, size_problem
 
 MOST_BYTES = 16 * 1024 * 1024  # of generated symmetric keys in one manifest
 MOST_COST: Final = 64 * 256

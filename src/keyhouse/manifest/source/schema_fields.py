@@ -36,8 +36,15 @@ from keyhouse.manifest.model import (
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
 from keyhouse.wire import snp, tdx
-from keyhouse.wire.secret_sizes import CURVE_SIZES, LARGEST_DERIVED_KEY, LARGEST_KEY
-from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
+from keyhouse.wire.secret_types import (
+    CURVE_SIZES,
+    LARGEST_DERIVED_KEY,
+    LARGEST_KEY,
+    AddressRange,
+    Extension,
+    NameAttribute,
+    SecretType,
+)
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from keyhouse.attestation import Platform, add_header, quote_binding, report_data
-from keyhouse.authority import CoordinatorKeys, certificate_pem
+from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.pem import certificate_pem
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, TooManyRequestsError
 
 NONCE_BYTES = 1024
