@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["AMD_ROOTS", "AMD_ROOTS_SHA256"]
-
 AMD_ROOTS_SHA256: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Milan": "69d063b45344d26a2e94e1f4210de49ef555308287d4c174445c95639a540bcd",

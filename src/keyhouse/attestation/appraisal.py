@@ -19,8 +19,6 @@ from keyhouse.attestation.tcb import accept_advisories, accept_status
 from keyhouse.wire.snp import SnpIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
-__all__ = ["Mismatch", "PackageRefusedError", "PackageRules", "Rule", "admit", "mismatches"]
-
 
 class PackageRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a package asks of a workload and its platform; ``None``, "" and () mean: not given.

@@ -17,16 +17,6 @@ from enum import StrEnum
 
 from keyhouse.base.errors import Problem, RefusedError, UnavailableError
 
-__all__ = [
-    "CollateralRefusedError",
-    "CollateralUnavailableError",
-    "CollateralUnusableError",
-    "ConfigurationRefusedError",
-    "IdentityRefusedError",
-    "QuoteProblem",
-    "QuoteRefusedError",
-]
-
 
 class QuoteProblem(StrEnum):
     """Why a quote does not verify: stable words for programs."""

@@ -18,13 +18,6 @@ from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm, lower_case, problems_of_identity
 
-__all__ = [
-    "ExpectedIdentity",
-    "appraise",
-    "read_expected_identity",
-    "write_expected_identity",
-]
-
 _ID = 32
 _MAX_NUMBER = 0xFFFF
 _MAX_FILE = 1 << 20

@@ -7,8 +7,6 @@ not be taken. The digest beside it is what people compare with what Intel publis
 
 import ssl
 
-__all__ = ["INTEL_SGX_ROOT", "INTEL_SGX_ROOT_SHA256"]
-
 INTEL_SGX_ROOT_SHA256 = "44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3"
 """SHA-256 of the DER certificate, lower-case hex."""
 

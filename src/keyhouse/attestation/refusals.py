@@ -2,8 +2,6 @@
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 
-__all__ = ["reason_for", "refusal"]
-
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
 _FETCH = "use the collateral and the root of the platform that made the quote"
 _FORGED = "do not trust it: it was changed on the way, or made by nobody we know"

@@ -5,8 +5,6 @@ from collections.abc import Collection
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.wire.tcb_status import TcbStatus
 
-__all__ = ["accept_advisories", "accept_status", "accept_tcb"]
-
 _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 
 

@@ -46,8 +46,6 @@ from keyhouse.attestation.snp.verify import verify_snp
 if TYPE_CHECKING:
     import dcap_qvl  # type: ignore[import-untyped]  # its stubs lack py.typed
 
-__all__ = ["Verifier"]
-
 
 class _TcbInfo(msgspec.Struct, frozen=True):
     id: Literal["SGX", "TDX"]

@@ -9,8 +9,6 @@ from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.command import AsJson, command
 from keyhouse.cli.parser.parameters import Option
 
-__all__ = ["console", "run_console"]
-
 
 class ConsoleMissingError(RefusedError):
     """The packages of the console are not installed."""

@@ -7,8 +7,6 @@ import msgspec
 
 from keyhouse.manifest import Action, Manifest, Source, TemplateIndex, index_templates
 
-__all__ = ["COLUMNS", "Arrow", "Graph", "Node", "graph_of", "secrets_of"]
-
 COLUMNS: Final = ("Packages", "Marbles", "Secrets", "Roles", "Users")
 """From code on the left to people on the right."""
 

@@ -14,8 +14,6 @@ from keyhouse.console.guard import OPEN, Guard, cookie_name
 from keyhouse.console.page import Console, View, console_of, rendered
 from keyhouse.console.pages import history, manifest, recovery, secrets, trust, updates, workloads
 
-__all__ = ["application"]
-
 _TYPES: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",

@@ -8,8 +8,6 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Gate", "Session"]
-
 _BYTES: Final = 32  # of random in a token
 
 

@@ -25,8 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keyhouse.console.gate import Gate
 
-__all__ = ["HOST", "OPEN", "REFRESH", "Guard", "cookie_name"]
-
 HOST: Final = "127.0.0.1"
 OPEN: Final = "/open"
 REFRESH: Final = "keyhouse-refresh"

@@ -7,8 +7,6 @@ from keyhouse.manifest.source.yaml_reader import read_yaml
 from keyhouse.manifest.source.yaml_writer import write_yaml
 from keyhouse.wire.json_parser import read_json
 
-__all__ = ["json_of", "located", "yaml_of"]
-
 
 def json_of(text: str) -> bytes:
     """Return the bytes that are uploaded for ``text``; JSON stays as it is.

@@ -16,8 +16,6 @@ from keyhouse.client import CallRefusedError, TrustError, UnreachableError
 from keyhouse.console.deployments import Deployment, Deployments
 from keyhouse.console.gate import Gate
 
-__all__ = ["SECTIONS", "Console", "View", "change", "console_of", "fields_of", "page", "redirect"]
-
 SECTIONS: Final = {
     "trust": "Trust",
     "manifest": "Manifest",

@@ -7,8 +7,6 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.requests import Request
 
-__all__ = ["Page", "paged"]
-
 _ROWS: Final = 100
 
 

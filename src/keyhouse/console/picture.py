@@ -6,8 +6,6 @@ import msgspec
 
 from keyhouse.console.access import COLUMNS, Graph, Node
 
-__all__ = ["Box", "Curve", "Drawing", "drawing_of"]
-
 _WIDE, _TALL, _GAP, _ACROSS, _TOP = 172, 34, 12, 88, 44
 _LONGEST: Final = 20  # characters of a name
 

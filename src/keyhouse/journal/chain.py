@@ -27,16 +27,6 @@ from keyhouse.journal.keys import record_key
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 from keyhouse.journal.store.records import Position, Sealed, follow
 
-__all__ = [
-    "FORMAT_VERSION",
-    "HEADER_SIZE",
-    "MAX_PAYLOAD",
-    "NONCE_SIZE",
-    "Header",
-    "Kind",
-    "Sealer",
-]
-
 NONCE_SIZE = 12
 MAX_PAYLOAD = 48 * 1024 * 1024  # a secret of 16 MiB is in its event twice
 

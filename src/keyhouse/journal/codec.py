@@ -9,8 +9,6 @@ import msgspec
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
-__all__ = ["Codec", "UndecodableError", "UnencodableError"]
-
 T = TypeVar("T")
 
 

@@ -36,14 +36,6 @@ from keyhouse.journal.writing import (
     weight,
 )
 
-__all__ = [
-    "Journal",
-    "RolledBackError",
-    "StoreEmptyError",
-    "Weight",
-    "WrongKeyError",
-]
-
 _LIGHTEST_BASE = 1024 * 1024
 _INLINE = 16 * 1024  # bytes of records that are opened on the event loop: they take no millisecond
 

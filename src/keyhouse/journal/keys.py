@@ -5,14 +5,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.secret import Secret
 
-__all__ = [
-    "DEK_SIZE",
-    "STORE_ID_SIZE",
-    "index_mac_key",
-    "key_check",
-    "record_key",
-]
-
 DEK_SIZE = 32
 STORE_ID_SIZE = 16
 

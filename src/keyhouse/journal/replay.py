@@ -6,8 +6,6 @@ from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import EpochStart, Position, Sealed
 
-__all__ = ["Continuation", "Replay", "Replaying"]
-
 
 class Replay(msgspec.Struct, frozen=True):
     """The present epoch: the pieces of its base, then the events since."""

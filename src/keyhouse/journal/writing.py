@@ -8,8 +8,6 @@ from keyhouse.journal.chain import Kind, Sealer
 from keyhouse.journal.store.protocol import Store, StoreConflictError, StoreUnreadableError
 from keyhouse.journal.store.records import Position, Sealed, follow
 
-__all__ = ["NotDurableError", "OutcomeLostError", "Write", "require_happened", "weight"]
-
 _RECORD_OVERHEAD = 100  # size of a record without its payload: header, nonce, tag, row
 
 

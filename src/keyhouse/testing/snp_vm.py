@@ -10,8 +10,6 @@ from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.readable import Readable
 from keyhouse.wire.snp import SnpIdentity
 
-__all__ = ["SnpVm", "snp_vm"]
-
 
 class SnpVm(Readable, frozen=True):
     """A confidential VM (SEV-SNP), as its reports describe it, and as packages of a manifest do."""

@@ -18,8 +18,6 @@ from keyhouse.base.printable import os_reason
 from keyhouse.base.readable import Readable
 from keyhouse.wire.der_elements import der_elements
 
-__all__ = ["AmdCollateral", "read_amd_collateral", "read_amd_files", "read_amd_path"]
-
 _LONGEST: Final = 1 << 20  # bytes of a file; real ones have about 5,000
 _MOST: Final = 1024  # files
 _PIECE: Final = 16_384

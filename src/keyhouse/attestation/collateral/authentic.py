@@ -23,8 +23,6 @@ from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
 from keyhouse.attestation.errors import ConfigurationRefusedError, QuoteProblem
 from keyhouse.attestation.refusals import refusal
 
-__all__ = ["issued_pck_chain", "require_signed", "require_vendor_root"]
-
 _HALF = 32
 
 

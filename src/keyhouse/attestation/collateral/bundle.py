@@ -13,8 +13,6 @@ import msgspec
 from keyhouse.attestation.errors import CollateralRefusedError
 from keyhouse.base.readable import Readable
 
-__all__ = ["MAX_COLLATERAL", "Collateral", "read_collateral", "write_collateral"]
-
 MAX_COLLATERAL = 4 << 20
 """Bytes of the longest bundle that is read. Real ones have about 20,000."""
 

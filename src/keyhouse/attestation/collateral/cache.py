@@ -27,8 +27,6 @@ from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 
-__all__ = ["MOST_KEPT", "CollateralCache", "Kept"]
-
 MOST_KEPT: Final = 64
 """Kinds of platforms whose collateral is kept. With one more, the one seen longest ago goes."""
 

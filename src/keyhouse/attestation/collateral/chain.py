@@ -15,14 +15,6 @@ from cryptography import x509
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 
-__all__ = [
-    "read_chain",
-    "require_collateral_roots",
-    "require_pck_root",
-    "require_same_authority",
-    "why_chain_refused",
-]
-
 _END = "-----END CERTIFICATE-----\n"
 _MAX_CHAIN = 32_768
 _PCK_CHAIN = 3  # PCK, its CA, root

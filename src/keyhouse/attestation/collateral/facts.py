@@ -23,8 +23,6 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.attestation.quote.form import Tee
 
-__all__ = ["CollateralFacts", "read_facts", "require_kind", "require_sound", "shown_time"]
-
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
 _FETCH = "fetch the collateral again, with the root of the platform's vendor"

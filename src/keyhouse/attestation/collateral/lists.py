@@ -12,8 +12,6 @@ from keyhouse.attestation.collateral.cache import Kept
 from keyhouse.attestation.collateral.facts import require_sound
 from keyhouse.attestation.errors import CollateralUnusableError
 
-__all__ = ["with_newer_lists"]
-
 
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
     """Return ``kept`` with those lists of ``newest`` that are newer than its own.

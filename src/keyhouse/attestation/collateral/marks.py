@@ -17,16 +17,6 @@ from keyhouse.attestation.collateral.facts import CollateralFacts
 from keyhouse.attestation.errors import CollateralUnavailableError
 from keyhouse.attestation.quote.verdict import Verdict
 
-__all__ = [
-    "OF_PLATFORM",
-    "Mark",
-    "is_as_new",
-    "marks_of",
-    "marks_of_amd",
-    "newer_marks",
-    "require_as_new",
-]
-
 OF_PLATFORM: Final = "tcb-info/"
 """How the names begin of which there is one for each kind of platform."""
 

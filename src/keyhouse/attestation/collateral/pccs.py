@@ -21,8 +21,6 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.base.progress import advance, begin
 
-__all__ = ["MAX_ANSWER", "PATIENCE", "Pccs"]
-
 MAX_ANSWER: Final = 1 << 20
 """Bytes of the longest answer that is read. Real ones have at most some 20,000."""
 

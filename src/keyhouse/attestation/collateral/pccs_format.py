@@ -26,8 +26,6 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError
 
-__all__ = ["Fetched", "PccsAnswers", "assemble", "requests_for"]
-
 _HINT = "make sure that the address is of a PCCS that speaks version 4"
 _SIGNATURE = 64
 _DER_SEQUENCE = 0x30

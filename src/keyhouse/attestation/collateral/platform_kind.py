@@ -15,8 +15,6 @@ from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.quote.form import Tee, read_form
 from keyhouse.wire.der_elements import der_elements
 
-__all__ = ["PckCa", "PlatformKind", "authority_kind", "platform_kind"]
-
 _SGX_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
 _FMSPC_OID = bytes.fromhex("2a864886f84d010d0104")  # 1.2.840.113741.1.13.1.4
 _FMSPC_BYTES = 6

@@ -46,16 +46,6 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.base.errors import KeyhouseError, RefusedError
 
-__all__ = [
-    "AT_ONCE",
-    "FAILED_WITHIN",
-    "LOOKED_AFTER",
-    "MOST_FAILED",
-    "MOST_RUNNING",
-    "SEEN_WITHIN",
-    "PccsSource",
-]
-
 SEEN_WITHIN: Final = timedelta(days=1)
 """Collateral that was seen at the PCCS longer ago is fetched again."""
 

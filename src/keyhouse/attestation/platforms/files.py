@@ -11,18 +11,6 @@ from keyhouse.attestation.quote.report import Report, read_report
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 
-__all__ = [
-    "REPORT_DATA",
-    "NoSealingKeyError",
-    "PlatformUnusableError",
-    "QuoteNotMadeError",
-    "own_report",
-    "read_file",
-    "read_quote_file",
-    "require_report_data_length",
-    "write_file",
-]
-
 REPORT_DATA = 64
 """Bytes of report data."""
 

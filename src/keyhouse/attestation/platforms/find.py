@@ -18,19 +18,6 @@ from keyhouse.wire.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.vm_identity import VmIdentity
 
-__all__ = [
-    "PLATFORMS",
-    "SIMULATED_AMD",
-    "SIMULATED_BUNDLES",
-    "OpenSimulation",
-    "PlatformMissingError",
-    "SimulatedTcb",
-    "open_for_quotes",
-    "open_platform",
-    "platform_name",
-    "simulation",
-]
-
 PLATFORMS = ("gramine", "tdx", "snp", "simulation")
 """The names that can be asked for."""
 

@@ -43,8 +43,6 @@ from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
 from keyhouse.attestation.quote.report import Report, read_sgx_report
 from keyhouse.base.secret import Secret
 
-__all__ = ["DEV_ATTESTATION", "GraminePlatform", "open_gramine"]
-
 DEV_ATTESTATION = Path("/dev/attestation")
 """Where Gramine shows the platform to what runs in it."""
 

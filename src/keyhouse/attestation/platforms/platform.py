@@ -8,8 +8,6 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 
-__all__ = ["Measurements", "Platform", "SealPolicy"]
-
 
 class SealPolicy(StrEnum):
     """Which enclaves can derive a sealing key again (manifest: ``Config.SealMode``)."""

@@ -17,8 +17,6 @@ from keyhouse.attestation.quote.snp import require_sound_snp
 from keyhouse.attestation.quote.snp_form import known_certificates, write_table
 from keyhouse.base.byte_reader import LayoutError
 
-__all__ = ["SEV_GUEST", "SnpPlatform", "open_snp"]
-
 SEV_GUEST = Path("/dev/sev-guest")
 """The device of a guest of SEV-SNP: the directory of reports does not say whose it is."""
 

@@ -8,8 +8,6 @@ from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.attestation.quote.form import Tee
 from keyhouse.attestation.quote.td import TdMeasurements
 
-__all__ = ["TDX_GUEST", "TdxPlatform", "open_tdx"]
-
 TDX_GUEST = Path("/dev/tdx_guest")
 """The device of a TDX guest: the directory of reports does not say whose it is."""
 

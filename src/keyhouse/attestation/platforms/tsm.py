@@ -36,8 +36,6 @@ from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.form import MAX_QUOTE
 from keyhouse.base.secret import Secret
 
-__all__ = ["TSM_REPORTS", "ReportFolders", "TsmPlatform"]
-
 TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
 """Where Linux lets reports be asked for."""
 

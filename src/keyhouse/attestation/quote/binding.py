@@ -5,8 +5,6 @@ import hmac
 
 from keyhouse.attestation.errors import IdentityRefusedError
 
-__all__ = ["quote_binding", "report_data", "require_binding"]
-
 DIGEST = 32
 REPORT_DATA = 64
 

@@ -7,8 +7,6 @@ import msgspec
 
 from keyhouse.wire.tcb_status import TcbStatus
 
-__all__ = ["Claims", "PckClaims", "read_claims"]
-
 _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 Octets = tuple[_Byte, ...]
 

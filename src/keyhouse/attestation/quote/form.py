@@ -22,8 +22,6 @@ from keyhouse.attestation.quote.snp_form import SNP_REPORT, read_table, starts_s
 from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 
-__all__ = ["MAX_QUOTE", "QuoteForm", "Tee", "add_header", "read_form"]
-
 MAX_QUOTE = 65_536
 """Bytes of the longest quote that is looked at. Real ones have about 5,000."""
 

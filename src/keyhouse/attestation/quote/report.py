@@ -12,8 +12,6 @@ from keyhouse.attestation.quote.snp_report import read_snp_report
 from keyhouse.attestation.quote.td import TdMeasurements
 from keyhouse.wire.snp import is_debugged
 
-__all__ = ["Report", "read_report", "read_sgx_report"]
-
 _REPORT_AT = 48
 _TDX_5_REPORT_AT = 54  # body type and size come before it
 _TDX_5 = 5

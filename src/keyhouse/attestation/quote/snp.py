@@ -10,8 +10,6 @@ from keyhouse.base.readable import Readable
 from keyhouse.wire.exact_fields import Difference, differences
 from keyhouse.wire.snp import SIZES, SnpIdentity, SnpTcb, below_floor, policy_fault
 
-__all__ = ["SnpMeasurements", "require_sound_snp", "snp_differences", "snp_identity_of"]
-
 _HEX: Final = ("measurement", "host_data", "id_key_digest", "author_key_digest",
                "family_id", "image_id", "policy")  # fmt: skip
 

@@ -20,15 +20,6 @@ from uuid import UUID
 
 from keyhouse.base.byte_reader import LayoutError
 
-__all__ = [
-    "SNP_REPORT",
-    "SNP_VERSIONS",
-    "SnpCertificate",
-    "read_table",
-    "starts_snp_report",
-    "write_table",
-]
-
 SNP_REPORT: Final = 1184
 """Bytes of a report."""
 

@@ -12,8 +12,6 @@ from keyhouse.attestation.quote.snp_form import SNP_REPORT, SNP_VERSIONS
 from keyhouse.base.byte_reader import LayoutError
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, SnpTcb
 
-__all__ = ["SnpReport", "read_snp_report", "tcb_versions"]
-
 _SIGNED: Final = 0x2A0
 _HALF: Final = 72  # bytes of r and of s, of which the upper 24 are zero
 _P384: Final = 48

@@ -7,8 +7,6 @@ from keyhouse.base.readable import Readable
 from keyhouse.wire.exact_fields import Difference, differences
 from keyhouse.wire.tdx import SIZES, TdxIdentity, attributes_fault, xfam_fault
 
-__all__ = ["TdMeasurements", "identity_of", "require_sound", "td_differences"]
-
 
 class TdMeasurements(Readable, frozen=True, kw_only=True):
     """Who a confidential VM is. Numbers of 8 bytes are little-endian, as in the quote."""

@@ -14,8 +14,6 @@ from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
 from keyhouse.wire.vm_identity import VmIdentity, kind_of_vm
 
-__all__ = ["Freshness", "Verdict", "tee_of"]
-
 
 class Freshness(msgspec.Struct, frozen=True):
     """How new the collateral is. If remembered, anything older can be refused (a rewound clock).

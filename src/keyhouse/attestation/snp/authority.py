@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.refusals import refusal
 
-__all__ = ["Authority", "Roots", "end_of_lists", "find_authority", "newest_list", "require_issued"]
-
 Roots = Mapping[str, bytes]
 """The pinned root of each line of processors, DER, by the line's name."""
 

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from keyhouse.wire.der_elements import der_elements, element
 from keyhouse.wire.snp import SnpTcb
 
-__all__ = ["Endorsement", "read_endorsement"]
-
 _SEQUENCE, _INTEGER, _OBJECT_ID, _BITS, _OCTETS = 0x30, 0x02, 0x06, 0x03, 0x04
 _EXPLICIT_0, _EXPLICIT_3, _BOOLEAN, _IA5 = 0xA0, 0xA3, 0x01, 0x16
 _UTC_TIME, _TIME = 0x17, 0x18

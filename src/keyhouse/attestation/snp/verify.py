@@ -38,8 +38,6 @@ from keyhouse.attestation.snp.authority import (
 from keyhouse.attestation.snp.endorsement import Endorsement, read_endorsement
 from keyhouse.base.byte_reader import LayoutError
 
-__all__ = ["require_endorsed", "verify_snp"]
-
 _CHIP_ID = 64
 
 

@@ -10,8 +10,6 @@ from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
 from keyhouse.console.paging import paged
 
-__all__ = ["show"]
-
 _KINDS: Final = {"manifest": "Manifests", "packages": "Packages", "secrets": "Secrets"}
 
 

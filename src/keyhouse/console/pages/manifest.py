@@ -21,8 +21,6 @@ from keyhouse.views import difference
 from keyhouse.wire.json_parser import read_json
 from keyhouse.wire.secret_types import manifest_name
 
-__all__ = ["compare", "picture", "show", "source"]
-
 _SECTIONS: Final = tuple(
     manifest_name(field) for field in Manifest.__struct_fields__ if field not in {"raw", "config"}
 )

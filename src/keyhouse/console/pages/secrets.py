@@ -17,8 +17,6 @@ from keyhouse.views.secrets import DescribedSecret, described_secrets
 from keyhouse.views.uploads import upload_of
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["read", "show", "write"]
-
 
 class Row(msgspec.Struct, frozen=True):
     """A secret, and what the user may do with it. ``changed``: its newest upload; "": none."""

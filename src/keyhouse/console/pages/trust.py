@@ -14,8 +14,6 @@ from keyhouse.console.deployments import Deployment, Link, root_fingerprint
 from keyhouse.console.page import View, fields_of, page, redirect
 from keyhouse.wire.vm_identity import bits_in_words
 
-__all__ = ["show", "unlock", "verify"]
-
 _AGE: Final = timedelta(minutes=5)  # after which the page verifies again
 _WORDS: Final = {
     TcbStatus.UP_TO_DATE: "The platform has every update that its vendor knows of.",

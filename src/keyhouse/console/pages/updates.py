@@ -16,8 +16,6 @@ from keyhouse.manifest import Action, fingerprint
 from keyhouse.views import plan as review
 from keyhouse.wire.base64_text import decode_base64
 
-__all__ = ["approve", "cancel", "plan", "propose", "show"]
-
 
 @page("updates")
 async def show(request: Request, deployment: Deployment) -> View:

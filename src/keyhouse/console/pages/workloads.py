@@ -12,8 +12,6 @@ from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page
 from keyhouse.console.paging import paged
 
-__all__ = ["Bar", "plot", "show"]
-
 _BARS: Final = 48
 _STEPS: Final = tuple(
     timedelta(seconds=each) for each in (60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400)

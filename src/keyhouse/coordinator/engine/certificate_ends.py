@@ -17,8 +17,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import moment
 
-__all__ = ["NOTICE_DAYS", "TOLD", "secret_expiry", "user_expiry", "warn_of_expiry"]
-
 NOTICE_DAYS: Final = 30
 """Days before the end of a certificate in which the log warns of it."""
 

@@ -16,8 +16,6 @@ from typing import Final, Protocol
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 
-__all__ = ["BUILD_TIME", "LOOK_EVERY", "Clock", "HostClock", "SecurityClock"]
-
 BUILD_TIME: Final = 1_795_219_200_000_000
 """2026-11-21T00:00:00Z: no correct clock is before the build of this code. Set by each release."""
 

@@ -6,8 +6,6 @@ from keyhouse.base.errors import RefusedError, UnavailableError, UnsettledError
 from keyhouse.base.tally import Tally
 from keyhouse.coordinator.core.commands import StaleError
 
-__all__ = ["OUTCOMES", "EngineCounts"]
-
 OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "broken")
 """Results of changes. ``stale``: the state had changed, so it was prepared again.
 

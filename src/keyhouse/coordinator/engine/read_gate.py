@@ -15,8 +15,6 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.journal import Position
 
-__all__ = ["LONGEST", "ReadGate"]
-
 T = TypeVar("T")
 
 LONGEST: Final = 5.0

@@ -37,8 +37,6 @@ from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.recovery_index import expected_index
 from keyhouse.manifest import Manifest, SealMode, fingerprint
 
-__all__ = ["OpenedWith", "RecoveryRefusedError", "check_recovered"]
-
 
 class RecoveryRefusedError(RefusedError):
     """The state may not be recovered here with these shares."""

@@ -11,8 +11,6 @@ from keyhouse.authority import (
 )
 from keyhouse.base.secret import Secret
 
-__all__ = ["encode_index", "expected_index"]
-
 
 def expected_index(
     keys: CoordinatorKeys,

@@ -10,8 +10,6 @@ from keyhouse.base.log import log
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import OutcomeUnknownError
 
-__all__ = ["TELL_AFTER", "not_settled", "paused", "settle"]
-
 TELL_AFTER: Final = 10.0
 """Seconds after which the callers of a write are told that its outcome is not known."""
 

@@ -23,15 +23,6 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
 )
 
-__all__ = [
-    "UNSEEN_USERS",
-    "acquire",
-    "check_state_directory",
-    "refuse_rollback_journal",
-    "survey",
-]
-
-
 UNSEEN_USERS: Final = (
     "whether a coordinator uses it cannot be seen: its platform, gramine, keeps locks to itself"
 )

@@ -9,19 +9,6 @@ from keyhouse.journal.journal import Journal, StoreEmptyError
 from keyhouse.journal.replay import Replay
 from keyhouse.journal.store.protocol import StoreDamagedError
 
-__all__ = [
-    "Fresh",
-    "Locked",
-    "MixedDeploymentsError",
-    "Opened",
-    "StoreEndedError",
-    "WrongPlatformError",
-    "empty_journal",
-    "ended_but_there",
-    "missing_journal",
-    "mixed",
-]
-
 _GIVE_UP = (
     "restore the state directory from a backup; to give up what it held, move the directory away"
 )

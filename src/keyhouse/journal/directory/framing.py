@@ -7,8 +7,6 @@ import hashlib
 
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 
-__all__ = ["framed", "unframed"]
-
 _DIGEST_SIZE = 32
 
 

@@ -25,8 +25,6 @@ from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import EpochStart
 
-__all__ = ["FILE_LIMIT", "IndexFile", "read_index", "settle_index"]
-
 FORMAT_VERSION = 1
 FILE_LIMIT = 16 * 1024 * 1024  # bytes
 _LAYOUT = struct.Struct(">8sB16sQ")

@@ -29,16 +29,6 @@ from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import EpochStart, Position, Sealed, first_link, link
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = [
-    "JournalSeen",
-    "KeySeen",
-    "see_index",
-    "see_journal",
-    "see_key",
-    "see_tombstone",
-    "shows_users",
-]
-
 _TAG_SIZE = 16
 
 

@@ -34,8 +34,6 @@ from keyhouse.journal.directory.layout import JOURNAL, WAL
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["OWN_FILES", "copy_journal", "make_own"]
-
 _CHUNK: Final = 1024 * 1024
 _WAL_HEADER: Final = 32  # bytes; salts and checksum are in it
 _ATTEMPTS: Final = 50

@@ -12,8 +12,6 @@ from keyhouse.journal.directory.sealing import Contents, EpochKey, SealedKey
 from keyhouse.journal.journal import RolledBackError
 from keyhouse.journal.store.protocol import StoreDamagedError
 
-__all__ = ["KeyFile", "key_of"]
-
 
 class KeyFile:
     """Seals data keys for a platform, and unseals them there."""

@@ -33,8 +33,6 @@ from keyhouse.journal.store.protocol import (
     SupersededError,
 )
 
-__all__ = ["DirectoryLock", "unused"]
-
 _LONGEST: Final = 64  # bytes
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

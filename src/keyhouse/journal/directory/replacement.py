@@ -57,18 +57,6 @@ from keyhouse.journal.directory.replacement_plan import (
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT, Tombstone
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreNewerError
 
-__all__ = [
-    "abandon",
-    "archive_name",
-    "bring_back",
-    "commit",
-    "finish",
-    "is_committed",
-    "origin",
-    "prepare",
-    "prepare_end",
-]
-
 _PREPARED = "incoming.tmp"  # of earlier versions, never committed
 _LEAVING = (SEALED_KEY, JOURNAL, INDEX)
 _COMING = (INDEX, SEALED_KEY, JOURNAL)

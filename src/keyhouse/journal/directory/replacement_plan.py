@@ -22,8 +22,6 @@ import msgspec
 
 from keyhouse.journal.store.protocol import StoreDamagedError
 
-__all__ = ["ERASE", "PLAN", "PLANNED", "PLAN_LIMIT", "Owner", "Plan", "not_for"]
-
 PLAN: Final = "plan"
 PLANNED: Final = "plan.new"  # before the commit
 PLAN_LIMIT: Final = 256  # bytes

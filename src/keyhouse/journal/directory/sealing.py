@@ -34,17 +34,6 @@ from keyhouse.journal.keys import DEK_SIZE, STORE_ID_SIZE
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import CHAIN_SIZE, Position
 
-__all__ = [
-    "FILE_LIMIT",
-    "Contents",
-    "EpochKey",
-    "SealedElsewhereError",
-    "SealedKey",
-    "parse",
-    "seal",
-    "unseal",
-]
-
 FORMAT_VERSION = 1
 FILE_LIMIT = 64 * 1024  # bytes; the file is much smaller
 _MAGIC = b"KEYHSEAL"

@@ -26,8 +26,6 @@ from keyhouse.journal.directory.layout import TOMBSTONE
 from keyhouse.journal.store.protocol import StoreDamagedError
 from keyhouse.journal.store.records import Position
 
-__all__ = ["FILE_LIMIT", "Tombstone"]
-
 FORMAT_VERSION = 1
 FILE_LIMIT = 4096  # bytes; the file has 113
 _LAYOUT = struct.Struct(">8sB16sQQ32sQ")

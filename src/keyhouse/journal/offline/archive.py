@@ -19,15 +19,6 @@ from keyhouse.journal.directory.layout import ARCHIVE, INDEX, JOURNAL, SEALED_KE
 from keyhouse.journal.directory.replacement_plan import PLAN
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
-__all__ = [
-    "NotRestorableError",
-    "StoreSeen",
-    "archived_names",
-    "list_stores",
-    "require_whole",
-    "restore",
-]
-
 T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9A-Za-z-]{1,64}")

@@ -27,8 +27,6 @@ from keyhouse.journal.offline.archive import require_whole
 from keyhouse.journal.offline.live_copy import copy_live_store
 from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnreadableError, no_step
 
-__all__ = ["DIGESTS", "NotEmptyError", "make_backup", "restore_backup"]
-
 DIGESTS = "SHA256SUMS"
 
 Verify = Callable[[Path], Awaitable[None]]

@@ -26,8 +26,6 @@ from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.store.protocol import Step, no_step
 
-__all__ = ["ATTEMPTS", "StoreBusyError", "copy_live_store"]
-
 ATTEMPTS = 200
 """Attempts to copy a changing store before the copy is refused."""
 

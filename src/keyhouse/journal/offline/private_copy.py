@@ -16,8 +16,6 @@ from keyhouse.journal.directory.lock import unused
 from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
-__all__ = ["private_copy"]
-
 _CHUNK = 1024 * 1024
 
 

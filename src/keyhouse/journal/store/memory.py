@@ -15,8 +15,6 @@ from keyhouse.journal.store.records import (
     follow,
 )
 
-__all__ = ["MemoryStore"]
-
 _BATCH_RECORDS = 1000
 
 

@@ -30,8 +30,6 @@ from keyhouse.journal.store.records import (
     follow,
 )
 
-__all__ = ["PostgresStore"]
-
 _PIECE_RECORDS = 1000
 _PIECE_BYTES = 1024 * 1024
 _EVERY = 1.0  # seconds between two looks of a watcher

@@ -14,8 +14,6 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_schema import CREATE, EXPECTED, FOUND
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
 
-__all__ = ["Connection", "ConnectionDroppedError", "connect", "create_schema", "unreadable"]
-
 T = TypeVar("T")
 
 _PATIENCE = 15  # seconds for one answer; writes may wait for a standby or for another writer's turn

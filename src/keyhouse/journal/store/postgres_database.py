@@ -21,8 +21,6 @@ from keyhouse.journal.store.protocol import (
 )
 from keyhouse.journal.store.records import Note
 
-__all__ = ["LARGEST_NOTE", "PostgresDatabase"]
-
 LARGEST_NOTE: Final = 64 * 1024
 """Bytes of a note."""
 

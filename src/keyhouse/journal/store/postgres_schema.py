@@ -4,8 +4,6 @@ The server is not trusted, so the check is against accidents: a trigger, a rule 
 discards what was acknowledged, an unlogged table, a column of another type.
 """
 
-__all__ = ["CREATE", "EXPECTED", "FOUND"]
-
 CREATE = """
 CREATE SCHEMA keyhouse;
 CREATE TABLE keyhouse.current (one boolean PRIMARY KEY CHECK (one), store_id bytea NOT NULL);

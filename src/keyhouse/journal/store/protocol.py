@@ -15,24 +15,6 @@ from keyhouse.journal.store.records import (
     Sealed,
 )
 
-__all__ = [
-    "Fence",
-    "Notes",
-    "OutcomeUnknownError",
-    "Step",
-    "Store",
-    "StoreConflictError",
-    "StoreDamagedError",
-    "StoreFullError",
-    "StoreLockedError",
-    "StoreNewerError",
-    "StoreUnreadableError",
-    "SupersededError",
-    "no_fence",
-    "no_step",
-]
-
-
 Step = Callable[[str], None]
 """Called with a name before each durable step and once after the last: the crash points."""
 

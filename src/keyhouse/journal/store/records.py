@@ -9,22 +9,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "CHAIN_SIZE",
-    "KEPT_PLACES",
-    "NOTHING",
-    "Batch",
-    "Beside",
-    "EpochStart",
-    "Note",
-    "Position",
-    "Sealed",
-    "Trail",
-    "first_link",
-    "follow",
-    "link",
-]
-
 CHAIN_SIZE = 32
 
 KEPT_PLACES: Final = 1000

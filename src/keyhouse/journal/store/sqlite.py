@@ -28,8 +28,6 @@ from keyhouse.journal.store.records import (
 from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
 from keyhouse.journal.store.worker import Worker
 
-__all__ = ["SqliteStore"]
-
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _INSERT = "INSERT INTO record (sequence, header, nonce, ciphertext) VALUES (?, ?, ?, ?)"

@@ -19,16 +19,6 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
 )
 
-__all__ = [
-    "APPLICATION_ID",
-    "FAULTS",
-    "SCHEMA_VERSION",
-    "connect",
-    "is_unwritten",
-    "primary_code",
-    "read_error",
-]
-
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
 SCHEMA_VERSION = 1
 FAULTS = (sqlite3.Error, UnicodeDecodeError)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeVar
 
-__all__ = ["Worker"]
-
 T = TypeVar("T")
 
 

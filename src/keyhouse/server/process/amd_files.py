@@ -13,8 +13,6 @@ from keyhouse.attestation.collateral.amd import (
 )
 from keyhouse.attestation.snp.authority import Roots, end_of_lists
 
-__all__ = ["AmdFiles"]
-
 
 class AmdFiles:
     """Gives what is in ``path``, a file or a directory. Calls are not made from several threads.

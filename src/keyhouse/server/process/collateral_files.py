@@ -25,8 +25,6 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason
 
-__all__ = ["CollateralFiles", "read_bundles"]
-
 _MINUTE: Final = timedelta(minutes=1)
 
 _Version = tuple[str, int, int, int, int]

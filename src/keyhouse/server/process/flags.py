@@ -13,16 +13,6 @@ from typing import Any, NamedTuple, NoReturn
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.version import VERSION
 
-__all__ = [
-    "Setting",
-    "SettingMisusedError",
-    "SettingRefusedError",
-    "environment_value",
-    "file",
-    "read_flags",
-    "read_values",
-]
-
 
 def file(value: str, _source: str) -> Path | None:
     """Return the path that a setting names; None: it has no value."""

@@ -14,8 +14,6 @@ from keyhouse.base.log import log
 from keyhouse.base.printable import printable
 from keyhouse.base.process.standard_streams import StandardError
 
-__all__ = ["configure_logs"]
-
 _BRIGHT: Final = "\33[1m"
 _DIM: Final = "\33[2m"
 _CYAN: Final = "\33[36m"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from keyhouse.attestation.collateral.pccs import Pccs
     from keyhouse.coordinator import Engine
 
-__all__ = ["amd_checks", "pccs_of", "quote_checks"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_CA: Final = 1 << 20
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from keyhouse.coordinator import LOOK_EVERY, Engine, Running, warn_of_expiry
 
-__all__ = ["reminded"]
-
 DAY: Final = 24 * 3600.0
 """Seconds between two looks at the certificates."""
 

@@ -10,8 +10,6 @@ from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.quotes import Quotes
 
-__all__ = ["ServingIdentity", "root_context"]
-
 
 def root_context(keys: CoordinatorKeys) -> TlsContext:
     """Return the TLS context that presents the root certificate."""

@@ -25,14 +25,6 @@ from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.wire.client_api import SetManifestData
 
-__all__ = [
-    "StartupInvalidError",
-    "StartupRefusedError",
-    "apply_startup_manifest",
-    "read_startup_manifest",
-    "require_free",
-]
-
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a manifest, as for one that is sent."""
 
