@@ -6,12 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.samples.hardware import (
-    SGX_QUOTE,
-    Gramine,
-    sgx_quote_with,
-    sgx_quote_with_versions,
-)
+from support.samples.hardware import SGX_QUOTE, Gramine, sgx_quote_with, sgx_quote_with_versions
 
 from keyhouse.attestation import (
     INTEL_SGX_ROOT,

@@ -14,14 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.samples.state import (
-    DEK,
-    NOON_MICROSECONDS,
-    OTHER_DEK,
-    STORE_ID,
-    Snapshots,
-    open_home,
-)
+from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, Snapshots, open_home
 
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret

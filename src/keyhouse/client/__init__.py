@@ -17,9 +17,7 @@ if TYPE_CHECKING:
         TrustError as TrustError,
         UnreachableError as UnreachableError,
     )
-    from keyhouse.client.exchange import (
-        Keep as Keep,
-    )
+    from keyhouse.client.exchange import Keep as Keep
     from keyhouse.client.from_context import User as User
     from keyhouse.client.http.retries import (
         NO_RETRIES as NO_RETRIES,
@@ -42,9 +40,7 @@ if TYPE_CHECKING:
         StateMemory as StateMemory,
         forgotten as forgotten,
     )
-    from keyhouse.client.operations import (
-        CurrentManifest as CurrentManifest,
-    )
+    from keyhouse.client.operations import CurrentManifest as CurrentManifest
     from keyhouse.client.recovery import (
         HolderKey as HolderKey,
         RecoveryKey as RecoveryKey,
@@ -62,10 +58,7 @@ if TYPE_CHECKING:
         TokenIdentity as TokenIdentity,
         read_token as read_token,
     )
-    from keyhouse.client.tokens.key import (
-        TokenKey as TokenKey,
-        open_token_key as open_token_key,
-    )
+    from keyhouse.client.tokens.key import TokenKey as TokenKey, open_token_key as open_token_key
     from keyhouse.client.trust import (
         CollateralFor as CollateralFor,
         Trust as Trust,
@@ -74,10 +67,7 @@ if TYPE_CHECKING:
         verify_async as verify_async,
         verify_coordinator as verify_coordinator,
     )
-    from keyhouse.wire.address import (
-        CLIENT_API_PORT,
-        Address as Address,
-    )
+    from keyhouse.wire.address import CLIENT_API_PORT, Address as Address
     from keyhouse.wire.client_api import (
         Activation as Activation,
         ActivationLimit as ActivationLimit,
@@ -93,17 +83,9 @@ if TYPE_CHECKING:
         UpdateAnswer as UpdateAnswer,
         WorkloadCounters as WorkloadCounters,
     )
-    from keyhouse.wire.plan import (
-        Plan as Plan,
-        PlanChange as PlanChange,
-        PlanData as PlanData,
-    )
-    from keyhouse.wire.secret_types import (
-        UserSecret,
-    )
-    from keyhouse.wire.state_place import (
-        Place as Place,
-    )
+    from keyhouse.wire.plan import Plan as Plan, PlanChange as PlanChange, PlanData as PlanData
+    from keyhouse.wire.secret_types import UserSecret
+    from keyhouse.wire.state_place import Place as Place
 
     DEFAULT_PORT = CLIENT_API_PORT
     SecretUpload = UserSecret

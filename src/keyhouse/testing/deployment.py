@@ -16,12 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
-from keyhouse.attestation import (
-    Platform,
-    TcbStatus,
-    read_collateral,
-    read_expected_identity,
-)
+from keyhouse.attestation import Platform, TcbStatus, read_collateral, read_expected_identity
 from keyhouse.attestation.platforms.find import SimulatedTcb, simulation
 from keyhouse.client import (
     Coordinator as CoordinatorClient,
@@ -31,14 +26,7 @@ from keyhouse.client import (
     verify_coordinator,
 )
 from keyhouse.client.identity import make_user as make_command_user
-from keyhouse.launcher import (
-    Anchor,
-    Request,
-    activate,
-    make_credentials,
-    quote_over,
-    read_names,
-)
+from keyhouse.launcher import Anchor, Request, activate, make_credentials, quote_over, read_names
 from keyhouse.testing.clock import MovableClock
 from keyhouse.testing.confidential_vm import ConfidentialVm
 from keyhouse.testing.coordinator import Coordinator, Ports

@@ -28,14 +28,7 @@ from hyperframe.frame import (
 )
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.peers.abuse import besieged, in_parallel
-from support.peers.workloads import (
-    HEADERS,
-    PATIENCE,
-    Http2Wire,
-    framed,
-    grpcio,
-    request,
-)
+from support.peers.workloads import HEADERS, PATIENCE, Http2Wire, framed, grpcio, request
 from support.process.server import Server
 from support.samples.deployment import manifest
 

@@ -21,14 +21,7 @@ from keyhouse.attestation import (
     read_facts,
     report_data,
 )
-from keyhouse_simulation import (
-    Machine,
-    Parameters,
-    Pck,
-    QeIdentity,
-    SimulatedPlatform,
-    TcbInfo,
-)
+from keyhouse_simulation import Machine, Parameters, Pck, QeIdentity, SimulatedPlatform, TcbInfo
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import PccsServer, Served
 from keyhouse_simulation.record import read_record

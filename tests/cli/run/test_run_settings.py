@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.run.settings import (
-    RUN_SETTINGS,
-    RunSettings,
-    read_run_settings,
-    reports_in_json,
-)
+from keyhouse.cli.run.settings import RUN_SETTINGS, RunSettings, read_run_settings, reports_in_json
 from keyhouse.server.process.flags import SettingMisusedError, SettingRefusedError
 
 

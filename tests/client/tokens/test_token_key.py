@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.peers.peer import certify
 from support.process.softhsm import LIBRARY, PIN, TOKEN, needs_token, put_key
 from support.samples.fixed_keys import unused_rsa_key

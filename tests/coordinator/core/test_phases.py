@@ -24,14 +24,7 @@ from keyhouse.coordinator.core.commands import (
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.phases import (
-    TABLE,
-    Operation,
-    Outcome,
-    Phase,
-    phase_of,
-    require,
-)
+from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, phase_of, require
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.prepare import prepare_manifest
 

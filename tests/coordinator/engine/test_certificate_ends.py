@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from support.captured_log import capture_logs
-from support.samples.deployment import (
-    NOW,
-    moment,
-    running_engine,
-    set_manifest,
-    upload,
-    user,
-)
+from support.samples.deployment import NOW, moment, running_engine, set_manifest, upload, user
 from support.samples.expiry import certificate_until, manifest_with
 
 from keyhouse.authority import expiry

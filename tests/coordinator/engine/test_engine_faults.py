@@ -7,21 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.samples.activation import marble_manifest
-from support.samples.deployment import (
-    NOW,
-    stored,
-    upload,
-)
+from support.samples.deployment import NOW, stored, upload
 from support.samples.replicas import begin, engine_on
 
 from keyhouse.base.errors import ForbiddenError, UnavailableError
 from keyhouse.coordinator import Activate, Activated
-from keyhouse.journal import (
-    MemoryStore,
-    OutcomeUnknownError,
-    StoreConflictError,
-    StoreFullError,
-)
+from keyhouse.journal import MemoryStore, OutcomeUnknownError, StoreConflictError, StoreFullError
 from keyhouse.journal.store.records import NOTHING, Batch, Beside, EpochStart, Position, Sealed
 
 A, B = b"a" * 16, b"b" * 16

@@ -7,13 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.samples.deployment import user
-from support.samples.plans import (
-    Deployment,
-    brief,
-    document,
-    encoded,
-    raised,
-)
+from support.samples.plans import Deployment, brief, document, encoded, raised
 from support.samples.updates import Document, holder_pem
 
 from keyhouse.base.errors import TooLargeError

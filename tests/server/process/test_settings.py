@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
-from keyhouse.server.process.settings import (
-    MOST_DAYS,
-    SETTINGS,
-    Settings,
-    read_settings,
-)
+from keyhouse.server.process.settings import MOST_DAYS, SETTINGS, Settings, read_settings
 
 _HOST = [setting for setting in SETTINGS if setting.kind == "host" and not setting.is_switch]
 _MEASURED = [setting for setting in SETTINGS if setting.kind == "measured"]

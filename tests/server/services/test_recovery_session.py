@@ -11,14 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.samples.crafted import Made, keys_of_a_root, made
-from support.samples.deployment import (
-    MACHINE,
-    NOW,
-    FixedClock,
-    new_process,
-    running_engine,
-    stored,
-)
+from support.samples.deployment import MACHINE, NOW, FixedClock, new_process, running_engine, stored
 from support.samples.recovery import Holder, encrypted, holder, holders, recoverable
 
 from keyhouse.authority import (

@@ -22,13 +22,7 @@ from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.process.serving import client_api
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quote_signing import QuoteSigning
-from keyhouse_simulation import (
-    Enclave,
-    Parameters,
-    SimulatedPlatform,
-    TcbInfo,
-    make_machine,
-)
+from keyhouse_simulation import Enclave, Parameters, SimulatedPlatform, TcbInfo, make_machine
 
 HEAD = Head("POST", "/api/v2/sign-quote", b"", None)
 PRESENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)

@@ -22,14 +22,7 @@ from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import SimulatedPlatform, make_machine
-from support.samples.deployment import (
-    NOW,
-    FixedClock,
-    moment,
-    running_engine,
-    set_manifest,
-    user,
-)
+from support.samples.deployment import NOW, FixedClock, moment, running_engine, set_manifest, user
 from support.samples.signing_request import signing_request
 
 __all__ = ["TLS_CERT", "Deployment", "deployment", "marble_manifest", "platform", "quoted_request"]

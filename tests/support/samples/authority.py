@@ -7,13 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from keyhouse.authority import (
-    CoordinatorKeys,
-    Curve,
-    generate,
-    make_coordinator_keys,
-    trial,
-)
+from keyhouse.authority import CoordinatorKeys, Curve, generate, make_coordinator_keys, trial
 from keyhouse.base.errors import Problem
 from keyhouse.base.pem import certificate_pem
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, SecretType

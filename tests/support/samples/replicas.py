@@ -21,14 +21,7 @@ from keyhouse.coordinator.engine.records import encode_events, rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Journal, Store
-from support.samples.deployment import (
-    NOW,
-    FixedClock,
-    manifest,
-    moment,
-    new_process,
-    open_home,
-)
+from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_home
 from support.samples.simulated_store import SimulatedStore
 
 __all__ = ["DEK", "STORE_ID", "begin", "engine_on", "opened_engine"]

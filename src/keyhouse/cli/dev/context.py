@@ -7,13 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from keyhouse.cli.dev.folder import USER, Folder
-from keyhouse.client.contexts import (
-    Context,
-    Contexts,
-    ContextUnusableError,
-    change,
-    contexts_path,
-)
+from keyhouse.client.contexts import Context, Contexts, ContextUnusableError, change, contexts_path
 
 
 class Named(NamedTuple):

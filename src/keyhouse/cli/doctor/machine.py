@@ -46,11 +46,7 @@ def _versions() -> Iterator[Finding]:
 
 def _platforms() -> Iterator[Finding]:
     from keyhouse.attestation.platforms.files import PlatformUnusableError
-    from keyhouse.attestation.platforms.find import (
-        PlatformMissingError,
-        platform_name,
-        simulation,
-    )
+    from keyhouse.attestation.platforms.find import PlatformMissingError, platform_name, simulation
 
     found = False
     try:

@@ -65,13 +65,7 @@ class _Bar:
 
 def _progress() -> "Progress":
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     text = TextColumn("{task.description}", markup=False)
     columns = (text, BarColumn(bar_width=20), TaskProgressColumn(), TimeElapsedColumn())

@@ -10,12 +10,7 @@ import click
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.show import show_error
 from keyhouse.cli.parser.command import REFUSED, USAGE, Command
-from keyhouse.cli.parser.help import (
-    Helping,
-    summary_of,
-    version_option,
-    write_commands,
-)
+from keyhouse.cli.parser.help import Helping, summary_of, version_option, write_commands
 from keyhouse.cli.parser.usage import usage_error
 
 if TYPE_CHECKING:

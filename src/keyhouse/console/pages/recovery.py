@@ -7,13 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keyhouse.client import (
-    AsyncCoordinator,
-    Offer,
-    parse_address,
-    require_remembered,
-    verify_async,
-)
+from keyhouse.client import AsyncCoordinator, Offer, parse_address, require_remembered, verify_async
 from keyhouse.client.from_context import Described, described
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, change, page

@@ -13,11 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from keyhouse.authority import (
-    StoredSecret,
-    derive_marble_key,
-    generate,
-)
+from keyhouse.authority import StoredSecret, derive_marble_key, generate
 from keyhouse.base.errors import BadRequestError, ConflictError, InvalidError
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.place import at, quoted

@@ -21,11 +21,7 @@ from keyhouse.coordinator.core.commands import (
     UploadSecrets,
 )
 from keyhouse.coordinator.core.context import Context
-from keyhouse.coordinator.core.decide_activation import (
-    activate,
-    record_activations,
-    set_counter,
-)
+from keyhouse.coordinator.core.decide_activation import activate, record_activations, set_counter
 from keyhouse.coordinator.core.decide_update import (
     acknowledge_update,
     cancel_update,

@@ -19,12 +19,7 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.hand_off.admission import Own, require_admitted
-from keyhouse.coordinator.hand_off.notes import (
-    NoteProblem,
-    NoteRefusedError,
-    Switch,
-    read_switch,
-)
+from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch, read_switch
 from keyhouse.journal import Position
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.records import Note

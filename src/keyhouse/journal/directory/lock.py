@@ -27,11 +27,7 @@ from typing import Final
 
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.layout import LOCK
-from keyhouse.journal.store.protocol import (
-    StoreLockedError,
-    StoreUnreadableError,
-    SupersededError,
-)
+from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError, SupersededError
 
 _LONGEST: Final = 64  # bytes
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -15,13 +15,7 @@ from keyhouse.journal.directory.acquire import refuse_rollback_journal
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT as INDEX_LIMIT
 from keyhouse.journal.directory.journal_copy import copy_journal
-from keyhouse.journal.directory.layout import (
-    INDEX,
-    JOURNAL,
-    NEXT_INDEX,
-    SEALED_KEY,
-    TOMBSTONE,
-)
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
 from keyhouse.journal.directory.sealing import FILE_LIMIT as KEY_LIMIT
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT
 from keyhouse.journal.store.protocol import Step, no_step

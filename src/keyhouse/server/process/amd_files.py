@@ -6,11 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from keyhouse.attestation.collateral.amd import (
-    AmdCollateral,
-    read_amd_collateral,
-    read_amd_files,
-)
+from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral, read_amd_files
 from keyhouse.attestation.snp.authority import Roots, end_of_lists
 
 

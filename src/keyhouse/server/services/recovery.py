@@ -31,15 +31,7 @@ from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, 
 from keyhouse.base.log import log
 from keyhouse.base.place import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import (
-    Engine,
-    MakeReady,
-    Operation,
-    Recovering,
-    Recovery,
-    View,
-    require,
-)
+from keyhouse.coordinator import Engine, MakeReady, Operation, Recovering, Recovery, View, require
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 
 WAITING: Final = 12_000
