@@ -153,7 +153,10 @@ class _Cache:
 
 def policy_of(raw: bytes) -> Policy:
     """Return the policy of the manifest ``raw``; made once for the manifests in use."""
-    return _POLICIES.get(raw) or remember_policy(decode(raw))
+    if (known := _POLICIES.get(raw)) is not None:
+        return known
+    with _DECODING:  # two threads that decode the same would each take twice as long
+        return _POLICIES.get(raw) or remember_policy(decode(raw))
 
 
 def remember_policy(manifest: Manifest) -> Policy:
@@ -177,3 +180,4 @@ def versions_in_force(state: Running) -> dict[str, int | None]:
 
 _GENERATION: Final = 3  # the one in force, a pending one, and what is being prepared
 _POLICIES: Final = _Cache()
+_DECODING: Final = threading.Lock()
