@@ -148,7 +148,7 @@ def _marble(marble: MarbleDocument) -> Marble:
 def _secret(secret: SecretDocument) -> SecretDefinition:
     template = secret.cert if isinstance(secret.cert, TemplateDocument) else None
     return SecretDefinition(
-        type=SecretType(secret.type),
+        type=_SECRET_TYPES[secret.type],
         size=secret.size,
         shared=secret.shared,
         user_defined=secret.user_defined,
@@ -189,5 +189,6 @@ def _replicas(replicas: Replicas) -> Replicas:
     )
 
 
+_SECRET_TYPES = {str(each): each for each in SecretType}
 _ACTIONS = {action.lower(): action for action in Action}
 _GATES = {gate.lower(): gate for gate in FeatureGate}

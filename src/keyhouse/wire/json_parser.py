@@ -81,7 +81,9 @@ def _decode_utf8(data: bytes) -> tuple[str, int | None]:
         return data[: failure.start].decode(), failure.start
 
 
-_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_OPENING: Final = ord("[")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _refuse_excess(text: str) -> None:
@@ -96,15 +98,21 @@ def _refuse_excess(text: str) -> None:
     outside = "".join(unescaped.split('"')[::2])
     if outside.count(",") + outside.count("[") + outside.count("{") > MAX_VALUES:
         raise _too_many()
-    if _depth(_NOT_BRACKETS.sub("", outside)) > MAX_NESTING:
+    brackets = outside.encode().translate(_ALIKE, _NOT_BRACKETS)
+    if _depth(brackets) > MAX_NESTING:
         raise _unreadable(f"is nested deeper than {MAX_NESTING} levels")
 
 
-def _depth(brackets: str) -> int:
-    """Return how deeply the first value is nested."""
+def _depth(brackets: bytes) -> int:
+    """Return how deeply the first value is nested, by its ``[`` and ``]``."""
+    left = brackets
+    for level in range(MAX_NESTING + 1):  # each round removes the innermost level of every value
+        if not left:
+            return level
+        left = left.replace(b"[]", b"")
     depth = deepest = 0
     for bracket in brackets:
-        if bracket in "[{":
+        if bracket == _OPENING:
             depth += 1
             deepest = max(deepest, depth)
         else:

@@ -24,11 +24,13 @@ from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import fingerprint
 
 
-def entries(event: Event) -> Iterator[bytes]:  # noqa: C901 a case each
-    """Yield the log lines of ``event`` (JSON, no newline)."""
+def entries(event: Event) -> Iterable[bytes]:
+    """Return the log lines of ``event`` (JSON, no newline)."""
+    return event.lines if isinstance(event, BaseLog) else _entries(event)
+
+
+def _entries(event: Event) -> Iterator[bytes]:
     match event:
-        case BaseLog():
-            yield from event.lines
         case ManifestSet():
             yield _line(event.time, "Initial manifest set")
         case UpdateInitiated() | UpdateAcknowledged():
