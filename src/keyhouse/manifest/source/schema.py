@@ -19,7 +19,8 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.document import ManifestDocument
-from keyhouse.manifest.source.schema_fields import DESCRIBED, Field, Rule
+from keyhouse.manifest.source.schema_fields import DESCRIBED, Field
+from keyhouse.manifest.source.schema_rules import Rule
 
 Schema = dict[str, Any]
 

@@ -1,14 +1,10 @@
-"""What each field of a manifest means, and which of its rules a JSON Schema can say.
-
-A rule stands here only if the check has it too: what the schema refuses, the check refuses.
-"""
+"""What each field of a manifest means, and what its values have to be."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from keyhouse.base.rsa_keys import LARGEST, SMALLEST_GENERATED
 from keyhouse.manifest.document import (
     ConfigDocument,
     EntryDocument,
@@ -35,22 +31,12 @@ from keyhouse.manifest.model import (
 )
 from keyhouse.manifest.rules.access import MOST_RECOVERY_KEYS
 from keyhouse.manifest.rules.replicas import PLATFORM
-from keyhouse.wire import snp, tdx
-from keyhouse.wire.secret_types import (
-    CURVE_SIZES,
-    LARGEST_DERIVED_KEY,
-    LARGEST_KEY,
-    AddressRange,
-    Extension,
-    NameAttribute,
-    SecretType,
-)
+from keyhouse.manifest.source import schema_rules as rules
+from keyhouse.manifest.source.schema_rules import Rule
+from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, SecretType
 from keyhouse.wire.snp import PRODUCTS, SIGNING_KEYS, VMPLS, SnpIdentity, SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
 from keyhouse.wire.tdx import TdxIdentity
-
-Rule = Mapping[str, Any]
-"""Keywords of JSON Schema."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -69,138 +55,6 @@ class Shape(msgspec.Struct, frozen=True):
     text: str
     fields: Mapping[str, Field]
     between: Rule = {}
-
-
-# --- parts of rules ---
-
-_PORT: Final = (
-    "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
-)
-_TIME: Final = (
-    "^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\\.[0-9]{1,9})?"
-    "(?:Z|[+-][0-9]{2}:[0-9]{2}))?$"
-)
-_OID: Final = {"minItems": 2, "maxItems": 64, "prefixItems": [{"maximum": 2}]}
-_ARC: Final = {"minimum": 0}
-_DOTTED_OID: Final = {"pattern": "^[0-2](?:\\.(?:0|[1-9][0-9]{0,38})){1,63}$"}
-_PRINTABLE: Final = {"pattern": "^[ -~]+$"}
-_NO_ZERO_BYTE: Final = {"pattern": "^[^\\u0000]*$"}
-_HEX_64: Final = {"pattern": "^(?:[0-9a-fA-F]{64})?$"}
-_FILLED: Final = {"type": "string", "minLength": 1}
-_EMPTY: Final = {"enum": [None, ""]}
-_TRUE: Final = {"const": True}
-_NO_BYTES: Final = {
-    "type": ["null", "string", "array"],
-    "pattern": "^[\\r\\n]*$",
-    "maxItems": 0,
-}
-
-
-def _with(**fields: Rule) -> Rule:
-    """Return a rule that holds if all ``fields`` are there and each obeys its own."""
-    return {"properties": fields, "required": [*fields]}
-
-
-def _if(condition: Rule, then: Rule, otherwise: Rule | None = None) -> Rule:
-    return {"if": condition, "then": then} | ({} if otherwise is None else {"else": otherwise})
-
-
-def _properties(**fields: Rule) -> Rule:
-    return {"properties": fields}
-
-
-_USER_DEFINED: Final = _with(UserDefined=_TRUE)
-
-
-def _of_type(*kinds: SecretType) -> Rule:
-    return _with(Type={"enum": [kind.value for kind in kinds]})
-
-
-def _sizes(sizes: Rule) -> Rule:
-    """Return the rule of a certificate's size: any or none if a user uploads it."""
-    uploaded = _properties(Size={"anyOf": [{"enum": [0, None]}, sizes]})
-    return _if(_USER_DEFINED, uploaded, _with(Size=sizes))
-
-
-def _key_sizes(largest: int) -> Rule:
-    return _with(Size={"type": "integer", "multipleOf": 8, "minimum": 8, "maximum": largest})
-
-
-_SHARED_KEY: Final = {"anyOf": [_USER_DEFINED, _with(Shared=_TRUE)]}
-
-_SECRET_RULES: Final = (
-    _if(
-        _of_type(SecretType.SYMMETRIC_KEY),
-        _if(_SHARED_KEY, _key_sizes(LARGEST_KEY), _key_sizes(LARGEST_DERIVED_KEY)),
-    ),
-    _if(_of_type(SecretType.PLAIN), _USER_DEFINED),
-    _if(
-        _of_type(SecretType.CERT_RSA),
-        _sizes({"type": "integer", "minimum": SMALLEST_GENERATED, "maximum": LARGEST}),
-    ),
-    _if(_of_type(SecretType.CERT_ECDSA), _sizes({"enum": [*CURVE_SIZES]})),
-    _if(_of_type(SecretType.CERT_ED25519), _properties(Size={"enum": [0, None]})),
-    _if({"not": _USER_DEFINED}, _properties(Private=_NO_BYTES, Public=_NO_BYTES)),
-)
-
-
-def _role_rule(kind: ResourceType, *actions: str) -> Rule:
-    """Return which actions a role on ``kind`` can have; there is one manifest, without a name."""
-    rules: dict[str, Rule] = {"Actions": {"items": {"enum": [*actions]}}}
-    if kind is ResourceType.MANIFEST:
-        rules["ResourceNames"] = {"maxItems": 0}
-    return _if(_with(ResourceType={"const": kind.value}), _properties(**rules))
-
-
-_NUMBER: Final = {"type": "integer"}
-_NAMES_AN_ENCLAVE: Final = (
-    _with(UniqueID=_FILLED),
-    _with(SignerID=_FILLED),
-    _with(ProductID=_NUMBER),
-    _with(SecurityVersion=_NUMBER),
-)
-
-_ENCLAVE: Final = {
-    "properties": {"UniqueID": _HEX_64, "SignerID": _HEX_64},
-    "anyOf": [
-        {
-            **_with(UniqueID=_FILLED),
-            "not": {"anyOf": [*_NAMES_AN_ENCLAVE[1:]]},
-        },
-        {
-            "properties": {
-                "UniqueID": _EMPTY,
-                "SignerID": _FILLED,
-                "ProductID": _NUMBER,
-                "SecurityVersion": _NUMBER,
-            },
-            "required": ["SignerID", "ProductID", "SecurityVersion"],
-        },
-    ],
-}
-
-_NAMES_A_STATUS: Final = tuple(
-    _with(**{field: {"type": "array", "minItems": 1}})
-    for field in ("AcceptedTCBStatuses", "AcceptedAdvisories")
-)
-_IDENTITY: Final = _if(
-    _with(TDX={"type": "object"}),
-    {"not": {"anyOf": [_with(Debug=_TRUE), _with(SNP={"type": "object"}), *_NAMES_AN_ENCLAVE]}},
-    _if(
-        _with(SNP={"type": "object"}),
-        {"not": {"anyOf": [_with(Debug=_TRUE), *_NAMES_AN_ENCLAVE, *_NAMES_A_STATUS]}},
-        _if(_with(Debug=_TRUE), {}, _ENCLAVE),
-    ),
-)
-
-
-_REQUIRED: Final = {"MRTD", "Measurement"}
-
-
-def _hex_of(field: str) -> Rule:
-    digits = 2 * (tdx.SIZES | snp.SIZES)[field]
-    optional = "" if field in _REQUIRED else "?"
-    return {"pattern": f"^(?:[0-9a-fA-F]{{{digits}}}){optional}$"}
 
 
 _TDX_FIELDS: Final = {
@@ -226,12 +80,6 @@ _SNP_FIELDS: Final = {
     "ImageID": "Image ID of the ID block, 32 hex digits.",
     "Policy": "Guest policy, 16 hex digits as in the report. Debug is always refused.",
 }
-_VERSION: Final = {"minimum": 0, "maximum": 255}
-
-_CERT_OF_PORT: Final = (
-    _if(_with(DisableClientAuth=_TRUE), _with(Cert=_FILLED)),
-    _if(_with(Cert=_FILLED), _with(DisableClientAuth=_TRUE)),
-)
 
 _ENTRY_TEXT: Final = "text with template actions, or an object with Data, Encoding, NoTemplates"
 _NO_EFFECT: Final = Field("Has no effect: the coordinator decides it.", {"deprecated": True})
@@ -241,8 +89,6 @@ _NO_EFFECT_HERE: Final = {"deprecated": True}
 def _texts(text: str, each: Rule | None = None) -> Field:
     return Field(text, each=each or {})
 
-
-# --- the objects ---
 
 DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     ManifestDocument: Shape(
@@ -299,12 +145,12 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "TDX": Field("A confidential VM (Intel TDX) instead of an enclave."),
             "SNP": Field("A confidential VM (AMD SEV-SNP) instead of an enclave."),
         },
-        _IDENTITY,
+        rules.IDENTITY,
     ),
     TdxIdentity: Shape(
         "Who a confidential VM is. Each field is equal, or is not given and not compared.",
         {
-            field: Field(text, _hex_of(field), given=field == "MRTD")
+            field: Field(text, rules.hex_of(field), given=field == "MRTD")
             for field, text in _TDX_FIELDS.items()
         },
     ),
@@ -312,7 +158,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         "Who a confidential VM is, and what its platform has to have. Fields of hex digits are "
         "equal, or are not given and not compared.",
         {
-            field: Field(text, _hex_of(field), given=field == "Measurement")
+            field: Field(text, rules.hex_of(field), given=field == "Measurement")
             for field, text in _SNP_FIELDS.items()
         }
         | {
@@ -334,7 +180,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     SnpTcb: Shape(
         "Versions of firmware, each 0 to 255.",
         {
-            name: Field(f"Version of {what}.", _VERSION, given=name != "FMC")
+            name: Field(f"Version of {what}.", rules.VERSION, given=name != "FMC")
             for name, what in {
                 "Bootloader": "the bootloader of the security processor",
                 "TEE": "its operating system",
@@ -376,7 +222,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
             "Argv": Field(
                 "The complete argument vector; never a template.",
-                each={"pattern": _NO_ZERO_BYTE["pattern"]},
+                each={"pattern": rules.NO_ZERO_BYTE["pattern"]},
             ),
         },
     ),
@@ -409,15 +255,15 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
             "Public": Field("Equal to Private, or left out."),
         },
-        {"allOf": [*_SECRET_RULES]},
+        {"allOf": [*rules.SECRET_RULES]},
     ),
     TemplateDocument: Shape(
         "A certificate template. What is left out has its default.",
         {
             "Subject": Field("Distinguished name."),
-            "DNSNames": _texts("Not given: localhost. []: none.", _PRINTABLE),
+            "DNSNames": _texts("Not given: localhost. []: none.", rules.PRINTABLE),
             "IPAddresses": _texts("Not given: 127.0.0.1 and ::1. []: none."),
-            "EmailAddresses": _texts("Addresses as subject alternative names.", _PRINTABLE),
+            "EmailAddresses": _texts("Addresses as subject alternative names.", rules.PRINTABLE),
             "URIs": Field("URIs in parts, as subject alternative names."),
             "KeyUsage": Field(
                 "Sum of 1 digitalSignature, 2 contentCommitment, 4 keyEncipherment, 8 "
@@ -431,10 +277,10 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "msSGC, 11 nsSGC, 12 msCodeCom, 13 msKernelCode. Not given: 1 and 2.",
                 each={"minimum": 0, "maximum": 13},
             ),
-            "UnknownExtKeyUsage": Field("Further usages as OIDs, lists of arcs.", each=_OID),
+            "UnknownExtKeyUsage": Field("Further usages as OIDs, lists of arcs.", each=rules.OID),
             "NotAfter": Field(
                 "End of validity, RFC 3339 with a zone, such as 2035-01-01T00:00:00Z.",
-                {"pattern": _TIME},
+                {"pattern": rules.TIME},
             ),
             "IsCA": Field(
                 "Whether the certificate may sign others, for names that are not the coordinator's."
@@ -444,9 +290,9 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             ),
             "MaxPathLenZero": Field("Whether a MaxPathLen of 0 means none below."),
             "SubjectKeyId": Field("Subject key identifier, in base64."),
-            "OCSPServer": _texts("URLs of OCSP responders.", _PRINTABLE),
-            "IssuingCertificateURL": _texts("URLs of the issuer's certificate.", _PRINTABLE),
-            "CRLDistributionPoints": _texts("URLs of revocation lists.", _PRINTABLE),
+            "OCSPServer": _texts("URLs of OCSP responders.", rules.PRINTABLE),
+            "IssuingCertificateURL": _texts("URLs of the issuer's certificate.", rules.PRINTABLE),
+            "CRLDistributionPoints": _texts("URLs of revocation lists.", rules.PRINTABLE),
             "PermittedDNSDomainsCritical": Field("Whether the name constraints are critical."),
             "PermittedDNSDomains": _texts("Name constraints: only these DNS domains."),
             "ExcludedDNSDomains": _texts("Name constraints: not these DNS domains."),
@@ -456,13 +302,13 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "ExcludedURIDomains": _texts("Name constraints: no URIs of these domains."),
             "PermittedIPRanges": Field("Name constraints: only these IP ranges."),
             "ExcludedIPRanges": Field("Name constraints: not these IP ranges."),
-            "Policies": _texts("Certificate policies, dotted OIDs.", _DOTTED_OID),
+            "Policies": _texts("Certificate policies, dotted OIDs.", rules.DOTTED_OID),
             "ExtraExtensions": Field("Further extensions, each OID once."),
             "SignatureAlgorithm": Field(
                 "10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512. 0: what fits the key.",
                 {"enum": [0, 10, 11, 12]},
             ),
-            "PolicyIdentifiers": Field("Further policies as lists of arcs.", each=_OID),
+            "PolicyIdentifiers": Field("Further policies as lists of arcs.", each=rules.OID),
             **dict.fromkeys(
                 (
                     "AuthorityKeyId",
@@ -512,7 +358,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     NameAttribute: Shape(
         "An attribute of a distinguished name.",
         {
-            "Type": Field("OID as a list of arcs, such as [2, 5, 4, 12].", _OID, _ARC),
+            "Type": Field("OID as a list of arcs, such as [2, 5, 4, 12].", rules.OID, rules.ARC),
             "Value": Field("The text."),
         },
     ),
@@ -547,7 +393,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     Extension: Shape(
         "An extension as it is in the certificate.",
         {
-            "Id": Field("OID as a list of arcs.", _OID, _ARC),
+            "Id": Field("OID as a list of arcs.", rules.OID, rules.ARC),
             "Value": Field("DER, in base64."),
             "Critical": Field("Whether who does not know it must refuse."),
         },
@@ -579,9 +425,9 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {
             "allOf": [
-                _role_rule(ResourceType.PACKAGES, "UpdateSecurityVersion"),
-                _role_rule(ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
-                _role_rule(ResourceType.MANIFEST, "UpdateManifest"),
+                rules.role_rule(ResourceType.PACKAGES, "UpdateSecurityVersion"),
+                rules.role_rule(ResourceType.SECRETS, "ReadSecret", "WriteSecret"),
+                rules.role_rule(ResourceType.MANIFEST, "UpdateManifest"),
             ]
         },
     ),
@@ -595,17 +441,17 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     Incoming: Shape(
         "A port on which a workload listens.",
         {
-            "Port": Field("Decimal, as text.", {"pattern": _PORT}, given=True),
+            "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
             "Cert": Field("A cert-* secret to be shown; then DisableClientAuth is true."),
             "DisableClientAuth": Field("Ask for no client certificate; only with Cert."),
             "Addr": Field("Has no effect here.", _NO_EFFECT_HERE),
         },
-        {"allOf": [*_CERT_OF_PORT]},
+        {"allOf": [*rules.CERT_OF_PORT]},
     ),
     Outgoing: Shape(
         "A peer to which a workload connects.",
         {
-            "Port": Field("Decimal, as text.", {"pattern": _PORT}, given=True),
+            "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
             "Addr": Field("Host name or IP address.", {"minLength": 1}, given=True),
             "Cert": Field("Has no effect here.", _NO_EFFECT_HERE),
             "DisableClientAuth": Field("Has no effect here.", _NO_EFFECT_HERE),
