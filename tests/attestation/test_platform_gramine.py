@@ -24,7 +24,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Fresh, Home, WrongPlatformError
+from keyhouse.journal import DirectoryHome, Fresh, WrongPlatformError
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import answering
@@ -274,7 +274,7 @@ def test_a_missing_key_is_named(gramine: Gramine) -> None:
 
 
 async def found_on(platform: Platform, path: Path, *, establish: bool = False) -> object:
-    home = await Home.open(
+    home = await DirectoryHome.open(
         path,
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),

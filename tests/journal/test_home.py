@@ -20,8 +20,8 @@ from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import (
     Continuation,
+    DirectoryHome,
     Fresh,
-    Home,
     InsecureFileError,
     Journal,
     Locked,
@@ -474,10 +474,11 @@ async def test_a_planted_rollback_journal_is_refused(tmp_path: Path) -> None:
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from keyhouse.journal import Home
+from keyhouse.journal import DirectoryHome
 from keyhouse.base.secret import Secret
 async def main():
-    await Home.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: Secret(bytes(32)))
+    key = Secret(bytes(32))
+    await DirectoryHome.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: key)
     print("open", flush=True)
     sys.stdin.read()
 asyncio.run(main())
@@ -615,7 +616,7 @@ Step = Callable[[str], None]
 
 
 @asynccontextmanager
-async def acting(path: Path, step: Step, *, machine: str = "one") -> AsyncIterator[Home]:
+async def acting(path: Path, step: Step, *, machine: str = "one") -> AsyncIterator[DirectoryHome]:
     home = await open_home(path, machine=machine, step=step)
     try:
         await home.load()
@@ -979,7 +980,7 @@ async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(
     assert len(set(nonces)) == len(nonces) == 17
 
 
-async def nonces_of(home: Home) -> list[bytes]:
+async def nonces_of(home: DirectoryHome) -> list[bytes]:
     assert home._held is not None
     return [record.nonce for record in (await home._held.store.read(0)).records]
 

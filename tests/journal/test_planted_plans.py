@@ -21,7 +21,7 @@ from support.samples.state import (
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Home, StoreDamagedError, private_copy, restore
+from keyhouse.journal import DirectoryHome, StoreDamagedError, private_copy, restore
 from keyhouse.journal.directory.index_file import IndexFile
 
 FILES = ("recovery_index", "sealed_key", "journal.db")
@@ -38,7 +38,7 @@ async def establish(path: Path, base: bytes = b"base", *, machine: str = "one") 
     await home.close()
 
 
-async def _set_up(home: Home, base: bytes, *, dek: Secret = DEK) -> None:
+async def _set_up(home: DirectoryHome, base: bytes, *, dek: Secret = DEK) -> None:
     await home.establish(
         store_id=secrets.token_bytes(16),
         dek=dek,

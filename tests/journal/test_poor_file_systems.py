@@ -14,7 +14,15 @@ from typing import Never
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, open_home
 
-from keyhouse.journal import Fresh, Home, Locked, Opened, make_backup, restore, restore_backup
+from keyhouse.journal import (
+    DirectoryHome,
+    Fresh,
+    Locked,
+    Opened,
+    make_backup,
+    restore,
+    restore_backup,
+)
 
 
 def _cannot(*_words: object, **_more: object) -> Never:
@@ -51,7 +59,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-async def _establish(home: Home, base: bytes) -> None:
+async def _establish(home: DirectoryHome, base: bytes) -> None:
     await home.establish(
         store_id=STORE_ID,
         dek=DEK,

@@ -78,19 +78,11 @@ async def until(server: PostgresServer, statement: str) -> None:
 @asynccontextmanager
 async def standby_missing(server: PostgresServer) -> AsyncIterator[None]:
     """Have every commit wait for a standby that is not there."""
-    await _set_standby(server, "missing")
+    await server.awaited("missing")
     try:
         yield
     finally:
-        await _set_standby(server, "")
-
-
-async def _set_standby(server: PostgresServer, name: str) -> None:
-    await server.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
-    await server.ask("SELECT pg_reload_conf()")
-    # Commits look at what the checkpointer has read.
-    while (await server.ask("SHOW synchronous_standby_names")) != [(name,)]:
-        pass
+        await server.awaited("")
 
 
 async def test_writers_outrun_each_other_and_lose_nothing(shared: Shared) -> None:
@@ -221,14 +213,11 @@ async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -
 async def test_a_killed_server_has_what_it_acknowledged(shared: Shared) -> None:
     journal = await shared.created()
     await journal.append([b"acknowledged"])
-    shared.server.kill()
-    try:
+    with shared.server.away():
         with pytest.raises(OutcomeUnknownError):
             await journal.append([b"not sent"])
         with pytest.raises(StoreUnreadableError):
             await shared.stores[0].head()
-    finally:
-        shared.server.start()
     with pytest.raises(NotDurableError):
         await journal.settle()
     await journal.append([b"next"])
@@ -382,7 +371,7 @@ async def test_one_store_takes_the_place_of_another(shared: Shared) -> None:
 
 async def test_a_pooler_is_refused(shared: Shared) -> None:
     with shared.server.pooler() as folder, pytest.raises(StoreUnreadableError, match="PgBouncer"):
-        await PostgresStore.open(shared.server.url(shared.name, folder=folder), STORE_ID)
+        await PostgresStore.open(shared.server.url(shared.name, folder), STORE_ID)
 
 
 Call = Callable[[Secret], Awaitable[object]]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_home
 
-from keyhouse.journal import Home, Opened, StoreLockedError, SupersededError
+from keyhouse.journal import DirectoryHome, Opened, StoreLockedError, SupersededError
 
-Do = Callable[[Home, Opened], Awaitable[object]]
+Do = Callable[[DirectoryHome, Opened], Awaitable[object]]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ async def _establish(path: Path) -> None:
     await home.close()
 
 
-async def _load(home: Home) -> Opened:
+async def _load(home: DirectoryHome) -> Opened:
     found = await home.load()
     assert isinstance(found, Opened)
     return found

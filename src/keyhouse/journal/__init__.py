@@ -12,7 +12,7 @@ from keyhouse.journal.directory.found import (
     StoreEndedError,
     WrongPlatformError,
 )
-from keyhouse.journal.directory.home import Home
+from keyhouse.journal.directory.home import DirectoryHome
 from keyhouse.journal.directory.inspect import (
     JournalSeen,
     KeySeen,
@@ -23,6 +23,7 @@ from keyhouse.journal.directory.inspect import (
     shows_users,
 )
 from keyhouse.journal.directory.tombstone import Tombstone
+from keyhouse.journal.home import Home
 from keyhouse.journal.journal import (
     Journal,
     RolledBackError,
@@ -58,6 +59,7 @@ __all__ = [
     "STORE_ID_SIZE",
     "Codec",
     "Continuation",
+    "DirectoryHome",
     "Fresh",
     "Home",
     "InsecureFileError",

@@ -20,7 +20,7 @@ from support.samples.deployment import manifest, user
 from keyhouse.attestation import SealPolicy
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.journal import Home
+from keyhouse.journal import DirectoryHome
 from keyhouse_simulation.folder import open_platform
 
 pytestmark = pytest.mark.acceptance
@@ -355,7 +355,7 @@ async def _store_of_another_platform(copy: Path) -> None:
     machine = open_platform(copy / "simulation")
     for name in ("journal.db", "sealed_key", "recovery_index"):
         (copy / name).unlink()
-    home = await Home.open(
+    home = await DirectoryHome.open(
         copy,
         platform_kind="simulation",
         sealing_key=lambda policy: machine.sealing_key(SealPolicy(policy)),

@@ -34,7 +34,7 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.core.events import Started
 from keyhouse.coordinator.engine.records import decode_events
-from keyhouse.journal import Home, Opened, StoreDamagedError, StoreFullError
+from keyhouse.journal import DirectoryHome, Opened, StoreDamagedError, StoreFullError
 from keyhouse.journal.store.protocol import Step, no_step
 
 DAY = 24 * 3600 * 1_000_000
@@ -59,7 +59,7 @@ async def _elsewhere(
 ) -> AsyncIterator[Engine]:
     """Run an engine on another machine, whose disk calls ``step``."""
     secret = ELSEWHERE.reveal()
-    home = await Home.open(
+    home = await DirectoryHome.open(
         path,
         platform_kind="test",
         sealing_key=lambda policy: Secret(secret[:16] + policy.encode().ljust(16)[:16]),

@@ -37,7 +37,7 @@ from keyhouse.coordinator import (
     prepare_update,
 )
 from keyhouse.coordinator.core.state import Running
-from keyhouse.journal import Home, Journal, Position, SqliteStore, StoreFullError
+from keyhouse.journal import DirectoryHome, Journal, Position, SqliteStore, StoreFullError
 
 STORE = {"journal.db", "journal.db-wal", "sealed_key", "recovery_index", "recovery_index.next"}
 OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
@@ -193,7 +193,7 @@ class _Hook:
 @asynccontextmanager
 async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[Engine]:
     """Run the engine of ``path``; it calls ``step`` before each durable step."""
-    home = await Home.open(
+    home = await DirectoryHome.open(
         path,
         platform_kind="test",
         sealing_key=lambda policy: Secret(MACHINE.reveal()[:16] + policy.encode().ljust(16)[:16]),

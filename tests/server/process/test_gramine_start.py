@@ -15,7 +15,7 @@ from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_da
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.attestation.quote.report import read_report
 from keyhouse.coordinator import Engine, Phase
-from keyhouse.journal import Home
+from keyhouse.journal import DirectoryHome
 from keyhouse.server.process.opening import sealing_note
 from keyhouse.server.services.quotes import Quotes
 
@@ -27,7 +27,7 @@ def gramine(tmp_path: Path) -> Gramine:
 
 @asynccontextmanager
 async def coordinator(platform: GraminePlatform, path: Path) -> AsyncIterator[Engine]:
-    home = await Home.open(
+    home = await DirectoryHome.open(
         path,
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from keyhouse.base.secret import Secret
 from keyhouse.server.process.flags import Setting, SettingMisusedError, SettingRefusedError
 from keyhouse.server.process.settings import MOST_DAYS, SETTINGS, Settings, read_settings
 
@@ -19,12 +20,18 @@ def examples(setting: Setting) -> list[str]:
     """Return two values that ``setting`` may have, neither the default."""
     if setting.choices:
         return [choice for choice in setting.choices if choice != setting.default][:2]
+    if setting.flag == "--store":
+        return ["postgresql://one/d", "postgresql://two/d"]
     return [":1", ":2"] if setting.flag.endswith("-addr") else ["one", "two"]
 
 
 def read(setting: Setting, flag: str = "", **environment: str) -> Settings:
     """Return the settings of a process with these variables, and ``setting`` as a flag."""
-    needed = ["--startup-manifest", "m"] if setting.flag == "--startup-recovery-file" else []
+    goes_with = {
+        "--startup-recovery-file": ["--startup-manifest", "m"],
+        "--store-password-file": ["--store", "postgresql://user@host/d"],
+    }
+    needed = goes_with.get(setting.flag, [])
     return read_settings([*needed, setting.flag, flag] if flag else needed, environment)
 
 
@@ -40,7 +47,7 @@ def test_each_variable_sets_its_setting_and_the_flag_wins(setting: Setting, vari
     one, two = examples(setting)
     first, second = read(setting, one), read(setting, two)
 
-    assert len({first, second, read(setting)}) == 3
+    assert first != second != read(setting) != first
     assert read(setting, **{variable: one}) == first
     assert read(setting, two, **{variable: one}) == second
 
@@ -196,3 +203,65 @@ def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], tol
         read_settings(arguments, {})
 
     assert str(refused.value) == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--store", "postgresql://user:pass@host/d"], "--store has a password"),
+        (["--store", "postgresql://host/d?password=pass"], "--store has a password"),
+        (["--store-password-file", "f"], "--store-password-file has no effect"),
+        (["--replace-lost-state"], "--replace-lost-state has no effect"),
+        (
+            [
+                "--store",
+                "postgresql://h/d",
+                "--replace-lost-state",
+                "--no-new-manifest-in-recovery",
+            ],
+            "contradict",
+        ),
+    ],
+)
+def test_settings_of_a_store_that_cannot_be_are_refused(arguments: list[str], problem: str) -> None:
+    with pytest.raises(SettingRefusedError, match=problem) as refused:
+        read_settings(arguments, {})
+    assert "pass@" not in str(refused.value)
+
+
+def test_a_password_of_the_store_comes_from_the_variable_or_a_file(tmp_path: Path) -> None:
+    given = read_settings([], {"KEYHOUSE_STORE": "postgresql://user:secret@host/d"})
+    assert given.database == Secret(b"postgresql://user:secret@host/d")
+    assert "secret" not in repr(given)
+    file = tmp_path / "password"
+    file.write_text("p/w:d@ #\nrest\n")
+    url = "postgresql://user@one:1,two:2/d?sslmode=require"
+    given = read_settings(["--store", url, "--store-password-file", str(file)], {})
+    expected = b"postgresql://user:p%2Fw%3Ad%40%20%23@one:1,two:2/d?sslmode=require"
+    assert given.database == Secret(expected)
+
+
+@pytest.mark.parametrize(
+    ("url", "content"),
+    [
+        ("postgresql://host/d", b"secret"),
+        ("postgresql://user:other@host/d", b"secret"),
+        ("mysql://user@host/d", b"secret"),
+        ("postgresql://[user@host/d", b"secret"),
+        ("postgresql://user@host/d", b""),
+        ("postgresql://user@host/d", b"\nsecret"),
+        ("postgresql://user@host/d", b"\xff"),
+        ("postgresql://user@host/d", b"s" * 5000),
+        ("postgresql://user@host/d", None),
+    ],
+)
+def test_a_store_that_cannot_be_read_from_its_settings_is_refused(
+    tmp_path: Path, url: str, content: bytes | None
+) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    environment = {"KEYHOUSE_STORE": url, "KEYHOUSE_STORE_PASSWORD_FILE": str(file)}
+    with pytest.raises(SettingRefusedError) as refused:
+        _ = read_settings([], environment).database
+    assert "secret" not in str(refused.value)

@@ -1,5 +1,6 @@
 """A real PostgreSQL server of a test session, from Debian's packages."""
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -34,39 +35,84 @@ class PostgresServer:
             os.chown(folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self._numbers = count()
-        password = folder / "password"
-        password.write_text(PASSWORD)
-        self._run("initdb", "-A", "scram-sha-256", "-U", "keyhouse", f"--pwfile={password}", "-N")
-        self.start()
+        self.is_running = False
 
     @classmethod
     @contextmanager
     def running(cls) -> Iterator["PostgresServer"]:
         """Start one in a temporary directory; skip without the program."""
         _program("initdb")
+        with cls._in_new_folder() as server:
+            password = server.folder / "password"
+            password.write_text(PASSWORD)
+            how = ("-A", "scram-sha-256", "-U", "keyhouse", f"--pwfile={password}", "-N")
+            server._run("initdb", *how)
+            with (server.folder / "data" / "pg_hba.conf").open("a") as rules:
+                rules.write("local replication keyhouse scram-sha-256\n")
+            server.start()
+            yield server
+
+    @contextmanager
+    def with_standby(self) -> Iterator["PostgresServer"]:
+        """Start a standby of this one, which every commit waits for from then on."""
+        with self._in_new_folder() as standby:
+            source = self.url(extra="&application_name=standby").reveal().decode()
+            standby._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N", "-X", "stream")
+            standby.start()
+            asyncio.run(self.awaited("standby"))
+            yield standby
+
+    @classmethod
+    @contextmanager
+    def _in_new_folder(cls) -> Iterator["PostgresServer"]:
         folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a short path: it has a socket
         try:
             server = cls(folder)
             try:
                 yield server
             finally:
-                server.kill()
+                if server.is_running:
+                    server.kill()
         finally:
             shutil.rmtree(folder)
+
+    async def awaited(self, standby: str) -> None:
+        """Have every commit wait for ``standby``; with an empty name for none."""
+        await self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'")
+        await self.ask("SELECT pg_reload_conf()")
+        # Commits look at what the checkpointer has read.
+        while (await self.ask("SHOW synchronous_standby_names")) != [(standby,)]:
+            pass
+
+    def promote(self) -> None:
+        """Make this standby the primary; return when it takes writes."""
+        self._run("pg_ctl", "-w", "-s", "promote")
 
     def start(self) -> None:
         """Return once it takes connections."""
         options = f"-k {self.folder} -c listen_addresses= -c max_prepared_transactions=0"
         self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "log"), "-o", options, "start")
+        self.is_running = True
 
     def kill(self) -> None:
         """End it as a crash does: no commit that is under way is finished."""
+        self.is_running = False
         self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")
 
-    def url(self, database: str = "postgres", *, folder: Path | None = None) -> Secret:
-        """Return the URL of a database, through another's socket if ``folder`` says so."""
-        where = self.folder if folder is None else folder
-        return Secret(f"postgresql://keyhouse:{PASSWORD}@/{database}?host={where}".encode())
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """End it as a crash does, until the context ends."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def url(self, database: str = "postgres", *folders: Path, extra: str = "") -> Secret:
+        """Return the URL of a database, through the sockets in ``folders`` if there are some."""
+        where = ",".join(map(str, folders or [self.folder]))
+        url = f"postgresql://keyhouse:{PASSWORD}@/{database}?host={where}{extra}"
+        return Secret(url.encode())
 
     async def database(self, *, empty: bool = False) -> str:
         """Return the name of a new database, with the schema unless it is to be ``empty``."""

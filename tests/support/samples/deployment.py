@@ -20,7 +20,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, NewDeployment, Process, View, open_engine
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.journal import Home
+from keyhouse.journal import DirectoryHome
 from keyhouse.wire.secret_types import UserSecret
 
 NOW = 1_800_000_000_000_000
@@ -126,9 +126,9 @@ def new_process(platform: str = "test") -> Process:
     return Process(platform, os.urandom(16), "0.1.0", b"\x11" * 32)
 
 
-async def open_home(path: Path, machine: Secret = MACHINE, platform: str = "test") -> Home:
+async def open_home(path: Path, machine: Secret = MACHINE, platform: str = "test") -> DirectoryHome:
     """Return the home at ``path`` on the machine that ``machine`` stands for."""
-    return await Home.open(
+    return await DirectoryHome.open(
         path,
         platform_kind=platform,
         sealing_key=lambda policy: Secret(machine.reveal()[:16] + policy.encode().ljust(16)[:16]),
@@ -149,7 +149,7 @@ async def running_engine(
 
 @asynccontextmanager
 async def engine_over(
-    home: Home, clock: FixedClock | None = None, process: Process | None = None
+    home: DirectoryHome, clock: FixedClock | None = None, process: Process | None = None
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``home``, and stop it cleanly."""
     engine = await open_engine(

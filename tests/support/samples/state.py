@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import Fresh, Home, Locked, MemoryStore, Opened
+from keyhouse.journal import DirectoryHome, Fresh, Locked, MemoryStore, Opened
 from keyhouse.journal.store.records import EpochStart, Sealed, follow
 
 DEK = Secret(bytes(range(32)))
@@ -33,9 +33,9 @@ async def open_home(
     platform_kind: str = "simulation",
     step: Callable[[str], None] = lambda _name: None,
     shares_locks: bool = True,
-) -> Home:
+) -> DirectoryHome:
     """Open a state directory as ``machine`` would."""
-    return await Home.open(
+    return await DirectoryHome.open(
         path,
         platform_kind=platform_kind,
         sealing_key=sealing_key_of(machine),

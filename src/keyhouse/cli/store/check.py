@@ -16,8 +16,8 @@ from keyhouse.base.progress import advance, begin
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
+    DirectoryHome,
     Fresh,
-    Home,
     JournalSeen,
     KeySeen,
     Locked,
@@ -126,7 +126,7 @@ async def _with_contents(checked: StoreChecked, folder: Path, platform: Platform
     """Open the store as a start does, and replay everything in it."""
     begin("decrypting records", checked.records)
     try:
-        home = await Home.open(
+        home = await DirectoryHome.open(
             folder,
             platform_kind=platform.kind,
             sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),

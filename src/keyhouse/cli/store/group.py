@@ -13,6 +13,7 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, Group, Option, command
+from keyhouse.cli.store.database import init
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import FileChecked, StoreChecked
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from keyhouse.journal.offline.backup import Verify
 
 app = Group()
+app.command("init")(init)
 
 Directory = Annotated[Path, Argument(metavar="DIR", help="a state directory")]
 Stopped = Annotated[

@@ -3,8 +3,9 @@
 import msgspec
 
 from keyhouse.base.errors import ForbiddenError
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, Recovering, State
-from keyhouse.manifest import fingerprint
+from keyhouse.manifest import SealMode, fingerprint
 
 
 class FirstManifestRule(msgspec.Struct, frozen=True):
@@ -16,6 +17,7 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
 
     claim: str = ""  # the only fingerprint that is taken: 64 lower-case hex digits; empty: any
     allowed_in_recovery: bool = True  # a new deployment in place of one that cannot be unsealed
+    allowing_flag: str = "start without --no-new-manifest-in-recovery"  # what would allow it
 
     def require(self, state: State, raw: bytes) -> None:
         """Return if ``raw`` may be set as the first manifest in ``state``.
@@ -26,7 +28,7 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
         if isinstance(state, Recovering) and not self.allowed_in_recovery:
             raise ForbiddenError(
                 "this coordinator takes no new manifest in recovery mode",
-                hint="recover the state; or start without --no-new-manifest-in-recovery",
+                hint=f"recover the state; or {self.allowing_flag}",
             )
         found = fingerprint(raw)
         if self.claim and found != self.claim:
@@ -48,3 +50,16 @@ class Context(msgspec.Struct, frozen=True):
     first_manifest: FirstManifestRule = FirstManifestRule()
     member: Member | None = None  # what others are told of this process, if it shares its store
     removed_may_cancel: bool = True  # whether a user may stop the update that removes that user
+    shares_store: bool = False  # with other coordinators
+
+    def require_kept(self, manifest: bytes) -> None:
+        """Return if a state under ``manifest``, which is valid, can be kept where this one is.
+
+        Raises:
+            ForbiddenError: the store is shared, and the manifest has the state in memory only.
+        """
+        if self.shares_store and policy_of(manifest).seal_mode is SealMode.DISABLED:
+            raise ForbiddenError(
+                "this coordinator shares its store with others: SealMode Disabled is not possible",
+                hint="use ProductKey or UniqueKey",
+            )

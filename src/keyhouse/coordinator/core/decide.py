@@ -97,6 +97,7 @@ def start(context: Context) -> Started:
 def _set_manifest(state: State, command: SetManifest, context: Context) -> tuple[Event, ...]:
     require(Operation.SET_MANIFEST, phase_of(state))
     context.first_manifest.require(state, command.manifest)
+    context.require_kept(command.manifest)
     if command.root_cert != state.keys.root_cert:
         raise StaleError
     manifest_set = ManifestSet(

@@ -35,6 +35,7 @@ def initiate_update(state: Running, command: InitiateUpdate, context: Context) -
     require_nothing_pending(state)
     if command.based_on != state.manifest or not still_holds(state, command.basis):
         raise StaleError
+    context.require_kept(command.manifest)
     pending = proposed(state, user, command.manifest)
     initiated = UpdateInitiated(time=context.now, user=user, pending=pending)
     return (initiated, *_applied(state, pending, command.application, context))

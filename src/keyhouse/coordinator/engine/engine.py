@@ -85,6 +85,7 @@ class Process(NamedTuple):
     first_manifest: FirstManifestRule = FirstManifestRule()
     removed_may_cancel: bool = True
     member: Member | None = None  # what others are told of it, if it shares its store
+    shares_store: bool = False  # with other coordinators
 
 
 class Shared(NamedTuple):
@@ -198,6 +199,11 @@ class Engine:
     def first_manifest(self) -> FirstManifestRule:
         """Which manifest may begin a deployment here."""
         return self._process.first_manifest
+
+    @property
+    def shares_store(self) -> bool:
+        """Whether other coordinators may serve the same state."""
+        return self._process.shares_store
 
     @property
     def unrecorded(self) -> int:
@@ -558,6 +564,7 @@ class Engine:
             payloads = found.base + found.events
             state, self._log = await asyncio.to_thread(rebuild, payloads)
             self._publish(state, ())
+            self._writer.adopt(state)
         elif found.events:
             self._publish(*await applied(self.view.running, found.events))
 

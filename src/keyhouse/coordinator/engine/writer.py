@@ -49,6 +49,7 @@ class JournalWriter:
         self._on_disk = False
         self._head_at = 0
         self._patience = 0
+        self._policy_due = ""  # to seal the key under that another writer's epoch has
         self._changed: Callable[[], None] = lambda: None
         if journal is not None:
             self._use(journal, on_disk=not in_memory)
@@ -193,7 +194,9 @@ class JournalWriter:
             await self._begin_in_memory(journal, state, base, dek, notes)
         elif self._on_disk:
             index = _next_index(journal, state, dek)
-            await self._home.begin_epoch(base, dek=dek, policy=mode, recovery_index=index)
+            await self._home.begin_epoch(
+                base, dek=dek, policy=mode, recovery_index=index, notes=notes
+            )
         else:
             await self._move_to_disk(journal, state, base, dek)
         position = self._present().position
@@ -219,10 +222,18 @@ class JournalWriter:
         position = await self.begin_epoch(state, log)
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
+    def adopt(self, state: State) -> None:
+        """Seal the key of the epoch of ``state``, which another writer began, at ``keep_head``."""
+        if isinstance(state, Running):
+            self._policy_due = policy_of(state.manifest).seal_mode
+
     async def keep_head(self) -> None:
         """Write the sealed head every ``HEAD_EVERY`` records. Raises ``UnavailableError``."""
         if self._journal is None or not self._on_disk:
             return
+        if policy := self._policy_due:
+            await self._home.reseal(policy)
+            self._policy_due = ""
         sequence = self._journal.position.sequence
         if sequence - self._head_at >= HEAD_EVERY:
             self._head_at = sequence

@@ -31,13 +31,13 @@ from keyhouse.journal.directory.sealing import EpochKey, SealedElsewhereError, S
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import OutcomeUnknownError, Step, no_step
-from keyhouse.journal.store.records import EpochStart, Position
+from keyhouse.journal.store.records import EpochStart, Note, Position
 from keyhouse.journal.store.sqlite import SqliteStore
 
-__all__ = ["Home"]
+__all__ = ["DirectoryHome"]
 
 
-class Home:
+class DirectoryHome:
     """A state directory, locked by this process. Calls wait for each other."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Home:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         step: Step = no_step,
         shares_locks: bool = True,
-    ) -> "Home":
+    ) -> "DirectoryHome":
         """Acquire ``path``, which is created (0700) if missing; complete what a crash interrupted.
 
         ``sealing_key`` gives the platform's key of at least 32 bytes for a policy (``ProductKey``
@@ -208,12 +208,15 @@ class Home:
         dek: Secret | None = None,
         policy: str | None = None,
         recovery_index: bytes | None = None,
+        notes: tuple[Note, ...] = (),
     ) -> Position:
         """Return once ``base`` has replaced everything; None leaves key, policy or index unchanged.
 
         The sealed key has both data keys before the commit, so that a crash at any moment leaves a
-        journal and a key that opens it. Errors as for ``Journal.append``.
+        journal and a key that opens it. ``notes``: nobody is here who could read them. Errors as
+        for ``Journal.append``.
         """
+        del notes
         async with self._turn:
             return await self._require_sealed().begin_epoch(
                 base, dek=dek, policy=policy, recovery_index=recovery_index

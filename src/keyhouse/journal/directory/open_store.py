@@ -23,7 +23,7 @@ __all__ = ["OpenStore", "build_store"]
 
 
 class OpenStore:
-    """An open store: keeps key and index consistent with its journal. Used by ``Home`` only.
+    """An open store: keeps key and index consistent with its journal. Used by its home only.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
     """
@@ -149,7 +149,7 @@ async def build_store(
     recovery_index: bytes,
     after: Position | None,
 ) -> None:
-    """Build a complete store in ``place``: synced, without a WAL. As ``Home.establish``.
+    """Build a complete store in ``place``: synced, without a WAL. As the home's ``establish``.
 
     Nothing of it counts before the commit, so each file is synced once, when it is complete.
     """

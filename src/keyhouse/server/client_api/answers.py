@@ -23,11 +23,20 @@ SHARED: Final = 5
 class Answers:
     """Makes answers. ``present`` returns the view of now. Used on the event loop's thread.
 
-    ``replica`` names which of several coordinators answers.
+    ``replica`` names which of several coordinators answers. ``shares_store``: whether there may be
+    several.
     """
 
-    def __init__(self, present: Callable[[], View], *, simulated: bool, replica: str = "") -> None:
+    def __init__(
+        self,
+        present: Callable[[], View],
+        *,
+        simulated: bool,
+        replica: str = "",
+        shares_store: bool = False,
+    ) -> None:
         self.present: Final = present
+        self.shares_store: Final = shares_store
         self.simulated: Final = simulated
         self._replica: Final = replica.encode()
         self._shared: tuple[tuple[bytes, Answer], ...] = ()

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.coordinator import AcceptingManifest, LogView, Phase, Running, State, View, policy_of
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.services.quotes import Evidence
 from keyhouse.wire.client_api import (
@@ -40,12 +41,14 @@ def warnings_message(warnings: Iterable[str]) -> str:
     return "; ".join(f"warning: {warning}" for warning in warnings)
 
 
-def status_message(view: View, *, simulated: bool, now: int) -> str:
+def status_message(view: View, *, simulated: bool, shared: bool, now: int) -> str:
     """Return the phase in words, and what people should know of the manifest in force or before.
 
-    ``now`` is in microseconds since 1970.
+    ``shared``: whether the state is in a database, with other coordinators. ``now`` is in
+    microseconds since 1970.
     """
-    message = "; ".join((_MESSAGES[view.phase], *_known(view.state, now)))
+    caveats = (TRUSTED_FOR_FRESHNESS,) if shared else ()
+    message = "; ".join((_MESSAGES[view.phase], *_known(view.state, now), *caveats))
     return message + (_SIMULATION if simulated else "")
 
 

@@ -33,7 +33,8 @@ from keyhouse.wire.secret_types import UserSecret
 
 def _read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
     del head
-    message = status_message(view, simulated=answers.simulated, now=now())
+    flags = {"simulated": answers.simulated, "shared": answers.shares_store}
+    message = status_message(view, **flags, now=now())
     return answers.success(OldStatusData(int(view.phase), message), view)
 
 

@@ -3,6 +3,7 @@
 Nothing is written and no lock is kept, so it can be asked beside a coordinator that runs.
 """
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -22,10 +23,11 @@ from keyhouse.base.printable import printable
 from keyhouse.coordinator import NewDeployment, check_fully
 from keyhouse.journal import check_state_directory
 from keyhouse.journal.directory.layout import JOURNAL
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
 from keyhouse.server.process.collateral_files import read_bundles
 from keyhouse.server.process.flags import SettingRefusedError
-from keyhouse.server.process.opening import new_deployment, require_clock
+from keyhouse.server.process.opening import new_deployment, reach_database, require_clock
 from keyhouse.server.process.quote_checks import pccs_of
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free
@@ -70,7 +72,11 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     yield from _platform(settings)
     yield from _directory(settings)
     folder, confirmed = settings.data_dir.absolute(), settings.confirm_clock
-    yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
+    if settings.store is None:
+        yield from _try("--confirm-clock", lambda: require_clock(folder, confirmed=confirmed))[1]
+    else:
+        yield from _try("--store", lambda: asyncio.run(reach_database(settings)))[1]
+        yield Finding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
     bundles = settings.collateral
     if bundles is not None:
         yield from _try("--collateral", lambda: read_bundles([bundles]))[1]

@@ -5,11 +5,12 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from keyhouse.attestation import Platform, SealPolicy
 from keyhouse.authority import parse_names
 from keyhouse.base.errors import InvalidError
+from keyhouse.base.secret import Secret
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import (
     AcceptingManifest,
@@ -22,11 +23,14 @@ from keyhouse.coordinator import (
     policy_of,
     require_clock_of_fresh,
 )
-from keyhouse.journal import Home
+from keyhouse.journal import DirectoryHome, Home
 from keyhouse.journal.directory.layout import JOURNAL
 from keyhouse.manifest import SealMode
 from keyhouse.server.process.flags import SettingRefusedError
 from keyhouse.server.process.settings import Settings
+
+if TYPE_CHECKING:
+    from keyhouse.journal.shared.home import SharedHome
 
 __all__ = ["new_deployment", "opened", "process_on", "require_clock", "sealing_note", "writing"]
 
@@ -77,18 +81,61 @@ def process_on(platform: Platform) -> Process:
 
 
 @asynccontextmanager
-async def opened(folder: Path, platform: Platform) -> AsyncIterator[Home]:
-    """Have the state in ``folder`` open, which ``platform`` seals, for as long as this lasts."""
-    home = await Home.open(
-        folder,
-        platform_kind=platform.kind,
-        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
-        shares_locks=not platform.is_library_os,
-    )
+async def opened(
+    folder: Path, platform: Platform, store: Secret | None = None
+) -> AsyncIterator[Home]:
+    """Have a state open that ``platform`` seals, for as long as this lasts.
+
+    It is in ``folder``, or in the database at the URL ``store``.
+    """
+
+    def sealing_key(policy: str) -> Secret:
+        return platform.sealing_key(SealPolicy(policy))
+
+    home: Home
+    if store is not None:
+        home = await _shared_home().open(
+            store, folder, platform_kind=platform.kind, sealing_key=sealing_key
+        )
+    else:
+        home = await DirectoryHome.open(
+            folder,
+            platform_kind=platform.kind,
+            sealing_key=sealing_key,
+            shares_locks=not platform.is_library_os,
+        )
     try:
         yield home
     finally:
         await home.close()
+
+
+def _shared_home() -> "type[SharedHome]":
+    try:
+        from keyhouse.journal.shared.home import SharedHome
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        raise SettingRefusedError(
+            "--store needs a library that is not installed", hint="install keyhouse[postgres]"
+        ) from None
+    return SharedHome
+
+
+async def reach_database(settings: Settings) -> None:
+    """Return if the database of ``settings`` answers and has the schema of Keyhouse.
+
+    Raises ``KeyhouseError``.
+    """
+    _shared_home()
+    from keyhouse.journal.store.postgres_database import PostgresDatabase
+
+    assert settings.database is not None  # noqa: S101 the caller has looked
+    database = PostgresDatabase(settings.database)
+    try:
+        await database.current()
+    finally:
+        await database.close()
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.log import log
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from asyncio import Event, Task
 
     from keyhouse.attestation import Platform
-    from keyhouse.coordinator import Engine, NewDeployment
+    from keyhouse.coordinator import Engine, NewDeployment, Process
     from keyhouse.journal import Home
     from keyhouse.server.http.listener import Listener
     from keyhouse.server.net.acceptor import Acceptor
 
 __all__ = ["main"]
+
+T = TypeVar("T")
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -84,13 +86,14 @@ async def _serve(settings: Settings) -> None:
     new = new_deployment(settings)
     name = platform_name(settings.platform)
     folder = settings.data_dir.absolute()
-    require_clock(folder, confirmed=settings.confirm_clock)
+    if settings.store is None:
+        require_clock(folder, confirmed=settings.confirm_clock)
     platform = await asyncio.to_thread(open_platform, name, folder)
     for each in missing if not platform.is_library_os else ():
         log.warning("the process is less protected than it could be", missing=each)
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
-    async with opened(folder, platform) as home:
+    async with opened(folder, platform, settings.database) as home:
         await _serve_home(settings, platform, home, new, stop)
     log.info("stopped")
 
@@ -99,24 +102,22 @@ async def _serve_home(
     settings: Settings, platform: "Platform", home: "Home", new: "NewDeployment", stop: "Event"
 ) -> None:
 
-    from keyhouse.coordinator import FirstManifestRule, HostClock, open_engine
-    from keyhouse.server.process.opening import process_on, sealing_note, writing
+    from keyhouse.coordinator import HostClock, open_engine
+    from keyhouse.server.process.opening import sealing_note, writing
     from keyhouse.server.process.quote_checks import quote_checks
     from keyhouse.server.process.serving import serving
 
-    engine = await open_engine(
+    opening = open_engine(
         home,
         clock=HostClock(),
-        process=process_on(platform)._replace(
-            first_manifest=FirstManifestRule(
-                claim=settings.claim_fingerprint,
-                allowed_in_recovery=not settings.no_new_manifest_in_recovery,
-            ),
-            removed_may_cancel=not settings.no_cancel_by_removed,
-        ),
+        process=_process(settings, platform),
         new=new,
         confirm_clock=settings.confirm_clock,
     )
+    # With a shared store it may wait for other coordinators, for as long as they serve.
+    engine = await _unless_stopped(opening, stop)
+    if engine is None:
+        return
     if note := sealing_note(platform.kind, engine.view.state):
         log.warning(note)
     async with writing(engine) as task:
@@ -130,10 +131,46 @@ async def _serve_home(
                 settings.mesh_addr,
                 certificate_days=settings.marble_certificate_days,
                 metrics=settings.metrics_addr,
+                replicated=settings.store is not None,
             ) as listeners,
         ):
             await _start(settings, platform.kind, engine, listeners.client_api)
             await _until_stopped(task, stop, *listeners)
+
+
+def _process(settings: Settings, platform: "Platform") -> "Process":
+    from keyhouse.coordinator import FirstManifestRule
+    from keyhouse.server.process.opening import process_on
+
+    rule = FirstManifestRule(
+        claim=settings.claim_fingerprint,
+        allowed_in_recovery=not settings.no_new_manifest_in_recovery,
+    )
+    if settings.store is not None:  # what one machine cannot open, others may serve
+        rule = FirstManifestRule(
+            claim=settings.claim_fingerprint,
+            allowed_in_recovery=settings.replace_lost_state,
+            allowing_flag="start with --replace-lost-state",
+        )
+    return process_on(platform)._replace(
+        first_manifest=rule,
+        removed_may_cancel=not settings.no_cancel_by_removed,
+        shares_store=settings.store is not None,
+    )
+
+
+async def _unless_stopped(work: "Coroutine[None, None, T]", stop: "Event") -> "T | None":
+    """Return what ``work`` returns; None if ``stop`` is set before."""
+    import asyncio
+
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.wait({working, stopping})
 
 
 async def _start(settings: Settings, platform: str, engine: "Engine", listener: "Listener") -> None:

@@ -72,6 +72,7 @@ def client_api(
                 lambda: engine.view,
                 simulated=platform.kind == "simulation",
                 replica=engine.instance[:4].hex() if gate is not None else "",
+                shares_store=engine.shares_store,
             ),
             preparation,
             FirstManifest(engine, preparation, recovery),

@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from keyhouse.base.secret import Secret
+from keyhouse.journal.shared.url import StoreUrlError, has_password, store_url
 from keyhouse.server.process.flags import (
     Setting,
     SettingRefusedError,
@@ -64,6 +66,15 @@ def _address(value: str, source: str) -> HostPort | None:
     return HostPort(host, int(port))
 
 
+def _store(value: str, source: str) -> Secret | None:
+    if source == "--store" and has_password(value):
+        raise SettingRefusedError(
+            "--store has a password, which every user of this machine could see",
+            hint="use --store-password-file, or the variable KEYHOUSE_STORE",
+        )
+    return Secret(value.encode()) if value else None
+
+
 SETTINGS: Final = (
     Setting(
         "--platform",
@@ -98,6 +109,12 @@ SETTINGS: Final = (
         is_switch=True,
     ),
     Setting(
+        "--replace-lost-state",
+        "measured",
+        "with --store, take a new manifest in place of a state that cannot be opened",
+        is_switch=True,
+    ),
+    Setting(
         "--no-cancel-by-removed",
         "measured",
         "let no user cancel a pending update whose manifest removes that user",
@@ -127,6 +144,21 @@ SETTINGS: Final = (
         "directory of the sealed state",
         "keyhouse-data",
         variables=("KEYHOUSE_DATA_DIR", "EDG_COORDINATOR_SEAL_DIR"),
+        read=file,
+    ),
+    Setting(
+        "--store",
+        "host",
+        "PostgreSQL database that keeps the state, for several coordinators:"
+        " postgresql://USER@HOST/DATABASE; a password in it may come from the variable only",
+        variables=("KEYHOUSE_STORE",),
+        read=_store,
+    ),
+    Setting(
+        "--store-password-file",
+        "host",
+        "file with the password for --store in its first line",
+        variables=("KEYHOUSE_STORE_PASSWORD_FILE",),
         read=file,
     ),
     Setting(
@@ -234,11 +266,14 @@ class Settings(msgspec.Struct, frozen=True):
     confirm_clock: bool
     claim_fingerprint: str  # lower case; empty: any manifest
     no_new_manifest_in_recovery: bool
+    replace_lost_state: bool
     no_cancel_by_removed: bool
     pccs: str  # empty: none
     pccs_ca: Path | None
     marble_certificate_days: int | None  # None: as long as the coordinator's
     data_dir: Path
+    store: Secret | None  # URL; None: the state is in the directory
+    store_password_file: Path | None
     client_addr: HostPort
     mesh_addr: HostPort
     metrics_addr: HostPort | None  # None: off
@@ -252,6 +287,16 @@ class Settings(msgspec.Struct, frozen=True):
     check_config: bool
     json: bool
     notes: tuple[str, ...]  # for the log
+
+    @property
+    def database(self) -> Secret | None:
+        """The URL of the store with its password. Raises ``SettingRefusedError``."""
+        if self.store is None:
+            return None
+        try:
+            return store_url(self.store.reveal().decode(), self.store_password_file)
+        except StoreUrlError as wrong:
+            raise SettingRefusedError(f"--store: {wrong.message}", hint=wrong.hint) from None
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -274,7 +319,20 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         )
     if values["pccs_ca"] and not values["pccs"]:
         raise SettingRefusedError("--pccs-ca has no effect here", hint="it goes with --pccs")
+    _check_store(values)
     return Settings(**values, notes=_notes(values))
+
+
+def _check_store(values: Mapping[str, Any]) -> None:
+    for name in ("store_password_file", "replace_lost_state"):
+        if values[name] and values["store"] is None:
+            flag = "--" + name.replace("_", "-")
+            raise SettingRefusedError(f"{flag} has no effect here", hint="it goes with --store")
+    if values["replace_lost_state"] and values["no_new_manifest_in_recovery"]:
+        raise SettingRefusedError(
+            "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",
+            hint="leave one of them out",
+        )
 
 
 def _refuse_simulation_by_environment(environment: Mapping[str, str]) -> None:

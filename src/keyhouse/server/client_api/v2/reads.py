@@ -52,7 +52,8 @@ def read_openapi(
 def read_status(now: Callable[[], int], answers: Answers, view: View, head: Head) -> Answer:
     """Answer the phase. Probes look at the HTTP status alone: it is 200 in every phase."""
     del head
-    message = status_message(view, simulated=answers.simulated, now=now())
+    flags = {"simulated": answers.simulated, "shared": answers.shares_store}
+    message = status_message(view, **flags, now=now())
     phase = int(view.phase)
     return answers.success(Status(status=phase, code=phase, message=message), view)
 

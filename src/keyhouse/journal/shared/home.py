@@ -1,0 +1,343 @@
+"""A home that several coordinators share: the journal in PostgreSQL, sealed keys per machine.
+
+Which of several stores in the database is served says the row ``current``. It changes by comparing,
+so of two that set a first manifest at once one succeeds, and the other learns of it. Claims only
+keep the others from showing roots of their own meanwhile: before there is a manifest one replica
+(``founder``) serves, and of those that cannot open the store one (``desk``) is in recovery mode.
+"""
+
+import asyncio
+import hmac
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.log import log
+from keyhouse.base.secret import Secret
+from keyhouse.journal.directory.acquire import acquire
+from keyhouse.journal.directory.disk import Disk, off_loop
+from keyhouse.journal.directory.found import Fresh, Locked, Opened
+from keyhouse.journal.directory.key_file import KeyFile
+from keyhouse.journal.directory.layout import INDEX, JOURNAL, TOMBSTONE
+from keyhouse.journal.directory.lock import DirectoryLock
+from keyhouse.journal.directory.sealing import Contents, EpochKey
+from keyhouse.journal.journal import Journal, StoreEmptyError
+from keyhouse.journal.keys import key_check
+from keyhouse.journal.shared.machine_keys import MachineKeys
+from keyhouse.journal.shared.open_store import OpenSharedStore
+from keyhouse.journal.store.postgres import PostgresStore
+from keyhouse.journal.store.postgres_database import PostgresDatabase
+from keyhouse.journal.store.protocol import StoreConflictError, SupersededError
+from keyhouse.journal.store.records import Beside, EpochStart, Note, Position, first_link
+
+_EVERY = 1.0  # seconds between two looks of one that waits
+_ATTEMPTS = 8  # to read what others replace meanwhile
+
+
+class SharedHome:
+    """A database, and a directory of this process. Calls wait for each other."""
+
+    def __init__(
+        self, url: Secret, database: PostgresDatabase, keys: MachineKeys, lock: DirectoryLock
+    ) -> None:
+        """Use ``open``."""
+        self._url = url
+        self._database = database
+        self._keys = keys
+        self._lock = lock
+        self._turn = asyncio.Lock()
+        self._store: PostgresStore | None = None
+        self._held: OpenSharedStore | None = None
+        self._serving: bytes | None = None  # the store that was current when this was read
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: Secret,
+        path: Path,
+        *,
+        platform_kind: str,
+        sealing_key: Callable[[str], Secret],
+    ) -> "SharedHome":
+        """Acquire the directory ``path`` and reach the database at ``url``.
+
+        ``sealing_key``: as for ``DirectoryHome``. Raises as that does, and ``BrokenError`` if the
+        directory holds a state of its own.
+        """
+        disk = Disk()
+        lock = await off_loop(acquire, path, disk)
+        try:
+            await off_loop(_require_no_state, path)
+            database = PostgresDatabase(url)
+            file = KeyFile(path, disk, platform_kind, sealing_key)
+            home = cls(url, database, MachineKeys(database, file, sealing_key), lock)
+            await database.current()
+        except BaseException:
+            lock.release()
+            raise
+        return home
+
+    async def load(self) -> Fresh | Locked | Opened:
+        """Return what the database holds, once this replica may serve it.
+
+        Without a store, or where it cannot be opened here, that is once no other replica does: it
+        waits for them, and looks again every second. A store that is not whole is refused by name.
+        """
+        async with self._turn:
+            await self._close_store()
+            told = ""
+            while True:
+                found, claim = await self._look()
+                if claim is None or await self._database.claim(claim):
+                    if claim != "founder" or await self._database.current() is None:
+                        return found
+                    continue  # another has founded it since this looked
+                if told != claim:
+                    log.warning(_WAITING[claim])
+                    told = claim
+                await asyncio.sleep(_EVERY)
+
+    async def establish(
+        self,
+        *,
+        store_id: bytes,
+        dek: Secret,
+        base: Iterable[bytes],
+        policy: str,
+        recovery_index: bytes = b"",
+        after: Position | None = None,
+    ) -> Journal:
+        """Return the journal of a new store, durable; the one before (in recovery mode) has ended.
+
+        Raises ``SupersededError`` if another replica was first: then this one has to start again.
+        ``UnavailableError``: nothing changed. ``OutcomeUnknownError``: call ``load``.
+        """
+        if after is not None:
+            raise _only_in_memory()
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            key = EpochKey(1, policy, dek)
+            contents = Contents((key,), Position(0, 0, first_link(store_id)))
+            beside = Beside(recovery_index, (await self._keys.row(contents, store_id),))
+            store = await self._opened_store(store_id)
+            journal = await Journal.create(
+                store, store_id=store_id, dek=dek, base=base, beside=beside
+            )
+            try:
+                await self._database.make_current(store_id, before=self._serving)
+            except StoreConflictError:
+                raise SupersededError(
+                    "another coordinator has set a manifest in this database first",
+                    hint="start this one again: it joins the other",
+                ) from None
+            self._serving = store_id
+            self._held = OpenSharedStore(journal, self._keys, policy=policy, index=recovery_index)
+            await self._keep_key()
+            return journal
+
+    async def archive(self) -> None:
+        """Refuse: a state that is shared is kept."""
+        raise _only_in_memory()
+
+    async def destroy(self, time: int) -> None:
+        """Refuse: a state that is shared is kept."""
+        del time
+        raise _only_in_memory()
+
+    async def recover(self, dek: Secret) -> Opened:
+        """Open a locked store with a recovered data key. Nothing is written or sealed yet."""
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+            store_id = await self._current()
+            start, index = await self._start_of(await self._opened_store(store_id))
+            return await self._hold(start, dek, None, policy="", index=index)
+
+    async def reseal(self, policy: str) -> None:
+        """Seal the key for this machine: the next start needs no recovery."""
+        async with self._turn:
+            await self._require_open().reseal(policy)
+
+    async def relock(self) -> None:
+        """Close a recovered store that was not sealed."""
+        async with self._turn:
+            self._require_replaceable()
+            await self._close_store()
+
+    async def begin_epoch(
+        self,
+        base: Iterable[bytes],
+        *,
+        dek: Secret | None = None,
+        policy: str | None = None,
+        recovery_index: bytes | None = None,
+        notes: tuple[Note, ...] = (),
+    ) -> Position:
+        """Return once ``base`` has replaced everything; None leaves key, policy or index."""
+        async with self._turn:
+            return await self._require_sealed().begin_epoch(
+                base, dek=dek, policy=policy, recovery_index=recovery_index, notes=notes
+            )
+
+    async def settle(self) -> Position:
+        """Find out about the last write, as ``Journal.settle``, and keep the key that fits it."""
+        async with self._turn:
+            return await self._require_sealed().settle()
+
+    async def write_head(self) -> None:
+        """Seal the position of the journal, in the database and in the directory."""
+        async with self._turn:
+            await self._require_sealed().write_head()
+
+    async def notes(self, kind: str) -> tuple[Note, ...]:
+        """Return the notes of ``kind`` beside the store that is served, the newest first."""
+        return await self._database.notes(await self._current(), kind)
+
+    async def put_note(self, note: Note) -> None:
+        """Leave ``note`` beside the store that is served."""
+        await self._database.put_note(await self._current(), note)
+
+    async def close(self) -> None:
+        """Release database and directory."""
+        async with self._turn:
+            await self._close_store()
+            if not self._closed:
+                self._closed = True
+                await self._database.close()
+                self._lock.release()
+
+    async def _look(self) -> tuple[Fresh | Locked | Opened, str | None]:
+        """Return what is there, and what has to be claimed before it is served."""
+        self._serving = await self._database.current()
+        if self._serving is None:
+            if await self._keys.has_file():
+                raise StoreEmptyError(
+                    "sealed_key is there but the database has no store: a manifest was set before",
+                    hint="give the right --store or --data-dir, or restore the database",
+                )
+            return Fresh(), "founder"
+        for _ in range(_ATTEMPTS):
+            try:
+                found = await self._open(self._serving)
+            except StoreConflictError:  # another began an epoch meanwhile
+                await self._close_store()
+            else:
+                return found, "desk" if isinstance(found, Locked) else None
+        raise UnavailableError("the database changes faster than it can be read", hint="try again")
+
+    async def _open(self, store_id: bytes) -> Locked | Opened:
+        start, index = await self._start_of(await self._opened_store(store_id))
+        contents = await self._keys.read(store_id)
+        key = _key_of(contents, start)
+        if key is None:
+            await self._close_store()
+            reason = (
+                "the data key was changed after this machine sealed it"
+                if contents
+                else "no data key was sealed by this machine and code"
+            )
+            return Locked(reason, store_id, start.epoch, index)
+        newest = max((each.head for each in contents), key=_order)
+        opened = await self._hold(start, key.dek, newest, policy=key.policy, index=index)
+        await self._keep_key()
+        return opened
+
+    async def _hold(
+        self, start: EpochStart, dek: Secret, newest: Position | None, *, policy: str, index: bytes
+    ) -> Opened:
+        assert self._store is not None  # noqa: S101 the caller has opened it
+        try:
+            journal, replay = await Journal.open(
+                self._store, store_id=start.store_id, dek=dek, at_least=newest
+            )
+        except BaseException:
+            await self._close_store()
+            raise
+        self._held = OpenSharedStore(journal, self._keys, policy=policy, index=index)
+        return Opened(journal, replay, policy, index)
+
+    async def _start_of(self, store: PostgresStore) -> tuple[EpochStart, bytes]:
+        """Return the epoch and its recovery index. Raises ``StoreConflictError``."""
+        start = (await store.read(0)).start
+        if start is None:
+            raise StoreEmptyError(
+                "the database has no journal, but a manifest was set before",
+                hint="restore the database from a backup",
+            )
+        index = await self._database.recovery_index(start.store_id, start.epoch)
+        if index is None:
+            raise StoreConflictError("another began an epoch meanwhile", hint="try again")
+        return start, index
+
+    async def _opened_store(self, store_id: bytes) -> PostgresStore:
+        self._store = await PostgresStore.open(self._url, store_id)
+        return self._store
+
+    async def _close_store(self) -> None:
+        self._held = None
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    async def _keep_key(self) -> None:
+        """Seal the key here. A start without that is no failure: the next head makes up for it."""
+        try:
+            await self._require_open().write_head()
+        except UnavailableError as error:
+            log.warning("the data key could not be sealed", reason=str(error))
+
+    async def _current(self) -> bytes:
+        if self._serving is None:
+            raise BrokenError("there is no store")
+        return self._serving
+
+    def _require_replaceable(self) -> None:
+        if self._held is not None and self._held.is_sealed:
+            raise BrokenError("the store is open: it cannot be replaced or recovered")
+
+    def _require_open(self) -> OpenSharedStore:
+        if self._held is None:
+            raise BrokenError("the store is not open")
+        return self._held
+
+    def _require_sealed(self) -> OpenSharedStore:
+        held = self._require_open()
+        if not held.is_sealed:
+            raise BrokenError("the store was recovered and has not been sealed yet")
+        return held
+
+
+_WAITING = {
+    "founder": "waiting: another coordinator accepts the first manifest of this database",
+    "desk": "waiting: this machine cannot open the state, and another coordinator recovers it",
+}
+
+
+def _require_no_state(path: Path) -> None:
+    for name in (JOURNAL, INDEX, TOMBSTONE):
+        if os.path.lexists(path / name):
+            raise BrokenError(
+                f"the directory has {name}, a state of its own",
+                hint="with --store name another --data-dir; or serve it without --store",
+            )
+
+
+def _key_of(contents: Iterable[Contents], start: EpochStart) -> EpochKey | None:
+    """Return the data key of the epoch. Its number may be older: others begin epochs as well."""
+    for each in contents:
+        for key in each.keys:
+            check = key_check(key.dek, start.store_id, start.epoch)
+            if hmac.compare_digest(check, start.key_check):
+                return key
+    return None
+
+
+def _order(position: Position) -> tuple[int, int]:
+    return position.epoch, position.sequence
+
+
+def _only_in_memory() -> BrokenError:
+    return BrokenError("a state in a database is kept: SealMode Disabled is not possible")

@@ -1,0 +1,188 @@
+"""Several coordinators on one database: real processes, eight clients, and what goes wrong."""
+
+import asyncio
+import base64
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.peers.replicas import NAMES, Load, Replicas, manifest
+from support.process.command import run
+from support.process.postgres import PASSWORD, PostgresServer
+from support.samples.deployment import user
+
+from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
+
+
+@pytest.fixture
+def replicas(postgres: PostgresServer, tmp_path: Path) -> Iterator[Replicas]:
+    found = Replicas(tmp_path, postgres.url(asyncio.run(postgres.database())))
+    yield found
+    found.end()
+
+
+def test_all_replicas_serve_what_each_has_acknowledged(replicas: Replicas) -> None:
+    servers = replicas.founded(3)
+    with Load(servers).running() as load:
+        load.progress()
+    with servers[2].client(user("writer")) as client:
+        for name, values in load.acknowledged.items():
+            client.upload({"note": b"makes this replica catch up"})
+            assert client.secrets([name])[name] == values[-1]
+    assert [server.stop() for server in servers] == [0, 0, 0]
+    load.check(replicas.events())
+
+
+def test_the_others_wait_for_the_first_manifest(replicas: Replicas) -> None:
+    first, second = replicas.started(), replicas.prepared()
+    with second.log.open("ab") as log:
+        second.process = second._start(log)
+    while "another coordinator accepts the first manifest" not in second.logged():
+        assert second.process.poll() is None
+    with first.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+    second._wait(second.process)
+    with second.client() as client:
+        status = client.get("/api/v2/status").data
+    assert status["code"] == 3
+    assert TRUSTED_FOR_FRESHNESS in status["message"]
+
+
+def test_one_that_waits_can_be_stopped(replicas: Replicas) -> None:
+    replicas.started()
+    second = replicas.prepared()
+    with second.log.open("ab") as log:
+        second.process = second._start(log)
+    while "another coordinator accepts the first manifest" not in second.logged():
+        assert second.process.poll() is None
+    assert second.stop() == 0
+
+
+def test_the_next_takes_over_where_none_has_set_a_manifest(replicas: Replicas) -> None:
+    first, second = replicas.started(), replicas.prepared()
+    first.kill()
+    second.start()
+    with second.client() as client:
+        assert client.set_manifest(manifest()).status == 200
+
+
+def test_a_replica_dies_and_comes_back(replicas: Replicas) -> None:
+    servers = replicas.founded()
+    with Load(servers).running() as load:
+        load.progress()
+        servers[0].kill()
+        load.progress()
+        servers[0].start()
+        load.progress()
+        servers[1].kill()
+        load.progress()
+    load.check(replicas.events())
+
+
+def test_a_replica_that_was_stopped_for_a_while_does_no_damage(replicas: Replicas) -> None:
+    servers = replicas.founded()
+    with Load(servers).running() as load:
+        load.progress()
+        assert servers[0].process is not None
+        servers[0].process.send_signal(signal.SIGSTOP)
+        with servers[1].client(user("writer")) as client:
+            for count in range(5):
+                assert client.upload({"note": f"{count}".encode()}).status == 200
+        servers[0].process.send_signal(signal.SIGCONT)
+        load.progress()
+    load.check(replicas.events())
+
+
+def test_the_database_restarts(replicas: Replicas, postgres: PostgresServer) -> None:
+    servers = replicas.founded()
+    with Load(servers).running() as load:
+        load.progress()
+        with postgres.away(), servers[0].client() as client:
+            # No answer comes from a view that may be old.
+            assert client.get("/api/v2/status").status == 503
+        load.progress()
+    load.check(replicas.events())
+
+
+def test_the_others_take_over_an_epoch_of_one(replicas: Replicas) -> None:
+    first, second = replicas.founded()
+    with first.client(user("alice")) as client:
+        body = {"manifest": base64.b64encode(manifest("second")).decode()}
+        assert client.post("/api/v2/update", body).status == 200
+        state = client.get("/api/v2/status").headers["keyhouse-state"]
+    with Load([second]).running() as load:
+        load.progress()
+    with second.client() as client:
+        assert client.get("/api/v2/status").headers["keyhouse-state"].split(".")[0] == "2"
+    assert state.startswith("2.")
+    first.kill()
+    second.kill()
+    second.start()  # its directory has the key of the epoch that the other began
+    load.check(replicas.events())
+
+
+def test_what_a_shared_store_cannot_keep_is_refused(replicas: Replicas) -> None:
+    (server,) = replicas.founded(1)
+    with server.client(user("alice")) as client:
+        kept_nowhere = manifest("second", SealMode="Disabled")
+        body = {"manifest": base64.b64encode(kept_nowhere).decode()}
+        refused = client.post("/api/v2/update", body)
+    assert refused.status == 403
+    assert "SealMode Disabled" in refused.envelope["message"]
+
+
+def test_a_lost_state_is_replaced_only_where_the_command_line_says_so(replicas: Replicas) -> None:
+    (server,) = replicas.founded(1)
+    server.kill()
+    elsewhere = Replicas(replicas.folder / "elsewhere", replicas.url)
+    elsewhere.folder.mkdir()
+    try:
+        locked = elsewhere.started()
+        with locked.client() as client:
+            assert client.get("/api/v2/status").data["code"] == 1
+            refused = client.set_manifest(manifest())
+            assert refused.status == 403
+            assert "--replace-lost-state" in str(refused.envelope)
+        locked.kill()
+        server.start()  # the one that can open it serves on
+        locked = elsewhere.started("--replace-lost-state")
+        with locked.client() as client:
+            assert client.set_manifest(manifest("other")).status == 200
+        assert server.process is not None
+        assert server.process.wait(30) == 1
+        assert "was archived" in server.logged()
+    finally:
+        elsewhere.end()
+
+
+def test_no_secret_is_in_the_database_or_a_log(
+    replicas: Replicas, postgres: PostgresServer
+) -> None:
+    servers = replicas.founded()
+    canary = b"canary-of-a-secret"
+    with servers[0].client(user("writer")) as client:
+        assert client.upload({NAMES[0]: canary}).status == 200
+    for server in servers:
+        assert server.stop() == 0
+        assert PASSWORD not in server.logged()
+    seen = [path for path in postgres.folder.rglob("*") if path.is_file()]
+    assert seen
+    for path in seen:
+        assert canary not in path.read_bytes(), path
+
+
+def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Path) -> None:
+    name = asyncio.run(postgres.database(empty=True))
+    password = tmp_path / "password"
+    password.write_text(f"{PASSWORD}\n")
+    url = postgres.url(name).reveal().decode().replace(f":{PASSWORD}", "")
+    with pytest.raises(AssertionError, match="schema keyhouse is not as Keyhouse creates it"):
+        Replicas(tmp_path, postgres.url(name)).started()
+    refused = run("store", "init", postgres.url(name).reveal().decode())
+    assert refused.code == 1
+    assert PASSWORD not in refused.err
+    assert run("store", "init", url, "--password-file", str(password)).code == 0
+    arguments = ("--store", url, "--store-password-file", str(password))
+    with Replicas(tmp_path, None).prepared(*arguments) as server, server.client() as client:
+        assert client.get("/api/v2/status").data["code"] == 2

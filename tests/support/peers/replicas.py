@@ -1,0 +1,188 @@
+"""Several coordinators on one database, clients that write to them, and what became of it all."""
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from keyhouse.attestation import SealPolicy, open_platform
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import Event, SecretsUploaded
+from keyhouse.coordinator.engine.records import decode_events
+from keyhouse.journal import Opened
+from keyhouse.journal.shared.home import SharedHome
+from support.process.server import Client, Server
+from support.samples.deployment import user
+from support.samples.updates import together
+
+__all__ = ["NAMES", "Load", "Replicas", "manifest"]
+
+NAMES: Final = [f"s{number}" for number in range(8)]
+"""Secrets, one for each client."""
+
+
+def manifest(word: str = "first", **config: Any) -> bytes:
+    """Return a manifest that ``alice`` may update alone; ``writer`` uploads ``NAMES``."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
+        document["Roles"]["write"]["ResourceNames"] = ["note", *NAMES]
+
+    return together(change, updaters=["alice"], word=word, **{"UpdateThreshold": 1, **config})
+
+
+class Replicas:
+    """Coordinators on one simulated machine, each with a directory of its own in ``folder``."""
+
+    def __init__(self, folder: Path, url: Secret | None) -> None:
+        """With no ``url`` their arguments have it."""
+        self.folder, self.url = folder, url
+        self.all: list[Server] = []
+
+    def prepared(self, *arguments: str) -> Server:
+        """Return one more, which is not started yet."""
+        data = self.folder / f"replica{len(self.all)}"
+        if self.all:
+            data.mkdir(mode=0o700)
+            shutil.copytree(self.all[0].data / "simulation", data / "simulation")
+        environment = {} if self.url is None else {"KEYHOUSE_STORE": self.url.reveal().decode()}
+        self.all.append(Server(data, arguments=arguments, environment=environment))
+        return self.all[-1]
+
+    def started(self, *arguments: str) -> Server:
+        """Return one more, which serves."""
+        return self.prepared(*arguments).start()
+
+    def founded(self, count: int = 2) -> list[Server]:
+        """Return ``count`` that serve a manifest."""
+        first = self.started()
+        with first.client() as client:
+            assert client.set_manifest(manifest()).status == 200
+        return [first, *(self.started() for _ in range(1, count))]
+
+    def end(self) -> None:
+        """End those that run."""
+        for server in self.all:
+            if server.process is not None and server.process.poll() is None:
+                server.kill()
+
+    def events(self) -> list[Event]:
+        """Return the events in the database since the last base, read anew."""
+        folder = self.folder / "reader"
+        folder.mkdir(mode=0o700)
+        shutil.copytree(self.all[0].data / "simulation", folder / "simulation")
+        platform = open_platform("simulation", folder)
+
+        async def read() -> Opened:
+            assert self.url is not None
+            home = await SharedHome.open(
+                self.url,
+                folder,
+                platform_kind=platform.kind,
+                sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+            )
+            try:
+                found = await home.load()
+            finally:
+                await home.close()
+            assert isinstance(found, Opened)
+            return found
+
+        replay = asyncio.run(read()).replay
+        shutil.rmtree(folder)
+        return list(decode_events((*replay.base, *replay.events)))
+
+
+class Load:
+    """Eight clients that upload one value after the other, each to a secret of its own.
+
+    A client whose replica does not answer continues at the next one.
+    """
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._servers = servers
+        self._ending = threading.Event()
+        self._moved = threading.Condition()
+        self.acknowledged: dict[str, list[bytes]] = {name: [] for name in NAMES}
+        self.unknown: set[bytes] = set()
+        self.refused: set[bytes] = set()
+        self.unexpected: list[object] = []
+
+    @contextmanager
+    def running(self) -> Iterator["Load"]:
+        """Write until the context ends."""
+        threads = [
+            threading.Thread(target=self._write, args=(name, number))
+            for number, name in enumerate(NAMES)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._ending.set()
+            for thread in threads:
+                thread.join()
+        assert self.unexpected == []
+
+    def progress(self, number: int = 3) -> None:
+        """Return once ``number`` more changes of each client were acknowledged."""
+        before = {name: len(values) for name, values in self.acknowledged.items()}
+
+        def moved() -> bool:
+            done = (len(values) - before[name] for name, values in self.acknowledged.items())
+            return bool(self.unexpected) or min(done) >= number
+
+        with self._moved:
+            assert self._moved.wait_for(moved, timeout=60), self._servers[-1].logged()[-2000:]
+
+    def _write(self, name: str, number: int) -> None:
+        count = 0
+        try:
+            while not self._ending.is_set():
+                at, number = self._servers[number % len(self._servers)], number + 1
+                with suppress(OSError, HTTPException), at.client(user("writer")) as client:
+                    client.connection.timeout = 20
+                    while not self._ending.is_set():
+                        count += 1
+                        if not self._upload(client, name, f"{name}.{count}".encode()):
+                            break
+        except BaseException as error:  # noqa: BLE001 a thread of a test must not end silently
+            self.unexpected.append(error)
+
+    def _upload(self, client: Client, name: str, value: bytes) -> bool:
+        """Upload ``value``, and note what was answered; False: leave this replica."""
+        self.unknown.add(value)
+        reply = client.upload({name: value})
+        code = reply.envelope.get("data") if reply.status != 200 else None
+        if reply.status == 200:
+            self.unknown.remove(value)
+            with self._moved:
+                self.acknowledged[name].append(value)
+                self._moved.notify_all()
+            return True
+        told = json.dumps([code, reply.envelope.get("message")])
+        if reply.status == 503 and "not known whether" not in told:
+            self.unknown.remove(value)
+            self.refused.add(value)
+        elif reply.status not in {500, 503}:
+            self.unexpected.append((reply.status, told))
+        return False
+
+    def check(self, events: Sequence[Event]) -> None:
+        """Check that ``events`` have each acknowledged change once, in order, and no other."""
+        found: dict[str, list[bytes]] = {name: [] for name in NAMES}
+        for event in events:
+            for upload in event.uploads if isinstance(event, SecretsUploaded) else ():
+                found.setdefault(upload.name, []).append(upload.value.private.reveal())
+        for name, values in ((name, found[name]) for name in NAMES):
+            assert len(set(values)) == len(values)
+            told = set(self.acknowledged[name])
+            assert [value for value in values if value in told] == self.acknowledged[name]
+            others = set(values) - told
+            assert others <= self.unknown
