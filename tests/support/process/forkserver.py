@@ -10,44 +10,56 @@ Two forks for each child: the first stays to wait for the second, so that the nu
 does anything but fork. It ends when the other end of the first socket is closed.
 """
 
+import atexit
 import gc
 import importlib
 import io
 import json
 import os
+import pkgutil
 import select
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any, Final
 
 LONGEST_REQUEST: Final = 1 << 16
 EXIT: Final = struct.Struct("i")
 
+# Whole packages: what a process imports when it needs it first is warm as well.
+_PACKAGES: Final = {
+    "serve": ("keyhouse.coordinator", "keyhouse.server", "keyhouse.wire"),
+    "command": ("keyhouse.cli", "keyhouse.client", "keyhouse.manifest"),
+}
+
+# Programs of their own.
+_OTHERS: Final = ("keyhouse.cli.__main__", "keyhouse.cli.run")
+
+# What these import when they first do something, of others.
 _MODULES: Final = {
     "serve": (
-        "uvloop",
-        "keyhouse.server.client_api",
-        "keyhouse.attestation",
-        "keyhouse.base.process.last_resort",
-        "keyhouse.server.process.logs",
-        "keyhouse.attestation.platforms.find",
-        "keyhouse.server.process.serve",
-        "keyhouse.server.process.opening",
-        "keyhouse.server.process.quote_checks",
-        "keyhouse.server.process.serving",
-        "keyhouse.coordinator",
+        "cryptography.hazmat.backends.openssl.backend",
+        "ctypes",
+        "dcap_qvl",
+        "encodings.ascii",
         "keyhouse.journal",
-        "keyhouse_simulation",
+        "keyhouse_simulation.snp",
+        "uvloop",
     ),
     "command": (
-        "keyhouse.cli.commands",
-        "keyhouse.client",  # what a command imports once it is to do something
+        "anyio._backends._asyncio",
+        "certifi",
+        "cryptography.hazmat.backends.openssl.backend",
+        "dcap_qvl",
+        "encodings.idna",
+        "getpass",
+        "httpcore",
         "keyhouse.coordinator",
-        "keyhouse.cli.recover.files",
         "keyhouse_simulation",
+        "resource",
     ),
 }
 
@@ -60,7 +72,7 @@ def _preload(kind: str) -> None:
         from keyhouse.cli.commands import leave_out
 
         leave_out()  # as it does itself, when it begins
-    for name in _MODULES[kind]:
+    for name in (*_below(_PACKAGES[kind]), *_MODULES[kind]):
         importlib.import_module(name)
     if kind == "command":
         from keyhouse.cli import main as run
@@ -75,6 +87,14 @@ def _preload(kind: str) -> None:
                 run()
     gc.collect()
     gc.freeze()
+
+
+def _below(packages: Sequence[str]) -> Iterator[str]:
+    for package in packages:
+        found = importlib.import_module(package)
+        for each in pkgutil.walk_packages(found.__path__, f"{package}."):
+            if not each.name.startswith(_OTHERS):
+                yield each.name
 
 
 def _become(kind: str, request: Any, descriptors: Sequence[int]) -> None:
@@ -133,15 +153,36 @@ def _bury() -> None:
             pass
 
 
+def _run() -> None:
+    """Run the command, and end as an interpreter does, but without taking itself apart.
+
+    That writes to every page which this process shares with the nursery: it takes longer than most
+    commands do. What fails to be written fails again, and is told, as the interpreter ends.
+    """
+    from keyhouse.cli import main as run
+
+    try:
+        run()
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does
+        atexit._run_exitfuncs()
+        gc.collect()  # tells of tasks that nobody has awaited
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(end.code)
+        raise
+
+
 def main() -> None:
     """Be the nursery; return from this as one of its children, which then runs the command."""
     kind, *numbers = sys.argv[1:]
     _preload(kind)
     control, listener = (socket.socket(fileno=int(number)) for number in numbers)
     if _children(kind, control, listener):
-        from keyhouse.cli import main as run
-
-        run()
+        _run()
 
 
 if __name__ == "__main__":
