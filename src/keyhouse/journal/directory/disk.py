@@ -96,15 +96,13 @@ class Disk:
     def write_new(self, path: Path, data: bytes) -> None:
         """Write the new file ``path``, which counts only after a later commit.
 
-        So it need not appear whole. Its name is durable after ``sync_directory``.
+        So it need not appear whole. It is durable after ``sync_file``, its name after
+        ``sync_directory``.
         """
         with _named(path, "written"):
             self._begin(f"write {path.name}")
             with durable_files.create(path) as file:
                 file.write(data)
-                file.flush()
-                self._begin(f"sync {path.name}")
-                durable_files.sync(file)
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename the file ``source``; durable after ``sync_directory`` of both directories.

@@ -165,8 +165,9 @@ async def build_store(
     def write() -> None:
         if os.path.lexists(place / f"{JOURNAL}-wal"):
             raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
-        disk.sync_file(place / JOURNAL)
         disk.write_new(place / INDEX, IndexFile(store_id, position.epoch, recovery_index).encode())
         disk.write_new(place / SEALED_KEY, sealed)
+        for name in (JOURNAL, INDEX, SEALED_KEY):  # the first sync of several writes all of them
+            disk.sync_file(place / name)
 
     await off_loop(write)

@@ -82,6 +82,7 @@ def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
     """Prepare to erase the store and to leave ``tombstone``."""
     place = _begin(disk, home, ERASE)
     disk.write_new(place / TOMBSTONE, tombstone)
+    disk.sync_file(place / TOMBSTONE)
 
 
 def abandon(disk: Disk, home: Path) -> None:
@@ -169,6 +170,7 @@ def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
     place = home / INCOMING
     disk.make_directory(place)
     disk.write_new(place / PLANNED, plan)
+    disk.sync_file(place / PLANNED)
     disk.sync_directory(place)  # before there are other files: without it they would be damage
     return place
 
