@@ -13,14 +13,23 @@ from fuzz.targets.kills import KillTarget
 from fuzz.targets.replicas import ReplicaTarget
 from fuzz.targets.requests import RequestTarget
 from fuzz.targets.shares import ShareTarget
+from fuzz.targets.snp_reports import SnpTarget
 from fuzz.targets.templates import TemplateTarget
 from fuzz.targets.yaml_texts import YamlTarget
 
 __all__ = ["TARGETS", "attack_on"]
 
 _KINDS: Final[tuple[type[Target], ...]] = (
-    *(QuoteTarget, CollateralTarget, HttpTarget, JsonTarget, YamlTarget, TemplateTarget),
-    *(RequestTarget, ShareTarget, FrameTarget, JournalTarget, ReplicaTarget, KillTarget),
+    *(QuoteTarget, CollateralTarget, SnpTarget, HttpTarget, JsonTarget, YamlTarget),
+    *(
+        TemplateTarget,
+        RequestTarget,
+        ShareTarget,
+        FrameTarget,
+        JournalTarget,
+        ReplicaTarget,
+        KillTarget,
+    ),
 )
 
 TARGETS: Final = {kind.name: kind for kind in _KINDS}

@@ -5,6 +5,7 @@ simulation signs proves nothing, and no hardware platform knows this root. It ce
 hundred years, and its list revokes nobody.
 """
 
+import functools
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -21,6 +22,7 @@ def ask_key() -> rsa.RSAPrivateKey:
     return _key(_ASK_KEY)
 
 
+@functools.cache  # loading one checks its primes, which takes longer than to sign
 def _key(pem: str) -> rsa.RSAPrivateKey:
     key = load_pem_private_key(pem.encode(), password=None)
     if not isinstance(key, rsa.RSAPrivateKey):
