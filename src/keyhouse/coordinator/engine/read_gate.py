@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
-from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.errors import ConflictError, KeyhouseError, UnavailableError
 from keyhouse.coordinator.engine.engine import Engine
+from keyhouse.coordinator.engine.view import place_of
 from keyhouse.journal import Position
+from keyhouse.wire.state_place import Place
 
 T = TypeVar("T")
 
@@ -27,6 +29,12 @@ APART: Final = 0.0005
 """Seconds from the beginning of a look to that of the next."""
 
 _TICK: Final = 0.001  # what event loops can wait at least
+
+
+class ForkError(ConflictError):
+    """The state of this coordinator does not continue what its client has seen."""
+
+    code = "fork"
 
 
 class _Waiting(NamedTuple):
@@ -68,6 +76,27 @@ class ReadGate:
     async def passed(self) -> None:
         """Return when the view is confirmed. Raises ``UnavailableError``, ``BrokenError``."""
         await self.confirmed(_raised)
+
+    def require(self, seen: Place) -> None:
+        """Require that the view continues ``seen``, a place that a client has seen.
+
+        Of places long ago the chain values are not known any more; then the numbers have to do.
+        Raises ``UnavailableError`` if the view does not reach it, ``ForkError``.
+        """
+        position = self._engine.view.position
+        if position is None or position.sequence < seen.sequence:
+            raise UnavailableError(
+                f"this coordinator cannot see the state {seen}, which its client has seen",
+                hint="try again later; if it stays so, its store has lost changes or hides them",
+            )
+        known = self._engine.place_at(seen.sequence)
+        same = known is None or place_of(known) == seen
+        if not same or position.epoch < seen.epoch:
+            raise ForkError(
+                f"the state of this coordinator does not continue {seen}, which its client has"
+                " seen",
+                hint="an older copy of its store was put back, or two copies run: find out which",
+            )
 
     async def _look(self) -> None:
         """Look at the store's head as long as requests wait for that."""

@@ -7,8 +7,9 @@ from keyhouse.coordinator.core.phases import Phase, phase_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import LogView
 from keyhouse.journal import Position
+from keyhouse.wire.state_place import Place
 
-__all__ = ["View"]
+__all__ = ["View", "place_of"]
 
 
 class View:
@@ -31,8 +32,13 @@ class View:
         return self.state
 
 
+def place_of(position: Position) -> Place:
+    """Return ``position`` as clients are told it."""
+    return Place(position.epoch, position.sequence, position.chain[:8].hex())
+
+
 def _revision(position: Position | None) -> str:
     """Return the value of the ``Keyhouse-State`` header: ``<epoch>.<sequence>.<chain, 16 hex>``."""
     if position is None:
         return ""
-    return f"{position.epoch}.{position.sequence}.{position.chain[:8].hex()}"
+    return str(place_of(position))

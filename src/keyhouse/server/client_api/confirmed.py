@@ -12,22 +12,16 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import BadRequestError, ConflictError, KeyhouseError, UnavailableError
+from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
 from keyhouse.server.http.exchange import Admission, Answer, Head, PlacedHead, Refusal
-from keyhouse.wire.state_place import Place, place_in
+from keyhouse.wire.state_place import place_in
 
 _STATE: Final = b"keyhouse-state"
 
 Verdict = Answer | Admission
-
-
-class ForkError(ConflictError):
-    """The state of this coordinator does not continue what its client has seen."""
-
-    code = "fork"
 
 
 class Confirmed:
@@ -101,8 +95,7 @@ class Confirmed:
     def _require_place(self, text: bytes) -> None:
         """Require that the view continues the place ``text``, which the client has seen.
 
-        Of places long ago the chain values are not known any more; then the numbers have to do.
-        Raises ``BadRequestError``, ``UnavailableError``, ``ForkError``.
+        Raises ``BadRequestError``, and as ``ReadGate.require``.
         """
         wanted = place_in(text.decode("latin-1"))
         if wanted is None:
@@ -111,24 +104,7 @@ class Confirmed:
                 fields={"headers": "Keyhouse-At-Least is not a place"},
                 hint="send the value of Keyhouse-State from an earlier answer",
             )
-        position = self._engine.view.position
-        if position is None or position.sequence < wanted.sequence:
-            raise UnavailableError(
-                f"this coordinator cannot see the state {wanted}, which its client has seen",
-                hint="try again later; if it stays so, its store has lost changes or hides them",
-            )
-        known = self._engine.place_at(wanted.sequence)
-        same = known is None or _place(known.epoch, known.sequence, known.chain) == wanted
-        if not same or position.epoch < wanted.epoch:
-            raise ForkError(
-                f"the state of this coordinator does not continue {wanted}, which its client has"
-                " seen",
-                hint="an older copy of its store was put back, or two copies run: find out which",
-            )
-
-
-def _place(epoch: int, sequence: int, chain: bytes) -> Place:
-    return Place(epoch, sequence, chain[:8].hex())
+        self._gate.require(wanted)
 
 
 def _plain(head: Head) -> Head:
