@@ -3,7 +3,8 @@
 After each step, with everything else at rest: what was acknowledged is in the store, and what was
 told not to have happened never is; all replicas that reach the store show the same; nothing is
 done under a rule that was revoked before; limits and counters hold; no nonce comes twice; no view
-goes back. A replica that knew more than the store has stops, and nothing else stops one.
+goes back. A replica that knew more than the store has stops, and nothing else stops one. What
+clients are shown through the gates of the replicas is judged in ``replica_reads``.
 
 A database may lose what it had acknowledged, show old content to one replica, or lead it to a
 history of its own. Then what was lost is not there; but it is never mixed.
@@ -12,6 +13,7 @@ history of its own. Then what was lost is not there; but it is never mixed.
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -33,12 +35,15 @@ from keyhouse.coordinator import (
 )
 from keyhouse.coordinator.core.commands import Command, InitiateUpdate
 from keyhouse.coordinator.engine.batch import Decision, new_dek
+from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.prepare import prepare_upload
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
 from keyhouse.journal.keys import key_check
 from keyhouse.wire.secret_types import UserSecret
+from support.linearizability import REFUSED
 from support.samples.deployment import NOW, user
+from support.samples.replica_reads import ACTIVATIONS, RAISED, WRITER, Read, Readers
 from support.samples.replicas import DEK, STORE_ID, begin, opened_engine
 from support.samples.simulated_store import Database, Fault, SimulatedStore, Stored
 from support.samples.simulated_time import SimulatedLoop, until_idle
@@ -47,6 +52,8 @@ from support.samples.updates import raise_version, together
 __all__ = ["Replicas"]
 
 LIMIT: Final = 3
+COUNTER: Final = "x"
+HOW: Final = ["down", "deaf", "deaf", "slow", "frozen", "held", "forked"]
 MARBLE: Final = ("app", "11111111-2222-3333-4444-555555555555")
 NAMES: Final = [f"s{number:02}" for number in range(30)]
 MOST: Final = 4
@@ -89,6 +96,7 @@ class Change:
     def __init__(self, kind: str, value: object, task: "asyncio.Task[Decision]") -> None:
         self.kind, self.value, self.task = kind, value, task
         self.forbidden = False  # revoked before it began
+        self.told: Callable[[object], None] = lambda _: None  # ends the call in the history
         self.known: bool | None = None  # whether it happened; None: not known
 
     def conclude(self) -> bool:
@@ -109,6 +117,8 @@ class Replica:
     def __init__(self, engine: Engine, store: SimulatedStore) -> None:
         self.engine, self.store = engine, store
         self.running = asyncio.ensure_future(engine.run())
+        self.gate = ReadGate(engine)
+        self.reads: list[Read] = []
         self.changes: list[Change] = []
         self.seen: Position | None = None
         self.held = False
@@ -124,7 +134,7 @@ class Replica:
     def is_cut_off(self) -> bool:
         """Whether it does not reach what the others write, or waits for something."""
         store, waits = self.store, bool(self.changes) or not self.journal.settled
-        return store.down or store.frozen is not None or self.held or waits
+        return store.down or store.deaf or store.frozen is not None or self.held or waits
 
 
 class Replicas(RuleBasedStateMachine):
@@ -147,6 +157,7 @@ class Replicas(RuleBasedStateMachine):
         self.counted: dict[int, int] = {}  # values of the counter, and what was there before
         self.activated = 0
         self.never: set[object] = set()
+        self.readers = Readers(self.database, COUNTER, MARBLE, LIMIT)
         self.revoked = False
         self.count = 0
         self.truth = await self._read_truth()
@@ -161,6 +172,8 @@ class Replicas(RuleBasedStateMachine):
     async def _end(self) -> None:
         for replica in list(self.replicas):
             await self._kill(replica)
+        if not self.readers.promises.losses:
+            self.readers.judge()
 
     # --- replicas ---
 
@@ -174,6 +187,8 @@ class Replicas(RuleBasedStateMachine):
 
     async def _kill(self, replica: Replica) -> None:
         self.replicas.remove(replica)
+        for read in replica.reads:
+            read.answer.cancel()
         replica.running.cancel()
         await asyncio.wait([replica.running])
         await replica.store.close()
@@ -229,9 +244,24 @@ class Replicas(RuleBasedStateMachine):
             task = asyncio.ensure_future(replica.engine.decision(command))
             change = Change(kind, value, task)
             change.forbidden = kind == "upload" and self.revoked
+            change.told = self._begun(kind, value)
             replica.changes.append(change)
 
         self.runner.run(submit())
+
+    def _begun(self, kind: str, value: object) -> Callable[[object], None]:
+        """Note in the history that a change begins; return what ends it there."""
+        history = self.readers.history
+        match kind, value:
+            case "upload", (str(name), written):
+                return history.begin(name, "write", written)
+            case "counter", _:
+                return history.begin(RAISED, "raise", value)
+            case "activation", _:
+                return history.begin(ACTIVATIONS, "take")
+            case "grant" | "revocation", _:
+                return history.begin(WRITER, "give" if kind == "grant" else "revoke")
+        return lambda _: None
 
     @rule(which=WHICH)
     def upload(self, which: int) -> None:
@@ -263,7 +293,7 @@ class Replicas(RuleBasedStateMachine):
         replica = self._one(which)
         self.count += 1
         root = replica.engine.view.running.keys.marble_root_cert
-        self._submit(replica, "counter", self.count, SetCounter(root, MARBLE, "x", self.count))
+        self._submit(replica, "counter", self.count, SetCounter(root, MARBLE, COUNTER, self.count))
 
     @rule(which=WHICH, version=st.integers(3, 9))
     def raise_version(self, which: int, version: int) -> None:
@@ -276,7 +306,8 @@ class Replicas(RuleBasedStateMachine):
         raw = _manifest(str(self.count), writes=writes, keys=keys)
         if writes:
             self.revoked = False
-        self._update(self._one(which), "alice", raw, kind="update" if writes else "revocation")
+            self.readers.grants()
+        self._update(self._one(which), "alice", raw, kind="grant" if writes else "revocation")
 
     def _update(self, replica: Replica, by: str, raw: bytes, kind: str = "update") -> None:
         view, now = replica.engine.view, replica.engine.now()
@@ -288,6 +319,25 @@ class Replicas(RuleBasedStateMachine):
             self.deks.append(dek)
         self._submit(replica, kind, raw, command)
 
+    @rule(which=WHICH, other=WHICH, revokes=st.booleans())
+    def change_during_a_look(self, which: int, other: int, *, revokes: bool) -> None:
+        """An old look at the store's head must not confirm what was asked for after it began."""
+        slow, busy = self._one(which), self._one(other)
+        if slow is busy or slow.held or busy.is_cut_off:
+            return
+        deaf, slow.store.deaf = slow.store.deaf, True
+        slow.store.hold_looks()
+        self.runner.run(self._ask())
+        if revokes:
+            self.update(other, writes=False, new_keys=False)
+        else:
+            self.upload(other)
+        self.runner.run(self._conclude())
+        self.runner.run(self._ask())
+        slow.store.let_pass()
+        self.runner.run(until_idle())
+        slow.store.deaf = deaf
+
     # --- failures and attacks ---
 
     @rule(which=WHICH, fault=st.sampled_from(Fault), breaks=st.booleans(), late_win=st.booleans())
@@ -296,7 +346,7 @@ class Replicas(RuleBasedStateMachine):
         store.faults.append(fault)
         store.breaks, store.late_win = breaks, late_win
 
-    @rule(which=WHICH, how=st.sampled_from(["down", "deaf", "frozen", "held", "forked"]))
+    @rule(which=WHICH, how=st.sampled_from(HOW))
     def cut_off(self, which: int, how: str) -> None:
         replica = self._one(which)
         store = replica.store
@@ -305,10 +355,15 @@ class Replicas(RuleBasedStateMachine):
         elif how == "held":
             store.hold()
             replica.held = True
+        elif how == "slow":
+            store.hold_looks()
+            store.deaf = True
         elif how == "forked" and not replica.changes and store.database is self.database:
             store.fork()
         elif how != "forked":
             setattr(store, how, True)
+        for read in replica.reads if how in {"frozen", "forked"} else ():
+            read.honest = False
 
     @rule(which=WHICH)
     def heal(self, which: int) -> None:
@@ -326,6 +381,7 @@ class Replicas(RuleBasedStateMachine):
         self.runner.run(self._accept_loss())
 
     async def _accept_loss(self) -> None:
+        self.readers.lost()
         truth = await self._read_truth()
         kept = _values(truth)
         self.uploaded = {n: value for n, value in self.uploaded.items() if kept.get(n) == value}
@@ -335,6 +391,8 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 11, 60]))
     def wait(self, seconds: int) -> None:
+        for replica in self.replicas:  # stores say every now and then that there may be more
+            replica.engine.look()
         self.runner.run(asyncio.sleep(seconds))
 
     # --- what always holds ---
@@ -345,12 +403,12 @@ class Replicas(RuleBasedStateMachine):
             self.runner.run(self._check())
 
     async def _check(self) -> None:
-        await until_idle()
+        await self._conclude()
+        await self._ask()
         for replica in self.replicas:
-            for change in [each for each in replica.changes if each.conclude()]:
-                replica.changes.remove(change)
-                self._concluded(replica, change)
-            replica.engine.look()
+            self._check_reads(replica)
+            if not replica.store.deaf:
+                replica.engine.look()
         await until_idle()
         self.truth = await self._read_truth()
         self._check_truth()
@@ -360,33 +418,66 @@ class Replicas(RuleBasedStateMachine):
             await self._join()
         assert len(set(self.nonces)) == len(self.nonces)
 
+    async def _conclude(self) -> None:
+        """Let happen what can, and take note of what callers were told."""
+        await until_idle()
+        for replica in self.replicas:
+            for change in [each for each in replica.changes if each.conclude()]:
+                replica.changes.remove(change)
+                self._concluded(replica, change)
+
+    async def _ask(self) -> None:
+        """Ask each replica for an answer, and let it be given where it can."""
+        for each in self.replicas:
+            each.reads.append(self.readers.ask(each.engine, each.gate, each.store))
+        await until_idle()
+
+    def _check_reads(self, replica: Replica) -> None:
+        """Require that what was answered was right, and that it was answered at all."""
+        for read in [read for read in replica.reads if read.answer.done()]:
+            replica.reads.remove(read)
+            read.answer.result()
+        well = not replica.is_cut_off and not replica.running.done()
+        if well and replica.store.database is self.database:
+            assert not replica.reads
+
     def _concluded(self, replica: Replica, change: Change) -> None:
         """Take note of what a caller was told."""
         change.conclude()
         if change.known is False:
             self.never.add(change.value)
+            change.told(REFUSED)
         if change.known and replica.store.database is self.database:
             assert not change.forbidden
+            self.readers.acknowledged(
+                change.task.result().view.position, revoked=change.kind == "revocation"
+            )
             match change.kind, change.value:
                 case "upload", (str(name), bytes(value)):
                     self.uploaded[name] = value
+                    change.told(None)
                 case "counter", int(value):
-                    before = counter_of(_before(change.task.result()), MARBLE, "x")
+                    before = counter_of(_before(change.task.result()), MARBLE, COUNTER)
+                    change.told(before)
                     assert before not in self.never
                     if before < value:  # else it was raised further meanwhile
                         assert before not in self.counted.values()
                         self.counted[value] = before
                 case "activation", _:
                     self.activated += 1
+                    change.told(True)  # noqa: FBT003 - what it gives
                 case "revocation", _:
                     self.revoked = True
+                    change.told(None)
+                case "grant", _:
+                    change.told(None)
 
     def _check_truth(self) -> None:
         truth, never = self.truth, self.never
         values = _values(truth)
         assert never.isdisjoint(values.items())
         assert values.items() >= self.uploaded.items()
-        counter = counter_of(truth, MARBLE, "x")
+        counter = counter_of(truth, MARBLE, COUNTER)
         assert counter not in never
         assert counter >= max(self.counted, default=0)
         assert self.activated <= truth.activations.get("app", 0) <= LIMIT
