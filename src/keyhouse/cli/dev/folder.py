@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
@@ -34,60 +34,21 @@ class FolderUnusableError(RefusedError):
     code = "folder-unusable"
 
 
-class Folder(NamedTuple):
+class Folder:
     """Where everything is, below ``path``: as it was typed, for what is typed next."""
 
-    path: Path
-
-    @property
-    def state(self) -> Path:
-        """The state directory of the coordinator."""
-        return self.path / "data"
-
-    @property
-    def machine(self) -> Path:
-        """What verifies the quotes of the simulated machine."""
-        return self.state / "simulation"
-
-    @property
-    def attestation(self) -> Path:
-        """Who the coordinator must be."""
-        return self.machine / "attestation.json"
-
-    @property
-    def simulation_root(self) -> Path:
-        """The root of the simulated vendor."""
-        return self.machine / "root.pem"
-
-    @property
-    def sample(self) -> Path:
-        """The sample manifest."""
-        return self.path / "manifest.yaml"
-
-    @property
-    def root(self) -> Path:
-        """The root certificate of the coordinator."""
-        return self.path / "root.pem"
-
-    @property
-    def certificate(self) -> Path:
-        """The certificate of the user."""
-        return self.path / f"{USER}.pem"
-
-    @property
-    def key(self) -> Path:
-        """The private key of the user."""
-        return self.path / f"{USER}.key"
-
-    @property
-    def memory(self) -> Path:
-        """The states that the coordinator was seen in."""
-        return self.path / "memory.json"
-
-    @property
-    def log(self) -> Path:
-        """What the coordinator has logged."""
-        return self.path / "coordinator.log"
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self.state: Final = path / "data"
+        self.machine: Final = self.state / "simulation"
+        self.attestation: Final = self.machine / "attestation.json"  # who the coordinator must be
+        self.simulation_root: Final = self.machine / "root.pem"  # of the simulated vendor
+        self.sample: Final = path / "manifest.yaml"
+        self.root: Final = path / "root.pem"
+        self.certificate: Final = path / f"{USER}.pem"
+        self.key: Final = path / f"{USER}.key"
+        self.memory: Final = path / "memory.json"
+        self.log: Final = path / "coordinator.log"
 
 
 @contextmanager
