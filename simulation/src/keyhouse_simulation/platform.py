@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from cryptography.hazmat.primitives import hashes
@@ -49,6 +49,8 @@ class SimulatedPlatform:
     ``parameters`` bend what it says; ``collateral`` (new if not given) counts from ``now()``.
     """
 
+    kind: Final = "simulation"
+
     def __init__(
         self,
         machine: Machine,
@@ -61,18 +63,8 @@ class SimulatedPlatform:
         self._parameters = parameters or Parameters()
         self._now = now
         self._writer = QuoteWriter(machine, self._parameters.quoting_enclave)
-        self._root_ca = machine.root.public_bytes(Encoding.DER)
-        self._collateral = collateral or issue_collateral(machine, self._parameters, now())
-
-    @property
-    def kind(self) -> str:
-        """``simulation``."""
-        return "simulation"
-
-    @property
-    def root_ca(self) -> bytes:
-        """The root of the simulated vendor, DER: this platform's alone."""
-        return self._root_ca
+        self.root_ca: Final = machine.root.public_bytes(Encoding.DER)
+        self.collateral: Final = collateral or issue_collateral(machine, self._parameters, now())
 
     @property
     def amd_roots(self) -> Mapping[str, bytes]:
@@ -91,16 +83,11 @@ class SimulatedPlatform:
         """Whether this runs under Gramine, be it without an enclave."""
         return DEV_ATTESTATION.exists()
 
-    @property
-    def collateral(self) -> Collateral:
-        """What verifies its quotes, beside the root."""
-        return self._collateral
-
     @cached_property
     def td_collateral(self) -> Collateral:
         """What verifies quotes of confidential VMs: new, but with the lists of ``collateral``."""
         issued = issue_collateral(self._machine, self._parameters, self._now(), Tee.TDX)
-        root_list, pck_list = self._collateral.root_ca_crl, self._collateral.pck_crl
+        root_list, pck_list = self.collateral.root_ca_crl, self.collateral.pck_crl
         return msgspec.structs.replace(issued, root_ca_crl=root_list, pck_crl=pck_list)
 
     @property
@@ -134,7 +121,7 @@ class SimulatedPlatform:
             return SimulatedSnpVm(lambda data: self.snp_quote(snp, data), self)
         enclave = Enclave(measurements=workload)
         parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
-        return type(self)(self._machine, parameters, collateral=self._collateral)
+        return type(self)(self._machine, parameters, collateral=self.collateral)
 
     def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
         """Return a raw quote of a workload on this machine that measures ``measurements``."""

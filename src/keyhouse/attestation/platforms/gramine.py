@@ -20,9 +20,9 @@ Secret Provisioning".
 """
 
 import hmac
-from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -58,25 +58,15 @@ _SEALING = b"keyhouse gramine sealing v1\0"
 class GraminePlatform:
     """An SGX enclave under Gramine. Use ``open_gramine``. May be shared among threads."""
 
+    kind: Final = "gramine"
+    is_library_os: Final = True
+    root_ca: Final = INTEL_SGX_ROOT  # pinned: nothing joins this platform with another one
+    amd_roots: Final = AMD_ROOTS
+
     def __init__(self, files: Path) -> None:
         self._files = files
         self._lock = Lock()
         self._own = self._report()
-
-    @property
-    def kind(self) -> str:
-        """``gramine``."""
-        return "gramine"
-
-    @property
-    def root_ca(self) -> bytes:
-        """Intel's pinned root, DER: nothing joins this platform with another one."""
-        return INTEL_SGX_ROOT
-
-    @property
-    def amd_roots(self) -> Mapping[str, bytes]:
-        """AMD's pinned roots, DER."""
-        return AMD_ROOTS
 
     @property
     def measurements(self) -> Measurements:
@@ -87,11 +77,6 @@ class GraminePlatform:
             product_id=self._own.isvprodid,
             security_version=self._own.isvsvn,
         )
-
-    @property
-    def is_library_os(self) -> bool:
-        """True."""
-        return True
 
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this enclave over exactly 64 bytes of ``report_data``.

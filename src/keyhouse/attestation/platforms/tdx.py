@@ -6,7 +6,6 @@ from keyhouse.attestation.platforms.files import own_report
 from keyhouse.attestation.platforms.tsm import TSM_REPORTS, ReportFolders, TsmPlatform
 from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.td import TdMeasurements
 
 TDX_GUEST = Path("/dev/tdx_guest")
 """The device of a TDX guest: the directory of reports does not say whose it is."""
@@ -21,21 +20,11 @@ class TdxPlatform(TsmPlatform):
 
     def __init__(self, reports: Path, folders: ReportFolders) -> None:
         super().__init__(reports, folders)
-        self._td = self._own_measurements(bytes(REPORT_DATA))
-
-    @property
-    def td_measurements(self) -> TdMeasurements:
-        """What the first quote says about this domain."""
-        return self._td
+        self.quote(bytes(REPORT_DATA))
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
-        own_report(quote, Tee.TDX, report_data, self.root_ca)
-
-    def _own_measurements(self, report_data: bytes) -> TdMeasurements:
-        td = own_report(self.quote(report_data), Tee.TDX, report_data, self.root_ca).td
-        if td is None:
+        if own_report(quote, Tee.TDX, report_data, self.root_ca).td is None:
             raise self._unusable("its quote is not of a confidential VM")
-        return td
 
 
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:

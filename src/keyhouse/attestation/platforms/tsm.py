@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 import msgspec
 
@@ -56,6 +57,7 @@ class TsmPlatform(ABC):
     name: str  # of the platform
     provider: bytes  # what NAME/provider has to say
     needs: str  # what it needs, for hints
+    is_library_os: Final = False  # the domain has a kernel of its own, and other processes
 
     def __init__(self, reports: Path, folders: ReportFolders) -> None:
         self._reports = reports
@@ -83,11 +85,6 @@ class TsmPlatform(ABC):
         raise self._unusable(
             "a confidential VM cannot be described by the measurements of an enclave"
         )
-
-    @property
-    def is_library_os(self) -> bool:
-        """False: the domain has a kernel of its own, and other processes."""
-        return False
 
     def quote(self, report_data: bytes) -> bytes:
         """Return a raw quote of this domain over exactly 64 bytes of ``report_data``.
